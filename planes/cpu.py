@@ -1,0 +1,70 @@
+"""One CPU shared by several planes, as a kernel shares a core among threads.
+
+Apache Kafka's planes are threads, and the kernel decides whose turn it is. Trio's tasks
+share one thread and Trio has no priorities, so the planes of one process take turns at
+a single CPU *token*: this object says whose. It follows the fair-share rule of Linux'
+CFS: the plane that has received least CPU goes next; a plane that wakes after idling
+is placed a quantum ahead of the others, hence preempts at the next preemption point
+but cannot save up idle time as credit.
+
+With one plane this adds nothing to the plane's own policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planes.core import PlaneCore
+from planes.task import Task
+
+
+class Cpu:
+    """Whose turn it is among the planes of one process. Cost: O(planes) per call."""
+
+    def __init__(self, planes: Sequence[PlaneCore], *, quantum_ns: int) -> None:
+        assert planes
+        self.planes = tuple(planes)
+        self._quantum_ns = quantum_ns
+        self._received_ns = dict.fromkeys(self.planes, 0)
+        self._active: set[PlaneCore] = set()
+
+    def wake(self, plane: PlaneCore) -> None:
+        """Note that a task has come to wait in ``plane``."""
+        if plane in self._active or len(self.planes) == 1:
+            return
+        if self._active:
+            least_ns = min(self._received_ns[other] for other in self._active)
+            floor_ns = least_ns - self._quantum_ns
+            self._received_ns[plane] = max(self._received_ns[plane], floor_ns)
+        self._active.add(plane)
+
+    def pick(self, now_ns: int) -> Task | None:
+        """Seat and return the task that runs next, or None if no plane has one."""
+        if len(self.planes) == 1:
+            return self.planes[0].pick(now_ns)
+        for plane in sorted(self.planes, key=self._received_ns.__getitem__):
+            task = plane.pick(now_ns)
+            if task is not None:
+                return task
+            if not plane.seated:
+                self._active.discard(plane)
+        return None
+
+    def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU time to the task and to its plane."""
+        plane: PlaneCore = task.plane
+        self._received_ns[plane] += used_ns
+        plane.charge(task, used_ns, now_ns)
+
+    def must_yield(self, task: Task, now_ns: int) -> bool:
+        """Say whether the task's own policy, or another plane's turn, preempts it."""
+        own: PlaneCore = task.plane
+        if own.must_yield(task, now_ns):
+            return True
+        if len(self.planes) == 1:
+            return False
+        due_ns = self._received_ns[own] - self._quantum_ns
+        return any(
+            other is not own and self._received_ns[other] <= due_ns and other.can_pick()
+            for other in self.planes
+        )

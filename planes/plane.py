@@ -1,0 +1,267 @@
+"""Planes under Trio: seats that run handlers, one slice at a time.
+
+Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
+batch. If several handlers were runnable, Trio's coin would schedule them, not the
+scheduler. So there is one CPU token: the worker that holds it runs slices, of whichever
+task the ``Cpu`` says, back to back and without a Trio checkpoint, until a quantum has
+passed. Then it lets Trio poll the sockets and goes on. A worker whose handler waits for
+a device (any of Trio's own traps) passes the token on; that handler waits for the
+token again afterwards, in its scheduler, like everything that resumes work.
+
+This is the one file of the package that runs handlers, and it decides nothing.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import trio
+
+from planes.core import PlaneCore
+from planes.cpu import Cpu
+from planes.slices import PREEMPT, CancelStatusGuard, Park
+from planes.task import Task
+
+NowNs = Callable[[], int]
+Spend = Callable[[Task], None]
+Step = Callable[[Any], Any]
+
+
+def _spend_nothing(task: Task) -> None:
+    """Let a slice cost what it took: the live world."""
+
+
+class Dispatcher:
+    """Runs the tasks of ``planes`` on one CPU, on the Trio thread.
+
+    ``now_ns`` is the clock of every stamp. ``spend`` is called after each slice; the
+    virtual world moves its clock there. ``quantum_ns`` bounds how long sockets go
+    unpolled.
+    """
+
+    def __init__(
+        self,
+        planes: Sequence[PlaneCore],
+        *,
+        now_ns: NowNs,
+        quantum_ns: int,
+        spend: Spend = _spend_nothing,
+    ) -> None:
+        self.planes = tuple(planes)
+        self.now_ns = now_ns
+        self._cpu = Cpu(planes, quantum_ns=quantum_ns)
+        self._spend = spend
+        self._quantum_ns = quantum_ns
+        self._token_free = True
+        self._idle: deque[trio.lowlevel.Task] = deque()
+        self._suspended: dict[Task, None] = {}
+        self._room = {plane: trio.lowlevel.ParkingLot() for plane in planes}
+        self._room_listeners: dict[PlaneCore, list[Callable[[], None]]] = {
+            plane: [] for plane in planes
+        }
+        self._refused: set[PlaneCore] = set()
+        self._nursery: trio.Nursery | None = None
+        self._last_poll_ns = 0
+
+    # ---- what the broker calls --------------------------------------------------
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run until cancelled; then close every handler that is not finished."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            for task in self._suspended:
+                assert task.coroutine is not None
+                task.coroutine.close()
+
+    def offer(self, plane: PlaneCore, task: Task) -> bool:
+        """Put a new task into ``plane``; False if its queue is full."""
+        if not plane.offer(task, self.now_ns()):
+            self._refused.add(plane)
+            return False
+        self._awaken(plane)
+        return True
+
+    async def put(self, plane: PlaneCore, task: Task) -> None:
+        """Put a new task into ``plane``, waiting while its queue is full."""
+        while not self.offer(plane, task):
+            await self._room[plane].park()
+
+    def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever there is room again after ``offer`` refused."""
+        self._room_listeners[plane].append(listener)
+
+    # ---- the token --------------------------------------------------------------
+
+    def _awaken(self, plane: PlaneCore) -> None:
+        """See that a worker holds the token, now that ``plane`` has work."""
+        self._cpu.wake(plane)
+        if self._token_free:
+            self._pass_token()
+
+    def _pass_token(self) -> None:
+        """Give the token to an idle worker, or to a new one."""
+        self._token_free = False
+        if self._idle:
+            trio.lowlevel.reschedule(self._idle.popleft())
+        else:
+            assert self._nursery is not None, "the dispatcher does not run"
+            self._nursery.start_soon(self._work, name="seat")
+
+    async def _work(self) -> None:
+        """Hold the token while there is work; sleep without it otherwise."""
+        guard = CancelStatusGuard()
+        while True:
+            self._last_poll_ns = self.now_ns()
+            while task := self._cpu.pick(self.now_ns()):
+                self._room_made(task.plane)
+                if task.seat is not None:
+                    break
+                await self._turn(task, guard)
+                if self.now_ns() - self._last_poll_ns >= self._quantum_ns:
+                    await self._poll()
+            if task is None:
+                self._token_free = True
+            else:
+                # Back from a device: it goes on in the worker that waited for it.
+                seat, task.seat = task.seat, None
+                trio.lowlevel.reschedule(seat)
+            await self._sleep_without_token()
+
+    async def _sleep_without_token(self) -> None:
+        worker = trio.lowlevel.current_task()
+        self._idle.append(worker)
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            self._idle.remove(worker)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    async def _poll(self) -> None:
+        """Let Trio poll the sockets, and let all that this made runnable run.
+
+        Twice: what the poll made runnable shares a batch with this worker, in random
+        order; after the second checkpoint all of that batch has run.
+        """
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        self._last_poll_ns = self.now_ns()
+
+    def _room_made(self, plane: PlaneCore) -> None:
+        if plane not in self._refused:
+            return
+        self._room[plane].unpark()
+        if not self._room[plane]:
+            self._refused.discard(plane)
+        for listener in self._room_listeners[plane]:
+            listener()
+
+    # ---- one turn of one task ---------------------------------------------------
+
+    @types.coroutine
+    def _turn(self, task: Task, guard: CancelStatusGuard) -> Generator[Any, Any, None]:
+        """Run slices of a seated task until it ends, parks or is preempted.
+
+        The worker holds the token when this begins and when it returns.
+        """
+        plane: PlaneCore = task.plane
+        if task.coroutine is None:
+            assert task.serve is not None
+            task.coroutine = task.serve()
+        else:
+            self._suspended.pop(task, None)
+        step: Step = task.coroutine.send
+        argument: Any = None
+        while True:
+            began_ns = self.now_ns()
+            try:
+                trap = step(argument)
+            except StopIteration as stop:
+                self._finish(task, began_ns, stop.value)
+                return
+            now_ns = self._charge(task, began_ns)
+            step, argument = task.coroutine.send, None
+            if trap is PREEMPT:
+                guard.check(task)
+                if now_ns - self._last_poll_ns >= self._quantum_ns:
+                    yield from self._poll()
+                if self._cpu.must_yield(task, now_ns):
+                    self._suspended[task] = None
+                    plane.suspend(task, now_ns)
+                    self._cpu.wake(plane)
+                    return
+            elif type(trap) is Park:
+                guard.check(task)
+                self._park(task, trap, now_ns)
+                return
+            else:
+                step, argument = yield from self._wait_for_device(task, trap, now_ns)
+
+    def _finish(self, task: Task, began_ns: int, result: Any) -> None:
+        """Let a task go whose handler has returned, and hand on what it returned."""
+        now_ns = self._charge(task, began_ns)
+        task.plane.leave(task, now_ns)
+        assert task.done is not None
+        task.done(task, result)
+
+    def _charge(self, task: Task, began_ns: int) -> int:
+        """Bill the slice that has just ended; return the time."""
+        self._spend(task)
+        now_ns = self.now_ns()
+        self._cpu.charge(task, now_ns - began_ns, now_ns)
+        return now_ns
+
+    def _park(self, task: Task, trap: Park, now_ns: int) -> None:
+        """Send a task to purgatory; whoever completes it calls ``wake``."""
+        plane: PlaneCore = task.plane
+        self._suspended[task] = None
+        plane.park(task, now_ns)
+
+        def wake() -> None:
+            plane.resume(task, self.now_ns())
+            self._awaken(plane)
+
+        if not trap.register(wake):
+            wake()
+
+    @types.coroutine
+    def _wait_for_device(
+        self, task: Task, trap: Any, now_ns: int
+    ) -> Generator[Any, Any, tuple[Step, Any]]:
+        """Hand one of Trio's traps to Trio, without the token; then wait for both.
+
+        Returns how the handler goes on: by ``send`` of the trap's answer, or by
+        ``throw`` of the exception (``Cancelled`` too) that Trio raised.
+        """
+        assert task.coroutine is not None
+        plane: PlaneCore = task.plane
+        plane.block(task, now_ns)
+        self._pass_token()
+        step: Step
+        argument: Any
+        try:
+            argument = yield trap
+            step = task.coroutine.send
+        except BaseException as error:  # it is the handler's to deal with
+            step, argument = task.coroutine.throw, error
+        task.seat = trio.lowlevel.current_task()
+        plane.unblock(task, self.now_ns())
+        self._awaken(plane)
+        try:
+            yield from _wait_for_token()
+        except trio.Cancelled:
+            task.coroutine.close()
+            raise
+        return step, argument
+
+
+async def _wait_for_token() -> None:
+    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.SUCCEEDED)

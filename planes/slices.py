@@ -1,0 +1,73 @@
+"""Preemption points: how a handler gives the CPU back between its units of work.
+
+A handler is an ``async def``. Between units of work (a partition, a batch, a page) it
+says ``await preempt()``; to wait for something that others will complete (purgatory) it
+says ``await parked(register)``. Both are coroutine traps that this package understands;
+every other trap is Trio's and goes on to Trio. This works at any call depth, costs no
+Trio checkpoint when the same task goes on, and lets any seat resume a suspended
+handler: none belongs to a Trio task.
+
+That freedom has one rule: a handler holds no cancel scope, nursery or lock across
+either trap. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
+innocent request later, into an assertion at once (PEP 789 tells why).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Generator
+from typing import Final
+
+import trio
+
+Wake = Callable[[], None]
+Register = Callable[[Wake], bool]
+
+
+class _Preempt:
+    """The trap of ``preempt``; one object serves all."""
+
+
+PREEMPT: Final = _Preempt()
+
+
+class Park:
+    """The trap of ``parked``: who will wake the task."""
+
+    __slots__ = ("register",)
+
+    def __init__(self, register: Register) -> None:
+        self.register = register
+
+
+@types.coroutine
+def preempt() -> Generator[_Preempt, None, None]:
+    """Offer to be preempted here. Costs about 0.3 us if nothing outranks the caller."""
+    yield PREEMPT
+
+
+@types.coroutine
+def parked(register: Register) -> Generator[Park, None, None]:
+    """Leave the seat until woken; go on as a waiting task of the same class.
+
+    ``register(wake)`` is called once the seat is free. It returns False if there is
+    nothing left to wait for, and then never calls ``wake``; else ``wake`` must be
+    called exactly once, from the plane's own thread.
+    """
+    yield Park(register)
+
+
+class CancelStatusGuard:
+    """Asserts that a slice left the Trio task's cancel scopes as it found them."""
+
+    __slots__ = ("_status", "_task")
+
+    def __init__(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        self._status = self._task._cancel_status
+
+    def check(self, name: object) -> None:
+        """Assert that no cancel scope or nursery is open across a preemption point."""
+        assert self._task._cancel_status is self._status, (
+            f"{name!r} suspends inside a cancel scope or nursery"
+        )

@@ -1,0 +1,71 @@
+"""A job on its way through the broker: time stamps, and the coroutine that serves it.
+
+Stamps are recorded, durations derived (Kafka's ``RequestChannel.updateRequestMetrics``
+does the same), so that the phases of a request always sum to its total::
+
+    received ─ request queue ─ dequeued ─ local + suspended ─ local_done ─ remote ─
+    remote_done ─ response queue ─ response_dequeued ─ response send ─ response_sent
+
+All stamps are integer nanoseconds on the plane's clock; -1 means not yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from schedulers import Job
+
+Serve = Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(slots=True, eq=False, kw_only=True, repr=False)
+class Task(Job):
+    """A job with its stamps; ``serve`` makes its coroutine, ``done`` takes the result.
+
+    ``done`` is called synchronously, exactly once, on the slice that ended the task.
+    """
+
+    serve: Serve | None = None
+    done: Callable[[Task, Any], None] | None = None
+    coroutine: Coroutine[Any, Any, Any] | None = None
+    seat: Any = None
+    # Where a plane knows it: what admission decided and which plane this is.
+    plane: Any = None
+
+    received_ns: int = -1
+    enqueued_ns: int = -1
+    dequeued_ns: int = -1
+    local_done_ns: int = -1
+    remote_done_ns: int = -1
+    response_dequeued_ns: int = -1
+    response_sent_ns: int = -1
+    suspended_ns: int = 0
+    suspended_since_ns: int = -1
+    preemptions: int = 0
+
+    def phases(self) -> Phases:
+        """Derive the durations of a task whose response has been sent."""
+        assert self.response_sent_ns >= 0, "the request is not finished"
+        return Phases(
+            request_queue_ns=self.dequeued_ns - self.received_ns,
+            local_ns=self.local_done_ns - self.dequeued_ns - self.suspended_ns,
+            suspended_ns=self.suspended_ns,
+            remote_ns=self.remote_done_ns - self.local_done_ns,
+            response_queue_ns=self.response_dequeued_ns - self.remote_done_ns,
+            response_send_ns=self.response_sent_ns - self.response_dequeued_ns,
+            total_ns=self.response_sent_ns - self.received_ns,
+        )
+
+
+class Phases(NamedTuple):
+    """Kafka's phases of one request, and our SuspendedTime; all but total sum to it."""
+
+    request_queue_ns: int
+    local_ns: int
+    suspended_ns: int
+    remote_ns: int
+    response_queue_ns: int
+    response_send_ns: int
+    total_ns: int

@@ -1,0 +1,21 @@
+"""Request scheduling policies: pure, synchronous queue disciplines.
+
+``job`` is what a policy may see, ``scheduler`` the verbs and laws it must keep,
+``registry`` its name. Every other file is one policy. Nothing here knows Trio, Kafka,
+sockets or clocks, and nothing here imports from the other packages.
+"""
+
+from schedulers.job import Job
+from schedulers.registry import POLICIES, UnknownScheduler, find, make
+from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+
+__all__ = [
+    "POLICIES",
+    "Job",
+    "Scheduler",
+    "SchedulerConfig",
+    "SchedulerFactory",
+    "UnknownScheduler",
+    "find",
+    "make",
+]

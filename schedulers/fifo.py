@@ -1,0 +1,74 @@
+"""First in, first out: Kafka's one request queue before KIP-291, and the baseline."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar
+
+from schedulers.job import Job
+from schedulers.scheduler import SchedulerConfig
+
+
+class Fifo:
+    """Serve jobs in order of arrival; never preempt.
+
+    A job that comes back (from a device or from purgatory) goes ahead of everything
+    that was never served, as Kafka's handlers poll their callback queue first.
+
+    Source: Kafka's ``RequestChannel``, an ``ArrayBlockingQueue``. Cost: O(1).
+
+    >>> fifo = Fifo(SchedulerConfig())
+    >>> for number in range(2):
+    ...     fifo.arrive(Job(number=number), now_ns=0)
+    >>> fifo.pick(0), fifo.pick(0), fifo.pick(0)
+    (<data #0 level=0 >, <data #1 level=0 >, None)
+    """
+
+    work_conserving: ClassVar[bool] = True
+    keeps_flow_order: ClassVar[bool] = True
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._new: deque[Job] = deque()
+        self._back: deque[Job] = deque()
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        """Append the job."""
+        self._new.append(job)
+
+    def pick(self, now_ns: int) -> Job | None:
+        """Take what came back first, then the oldest."""
+        if self._back:
+            return self._back.popleft()
+        return self._new.popleft() if self._new else None
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        """Never: a job in service runs to completion."""
+        return False
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Ignore the cost."""
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        """Forget nothing: the job was not kept."""
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """Put the job ahead of all that was never served."""
+        self._back.append(job)
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """Return None: time alone changes nothing."""
+        return None
+
+    def waiting(self) -> Iterator[Job]:
+        """Iterate in the order of service."""
+        yield from self._back
+        yield from self._new
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._back)
+
+    def check(self) -> None:
+        """Assert that arrivals stand in order."""
+        numbers = [job.number for job in self._new]
+        assert numbers == sorted(numbers), numbers
