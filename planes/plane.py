@@ -124,7 +124,11 @@ class Dispatcher:
                 self._room_made(task.plane)
                 if task.seat is not None:
                     break
-                await self._turn(task, guard)
+                try:
+                    await self._turn(task, guard)
+                except BaseException:
+                    self._pass_token()
+                    raise
                 if self.now_ns() - self._last_poll_ns >= self._quantum_ns:
                     await self._poll()
             if task is None:
@@ -255,13 +259,13 @@ class Dispatcher:
         task.seat = trio.lowlevel.current_task()
         plane.unblock(task, self.now_ns())
         self._awaken(plane)
-        try:
-            yield from _wait_for_token()
-        except trio.Cancelled:
-            task.coroutine.close()
-            raise
+        yield from _wait_for_token()
         return step, argument
 
 
 async def _wait_for_token() -> None:
-    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.SUCCEEDED)
+    """Wait, uncancelled: a cancellation is the handler's, and must reach it running.
+
+    The token comes around even at shutdown, because workers pass it on as they end.
+    """
+    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)

@@ -1,0 +1,69 @@
+"""A request between the network and its handler, and what the handler answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from planes import Task
+
+
+class FileRegion(Protocol):
+    """Bytes of a file that the network may send without copying (``os.sendfile``)."""
+
+    position: int
+    size: int
+
+    def fileno(self) -> int:
+        """Return the descriptor to send from."""
+
+    def read(self) -> bytes:
+        """Return the bytes, where the network has no descriptors (virtual world)."""
+
+
+Buffer: TypeAlias = "bytes | memoryview | FileRegion"
+# A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
+Response: TypeAlias = "Sequence[Buffer] | CloseConnection"
+
+
+class CloseConnection:
+    """The answer that closes the connection instead (``CloseConnectionResponse``)."""
+
+
+NO_RESPONSE: Final[Sequence[Buffer]] = ()
+CLOSE: Final = CloseConnection()
+
+
+class Peer(Protocol):
+    """What a handler may know of the connection a request came in on."""
+
+    connection_id: int
+    host: str
+    listener: str
+    principal: str
+
+
+@dataclass(slots=True, eq=False, kw_only=True, repr=False)
+class Request(Task):
+    """A task that came over the wire: header fields, the frame, and its connection.
+
+    ``frame`` is the request without its size prefix; the body starts at
+    ``body_offset``. ``error_code`` is the first error that the response carries, for
+    the record.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    frame: bytes
+    body_offset: int
+    peer: Peer
+    error_code: int = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<request #{self.number} api={self.api_key}v{self.api_version} "
+            f"{self.request_class} from {self.client_id!r}>"
+        )
