@@ -1,0 +1,50 @@
+"""One comparison: the median over rounds of ours and of the peer's."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of ``runs/bench.json``; ``ratio`` > 1 always means we are better."""
+
+    name: str
+    unit: str
+    ours: float
+    peer: str
+    theirs: float
+    ratio: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as the contract has it, to four significant digits."""
+        row = asdict(self)
+        for key in ("ours", "theirs", "ratio"):
+            row[key] = float(f"{row[key]:.4g}")
+        return row
+
+
+def in_turn(
+    name: str,
+    unit: str,
+    ours: Callable[[], float],
+    peer: str,
+    theirs: Callable[[], float],
+    *,
+    rounds: int = 5,
+    more_is_better: bool = False,
+) -> Row:
+    """Measure both in turn; the ratio is the median of the rounds' own ratios."""
+    pairs = [(ours(), theirs()) for _ in range(rounds)]
+    ratios = [a / b if more_is_better else b / a for a, b in pairs]
+    return Row(
+        name=name,
+        unit=unit,
+        ours=statistics.median(a for a, _ in pairs),
+        peer=peer,
+        theirs=statistics.median(b for _, b in pairs),
+        ratio=statistics.median(ratios),
+    )
