@@ -1,0 +1,295 @@
+"""The configuration of one broker: every key's value, checked before anything starts.
+
+Follows Kafka's ``KafkaConfig``: a file in Java's properties format, Kafka's keys with
+Kafka's meanings, and ``key=value`` overrides that win over the file. Unlike Kafka, an
+unknown key is refused, because a misspelt one would silently keep its default.
+
+Without a file the broker is one for a laptop: it listens on 127.0.0.1:9092 only,
+keeps its logs in ``./data``, and its internal topics have one replica.
+
+>>> config = BrokerConfig.load(None, {"num.io.threads": "4"})
+>>> config[NUM_IO_THREADS], config[NUM_NETWORK_THREADS]
+(4, 3)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast
+
+from broker.config import cluster, doorkeeper, network, storage
+from broker.config.cluster import BROKER_ID, NODE_ID
+from broker.config.doorkeeper import (
+    DOORKEEPER_ADMISSION,
+    DOORKEEPER_ADMISSION_RESERVED,
+)
+from broker.config.inert import INERT
+from broker.config.key import Key, split
+from broker.config.listeners import (
+    Listener,
+    check_served,
+    parse_listeners,
+    parse_protocol_map,
+)
+from broker.config.network import (
+    ADVERTISED_LISTENERS,
+    CONTROL_PLANE_LISTENER_NAME,
+    CONTROLLER_LISTENER_NAMES,
+    INTER_BROKER_LISTENER_NAME,
+    LISTENER_SECURITY_PROTOCOL_MAP,
+    LISTENERS,
+    NUM_IO_THREADS,
+    NUM_NETWORK_THREADS,
+    QUEUED_MAX_REQUESTS,
+    SECURITY_INTER_BROKER_PROTOCOL,
+)
+from broker.config.properties import parse_properties
+from broker.config.storage import (
+    LOG_DIR,
+    LOG_DIRS,
+    LOG_RETENTION_HOURS,
+    LOG_RETENTION_MINUTES,
+    LOG_RETENTION_MS,
+    LOG_ROLL_HOURS,
+    LOG_ROLL_JITTER_HOURS,
+    LOG_ROLL_JITTER_MS,
+    LOG_ROLL_MS,
+)
+from broker.errors import ConfigError
+
+__all__ = ["KEYS", "NUM_IO_THREADS", "NUM_NETWORK_THREADS", "BrokerConfig"]
+
+T = TypeVar("T")
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+_LISTENER_PREFIX = "listener.name."
+_WITHOUT_FILE: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "./data",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+def _keys() -> Iterator[Key[Any]]:
+    for module in (network, storage, cluster, doorkeeper):
+        yield from (item for item in vars(module).values() if isinstance(item, Key))
+    yield from INERT
+
+
+KEYS: Final[Mapping[str, Key[Any]]] = MappingProxyType(
+    {key.name: key for key in _keys()}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Values by key: ``config[NUM_IO_THREADS]``, defaults included.
+
+    ``written`` holds what the file and the overrides set, as text; ``on_listener``
+    holds the values under the prefix ``listener.name.NAME.``.
+    """
+
+    written: Mapping[str, str]
+    values: Mapping[str, Any]
+    listener_values: Mapping[tuple[str, str], Any]
+    listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None, overrides: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """Read ``path``, apply ``overrides``, check everything.
+
+        Raises `ConfigError`, which names the key, and `OSError` for the file.
+        """
+        if path is None:
+            base: dict[str, str] = dict(_WITHOUT_FILE)
+        else:
+            base = parse_properties(Path(path).read_text(encoding="utf-8"))
+        return cls.from_written({**base, **(overrides or {})})
+
+    @classmethod
+    def from_written(cls, written: Mapping[str, str]) -> BrokerConfig:
+        """Check ``written`` alone: Kafka's defaults for all other keys."""
+        values = {name: key.default for name, key in KEYS.items()}
+        listener_values: dict[tuple[str, str], Any] = {}
+        for name, value in written.items():
+            key = KEYS.get(name)
+            if key is not None:
+                values[name] = key.read(value)
+            else:
+                listener, prefixed = _listener_key(name, value)
+                listener_values[listener, prefixed.name] = prefixed.read(value)
+        listeners, advertised = _listeners(values)
+        config = cls(
+            written=MappingProxyType(dict(written)),
+            values=MappingProxyType(values),
+            listener_values=MappingProxyType(listener_values),
+            listeners=listeners,
+            advertised=advertised,
+        )
+        _check(config)
+        return config
+
+    def __getitem__(self, key: Key[T]) -> T:
+        return cast(T, self.values[key.name])
+
+    def on_listener(self, name: str, key: Key[T]) -> T:
+        """Return the value of ``key`` for one listener, or the broker's own."""
+        default = self.values[key.name]
+        return cast(T, self.listener_values.get((name.upper(), key.name), default))
+
+    def updated(self, changes: Mapping[str, str | None]) -> BrokerConfig:
+        """Return this configuration with ``changes``; ``None`` unsets a key."""
+        written = {**self.written, **changes}
+        return self.from_written({k: v for k, v in written.items() if v is not None})
+
+    # ---- values derived from several keys ----
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Keys that were set and that nothing acts on, in the order written."""
+        return tuple(name for name in self.written if name in KEYS and KEYS[name].inert)
+
+    @property
+    def node_id(self) -> int:
+        """``node.id`` or ``broker.id``; 0 where neither is set."""
+        return max(self[NODE_ID], self[BROKER_ID], 0)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """``log.dirs``, or else ``log.dir``."""
+        return split(self[LOG_DIRS] or self[LOG_DIR])
+
+    @property
+    def retention_ms(self) -> int:
+        """The strongest of the three keys ``log.retention.*``; -1 means for ever."""
+        milliseconds = self[LOG_RETENTION_MS]
+        if milliseconds is None:
+            minutes = self[LOG_RETENTION_MINUTES]
+            if minutes is None:
+                milliseconds = self[LOG_RETENTION_HOURS] * _HOUR_MS
+            else:
+                milliseconds = minutes * _MINUTE_MS
+        return max(milliseconds, -1)
+
+    @property
+    def roll_ms(self) -> int:
+        """``log.roll.ms``, or else ``log.roll.hours``."""
+        milliseconds = self[LOG_ROLL_MS]
+        if milliseconds is None:
+            return self[LOG_ROLL_HOURS] * _HOUR_MS
+        return milliseconds
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        """``log.roll.jitter.ms``, or else ``log.roll.jitter.hours``."""
+        milliseconds = self[LOG_ROLL_JITTER_MS]
+        if milliseconds is None:
+            return self[LOG_ROLL_JITTER_HOURS] * _HOUR_MS
+        return milliseconds
+
+    @property
+    def control_plane_listener(self) -> Listener | None:
+        """The listener of the control plane, where there is one (KIP-291)."""
+        name = self[CONTROL_PLANE_LISTENER_NAME]
+        if name is None:
+            return None
+        return next(each for each in self.listeners if each.name == name.upper())
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        """The listener that other brokers use."""
+        name = self[INTER_BROKER_LISTENER_NAME]
+        return (name or self[SECURITY_INTER_BROKER_PROTOCOL]).upper()
+
+
+def _listener_key(name: str, value: str) -> tuple[str, Key[Any]]:
+    """Return the listener and the key that ``listener.name.NAME.KEY`` stands for."""
+    if name.startswith(_LISTENER_PREFIX):
+        listener, _, suffix = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        # sasl.jaas.config and the like stand behind a mechanism: NAME.MECHANISM.KEY.
+        for candidate in (suffix, suffix.partition(".")[2]):
+            if candidate in KEYS:
+                return listener.upper(), KEYS[candidate]
+    near = difflib.get_close_matches(name, KEYS, n=1)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    raise ConfigError(name, value, f"a key of Kafka or Doorkeeper{hint}")
+
+
+def _listeners(
+    values: Mapping[str, Any],
+) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+    """Return the listeners to open and those to advertise."""
+    map_key, key, advertised_key = (
+        LISTENER_SECURITY_PROTOCOL_MAP.name,
+        LISTENERS.name,
+        ADVERTISED_LISTENERS.name,
+    )
+    controllers = {name.upper() for name in values[CONTROLLER_LISTENER_NAMES.name]}
+    protocols = parse_protocol_map(map_key, values[map_key])
+    for name in controllers:
+        protocols.setdefault(name, "PLAINTEXT")
+    bound = parse_listeners(key, values[key], protocols, distinct_ports=True)
+    opened = tuple(each for each in bound if each.name not in controllers)
+    if not opened:
+        raise ConfigError(key, values[key], "at least one listener for clients")
+    for listener in opened:
+        check_served(key, listener)
+    if values[advertised_key] is None:
+        return opened, opened
+    advertised = tuple(
+        each
+        for each in parse_listeners(
+            advertised_key, values[advertised_key], protocols, distinct_ports=False
+        )
+        if each.name not in controllers
+    )
+    return opened, advertised
+
+
+def _check(config: BrokerConfig) -> None:
+    """Check what concerns several keys, as ``KafkaConfig.validateValues``."""
+    opened = {listener.name for listener in config.listeners}
+    advertised = {listener.name for listener in config.advertised}
+    for listener in config.advertised:
+        if listener.host in ("0.0.0.0", "::"):
+            key = ADVERTISED_LISTENERS.name
+            raise ConfigError(key, str(listener), "an address that clients can reach")
+        if listener.name not in opened:
+            key = ADVERTISED_LISTENERS.name
+            raise ConfigError(key, str(listener), "a listener named in listeners")
+    control = config[CONTROL_PLANE_LISTENER_NAME]
+    if control is not None:
+        key = CONTROL_PLANE_LISTENER_NAME.name
+        if control.upper() not in advertised:
+            raise ConfigError(key, control, "a listener named in advertised.listeners")
+        if control.upper() == config.inter_broker_listener_name:
+            raise ConfigError(key, control, "another one than between brokers")
+    if config.inter_broker_listener_name not in advertised:
+        key = INTER_BROKER_LISTENER_NAME.name
+        found = config[INTER_BROKER_LISTENER_NAME]
+        raise ConfigError(key, found, "a listener named in advertised.listeners")
+    _check_numbers(config)
+
+
+def _check_numbers(config: BrokerConfig) -> None:
+    node, broker = config[NODE_ID], config[BROKER_ID]
+    if node >= 0 and broker >= 0 and node != broker:
+        raise ConfigError(NODE_ID.name, node, f"the same as broker.id, {broker}")
+    if config.retention_ms == 0:
+        names = (LOG_RETENTION_MS.name, LOG_RETENTION_MINUTES.name)
+        name = next((n for n in names if n in config.written), LOG_RETENTION_HOURS.name)
+        raise ConfigError(name, config.written[name], "a positive number, or -1")
+    reserved, bound = config[DOORKEEPER_ADMISSION_RESERVED], config[QUEUED_MAX_REQUESTS]
+    if config[DOORKEEPER_ADMISSION] == "reserve" and reserved >= bound:
+        expected = f"fewer than queued.max.requests, {bound}"
+        raise ConfigError(DOORKEEPER_ADMISSION_RESERVED.name, reserved, expected)

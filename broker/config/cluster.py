@@ -1,0 +1,300 @@
+"""Keys of the broker's identity, replication, controller, groups and transactions.
+
+Names, defaults and ranges are those of Kafka's ``ServerConfigs``,
+``ReplicationConfigs``, ``KRaftConfigs``, ``ZkConfigs``, ``GroupCoordinatorConfig``,
+``TransactionLogConfig`` and ``TransactionStateManagerConfig``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config.key import (
+    INT_MAX,
+    ConfigType,
+    boolean,
+    integer,
+    long,
+    optional_integer,
+    optional_text,
+    words,
+)
+
+# ---- identity ----
+
+BROKER_ID: Final = integer(
+    "broker.id", -1, "This broker's number; -1 has one generated."
+)
+NODE_ID: Final = integer(
+    "node.id", -1, "This broker's number; the same as broker.id, under KRaft's name."
+)
+BROKER_ID_GENERATION_ENABLE: Final = boolean(
+    "broker.id.generation.enable", True, "Whether a number may be generated."
+)
+RESERVED_BROKER_MAX_ID: Final = integer(
+    "reserved.broker.max.id", 1000, "Generated numbers lie above this one.", low=0
+)
+BROKER_RACK: Final = optional_text("broker.rack", "The rack of this broker.")
+PROCESS_ROLES: Final = words(
+    "process.roles",
+    (),
+    "KRaft's roles of this process; the broker role is served, and coordination is "
+    "embedded.",
+    choices=("broker", "controller"),
+)
+ZOOKEEPER_CONNECT: Final = optional_text(
+    "zookeeper.connect", "Hosts of ZooKeeper, with an optional chroot at the end."
+)
+ZOOKEEPER_SESSION_TIMEOUT_MS: Final = integer(
+    "zookeeper.session.timeout.ms", 18_000, "The session's time-out.", low=1
+)
+ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
+    "zookeeper.connection.timeout.ms",
+    "How long to wait for a connection; when absent, the session's time-out.",
+    low=1,
+    high=INT_MAX,
+    type=ConfigType.INT,
+)
+
+# ---- replication and controller ----
+
+DEFAULT_REPLICATION_FACTOR: Final = integer(
+    "default.replication.factor", 1, "Replicas of a topic created without a number."
+)
+MIN_INSYNC_REPLICAS: Final = integer(
+    "min.insync.replicas",
+    1,
+    "In-sync replicas that a Produce with acks=-1 needs.",
+    low=1,
+)
+REPLICA_LAG_TIME_MAX_MS: Final = long(
+    "replica.lag.time.max.ms",
+    30_000,
+    "A follower that has not caught up for this long leaves the ISR.",
+)
+REPLICA_SOCKET_TIMEOUT_MS: Final = integer(
+    "replica.socket.timeout.ms", 30_000, "Time-out of a follower's requests."
+)
+REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: Final = integer(
+    "replica.socket.receive.buffer.bytes", 65_536, "SO_RCVBUF of a follower's socket."
+)
+REPLICA_FETCH_MAX_BYTES: Final = integer(
+    "replica.fetch.max.bytes",
+    1_048_576,
+    "Bytes of one partition that a follower asks for.",
+    low=0,
+)
+REPLICA_FETCH_WAIT_MAX_MS: Final = integer(
+    "replica.fetch.wait.max.ms", 500, "How long a follower's Fetch may wait."
+)
+REPLICA_FETCH_BACKOFF_MS: Final = integer(
+    "replica.fetch.backoff.ms", 1000, "Pause after a follower's Fetch failed.", low=0
+)
+REPLICA_FETCH_MIN_BYTES: Final = integer(
+    "replica.fetch.min.bytes", 1, "Bytes for which a follower's Fetch waits."
+)
+REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = integer(
+    "replica.fetch.response.max.bytes",
+    10_485_760,
+    "Bytes of all partitions that a follower asks for.",
+    low=0,
+)
+NUM_REPLICA_FETCHERS: Final = integer(
+    "num.replica.fetchers", 1, "Fetchers per source broker."
+)
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = long(
+    "replica.high.watermark.checkpoint.interval.ms",
+    5000,
+    "How often high watermarks are written.",
+)
+FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
+    "fetch.purgatory.purge.interval.requests",
+    1000,
+    "Completed but watched Fetches after which the purgatory is purged.",
+)
+PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
+    "producer.purgatory.purge.interval.requests",
+    1000,
+    "Completed but watched Produces after which the purgatory is purged.",
+)
+DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
+    "delete.records.purgatory.purge.interval.requests",
+    1,
+    "Completed but watched DeleteRecords after which the purgatory is purged.",
+)
+UNCLEAN_LEADER_ELECTION_ENABLE: Final = boolean(
+    "unclean.leader.election.enable",
+    False,
+    "Whether a replica outside the ISR may lead, at the price of records.",
+)
+AUTO_LEADER_REBALANCE_ENABLE: Final = boolean(
+    "auto.leader.rebalance.enable",
+    True,
+    "Whether the controller moves leadership back to preferred replicas.",
+)
+LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = integer(
+    "leader.imbalance.per.broker.percentage",
+    10,
+    "Share of leaders that are not preferred above which they are moved.",
+)
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = long(
+    "leader.imbalance.check.interval.seconds",
+    300,
+    "How often the controller checks for imbalance.",
+    low=1,
+)
+CONTROLLER_SOCKET_TIMEOUT_MS: Final = integer(
+    "controller.socket.timeout.ms", 30_000, "Time-out of the controller's requests."
+)
+CONTROLLED_SHUTDOWN_ENABLE: Final = boolean(
+    "controlled.shutdown.enable",
+    True,
+    "Whether a stopping broker first hands over its partitions.",
+)
+CONTROLLED_SHUTDOWN_MAX_RETRIES: Final = integer(
+    "controlled.shutdown.max.retries", 3, "Attempts to hand over partitions."
+)
+CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS: Final = long(
+    "controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts."
+)
+
+# ---- groups ----
+
+GROUP_MIN_SESSION_TIMEOUT_MS: Final = integer(
+    "group.min.session.timeout.ms", 6000, "The shortest session that a member may have."
+)
+GROUP_MAX_SESSION_TIMEOUT_MS: Final = integer(
+    "group.max.session.timeout.ms",
+    1_800_000,
+    "The longest session that a member may have.",
+)
+GROUP_INITIAL_REBALANCE_DELAY_MS: Final = integer(
+    "group.initial.rebalance.delay.ms",
+    3000,
+    "How long an empty group waits for more members before its first rebalance.",
+)
+GROUP_MAX_SIZE: Final = integer(
+    "group.max.size", INT_MAX, "The most members of a group.", low=1
+)
+OFFSET_METADATA_MAX_BYTES: Final = integer(
+    "offset.metadata.max.bytes", 4096, "The largest metadata of a committed offset."
+)
+OFFSETS_LOAD_BUFFER_SIZE: Final = integer(
+    "offsets.load.buffer.size",
+    5_242_880,
+    "Bytes read at once when offsets are loaded.",
+    low=1,
+)
+OFFSETS_TOPIC_REPLICATION_FACTOR: Final = integer(
+    "offsets.topic.replication.factor",
+    3,
+    "Replicas of __consumer_offsets.",
+    low=1,
+    high=32_767,
+    type=ConfigType.SHORT,
+)
+OFFSETS_TOPIC_NUM_PARTITIONS: Final = integer(
+    "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", low=1
+)
+OFFSETS_TOPIC_SEGMENT_BYTES: Final = integer(
+    "offsets.topic.segment.bytes",
+    104_857_600,
+    "Segment size of __consumer_offsets.",
+    low=1,
+)
+OFFSETS_TOPIC_COMPRESSION_CODEC: Final = integer(
+    "offsets.topic.compression.codec",
+    0,
+    "Codec of __consumer_offsets, by number.",
+    low=0,
+    high=4,
+)
+OFFSETS_RETENTION_MINUTES: Final = integer(
+    "offsets.retention.minutes",
+    10_080,
+    "How long the offsets of an empty group are kept.",
+    low=1,
+)
+OFFSETS_RETENTION_CHECK_INTERVAL_MS: Final = long(
+    "offsets.retention.check.interval.ms",
+    600_000,
+    "How often stale offsets are looked for.",
+    low=1,
+)
+OFFSETS_COMMIT_TIMEOUT_MS: Final = integer(
+    "offsets.commit.timeout.ms",
+    5000,
+    "How long a commit waits for the replicas of __consumer_offsets.",
+    low=1,
+)
+
+# ---- producers and transactions ----
+
+PRODUCER_ID_EXPIRATION_MS: Final = integer(
+    "producer.id.expiration.ms",
+    86_400_000,
+    "How long an idle producer's sequence numbers are remembered.",
+    low=1,
+)
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = integer(
+    "producer.id.expiration.check.interval.ms",
+    600_000,
+    "How often idle producers are looked for.",
+    low=1,
+)
+TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
+    "transactional.id.expiration.ms",
+    604_800_000,
+    "How long an idle transactional id is remembered.",
+    low=1,
+)
+TRANSACTION_MAX_TIMEOUT_MS: Final = integer(
+    "transaction.max.timeout.ms",
+    900_000,
+    "The longest time-out that a transaction may ask for.",
+    low=1,
+)
+TRANSACTION_STATE_LOG_MIN_ISR: Final = integer(
+    "transaction.state.log.min.isr",
+    2,
+    "min.insync.replicas of __transaction_state.",
+    low=1,
+)
+TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: Final = integer(
+    "transaction.state.log.load.buffer.size",
+    5_242_880,
+    "Bytes read at once when transactions are loaded.",
+    low=1,
+)
+TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = integer(
+    "transaction.state.log.replication.factor",
+    3,
+    "Replicas of __transaction_state.",
+    low=1,
+    high=32_767,
+    type=ConfigType.SHORT,
+)
+TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = integer(
+    "transaction.state.log.num.partitions",
+    50,
+    "Partitions of __transaction_state.",
+    low=1,
+)
+TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = integer(
+    "transaction.state.log.segment.bytes",
+    104_857_600,
+    "Segment size of __transaction_state.",
+    low=1,
+)
+TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    10_000,
+    "How often timed-out transactions are aborted.",
+    low=1,
+)
+TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    3_600_000,
+    "How often expired transactional ids are removed.",
+    low=1,
+)

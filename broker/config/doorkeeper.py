@@ -1,0 +1,133 @@
+"""Keys that Kafka does not have: scheduling, admission, and the recording of requests.
+
+They all begin with ``doorkeeper.``. The classes, from the most to the least urgent:
+control, replication, group, metadata, produce and fetch, admin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from broker.config.key import Key, integer, optional_text, pairs, text, words
+
+REQUEST_CLASSES: Final = (
+    "control",
+    "replication",
+    "group",
+    "metadata",
+    "produce",
+    "fetch",
+    "admin",
+)
+SCHEDULER_PRESETS: Final = ("fifo", "planes", "priority", "wfq")
+
+
+def _scheduler_name(written: str) -> str:
+    if not written:
+        raise ValueError("the name of a scheduler, or module:factory")
+    return written
+
+
+def _of_classes(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
+    """Return ``key`` for request classes only; those not named keep their default."""
+
+    def parse(written: str) -> dict[str, int]:
+        values = key.parse(written)
+        unknown = [name for name in values if name not in REQUEST_CLASSES]
+        if unknown:
+            known = ", ".join(REQUEST_CLASSES)
+            raise ValueError(f"request classes ({known}), not {unknown[0]!r}")
+        return {**key.default, **values}
+
+    return dataclasses.replace(key, parse=parse)
+
+
+DOORKEEPER_SCHEDULER: Final = text(
+    "doorkeeper.scheduler",
+    "fifo",
+    "The policy: a preset (fifo, planes, priority, wfq), any registered name, or "
+    "module:factory.",
+    check=_scheduler_name,
+)
+DOORKEEPER_DATA_SCHEDULER: Final = text(
+    "doorkeeper.data.scheduler",
+    "fifo",
+    "The policy inside the data plane when the planes are separate.",
+    check=_scheduler_name,
+)
+DOORKEEPER_ADMISSION: Final = text(
+    "doorkeeper.admission",
+    "block",
+    "What a full queue does: block (Kafka), reserve slots for the favoured classes, "
+    "or exempt those classes from the bound.",
+    choices=("block", "reserve", "exempt"),
+)
+DOORKEEPER_ADMISSION_RESERVED: Final = integer(
+    "doorkeeper.admission.reserved",
+    20,
+    "Slots of the queue kept for the favoured classes under admission reserve.",
+    low=1,
+)
+DOORKEEPER_ADMISSION_FAVOURED: Final = words(
+    "doorkeeper.admission.favoured",
+    ("control",),
+    "Classes that reserve and exempt favour.",
+    choices=REQUEST_CLASSES,
+)
+DOORKEEPER_READER: Final = text(
+    "doorkeeper.reader",
+    "blind",
+    "Whether a processor that has no room reads nothing (blind: Kafka), or looks at "
+    "a request's api_key before it blocks (class-aware).",
+    choices=("blind", "class-aware"),
+)
+DOORKEEPER_QUANTUM_US: Final = integer(
+    "doorkeeper.quantum.us",
+    500,
+    "The longest slice of a handler before sockets are polled.",
+    low=1,
+)
+DOORKEEPER_PRIORITY_AGEING_MS: Final = integer(
+    "doorkeeper.priority.ageing.ms",
+    1000,
+    "A request that waited this long under priority goes first; 0 never.",
+    low=0,
+)
+DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
+    "doorkeeper.wfq.weights",
+    {"control": 16, "replication": 4},
+    "Weights of flows under wfq, as flow:weight; a flow not named weighs 1.",
+    low=1,
+)
+DOORKEEPER_WFQ_FLOW: Final = text(
+    "doorkeeper.wfq.flow",
+    "class",
+    "What wfq shares the handlers among.",
+    choices=("class", "client.id", "connection"),
+)
+DOORKEEPER_CLASS_LEVELS: Final = _of_classes(
+    pairs(
+        "doorkeeper.class.levels",
+        {
+            "control": 0,
+            "replication": 1,
+            "group": 2,
+            "metadata": 3,
+            "produce": 4,
+            "fetch": 4,
+            "admin": 5,
+        },
+        "Priority level of each class, as class:level; 0 is the most urgent.",
+    )
+)
+DOORKEEPER_RECORD_FILE: Final = optional_text(
+    "doorkeeper.record.file",
+    "Where each finished request is recorded; nowhere if empty.",
+)
+DOORKEEPER_RECORD_SAMPLES_MS: Final = integer(
+    "doorkeeper.record.samples.ms",
+    100,
+    "How often queue depth and idle ratios are sampled while recording.",
+    low=1,
+)

@@ -1,0 +1,272 @@
+"""A configuration key: its Kafka name, type, default, range and meaning.
+
+A key is a typed value (`Key[int]`), so that ``config[NUM_IO_THREADS]`` is an ``int``
+to the type checker too. The constructors below are Kafka's ``ConfigDef.Type``s; a
+value is parsed as ``ConfigDef.parseType`` does (trimmed; booleans ``true``/``false``
+in any case; lists split at commas), and refused with the key named.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from broker.errors import ConfigError
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigType(enum.IntEnum):
+    """Kafka's types, numbered as DescribeConfigs v3 reports them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Key(Generic[T]):
+    """One key of the configuration; compared by identity, looked up by name.
+
+    ``parse`` raises `ValueError` with what was expected. An ``inert`` key is known,
+    and its value checked, but nothing in this broker acts on it.
+    """
+
+    name: str
+    type: ConfigType
+    default: T
+    parse: Callable[[str], T]
+    doc: str
+    inert: bool = False
+
+    def __repr__(self) -> str:
+        return f"<key {self.name}>"
+
+    def read(self, written: str) -> T:
+        """Return the value that ``written`` stands for, or raise `ConfigError`."""
+        try:
+            return self.parse(written.strip())
+        except ValueError as error:
+            raise ConfigError(self.name, written, str(error)) from None
+
+
+def integer(
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    low: int = -(2**31),
+    high: int = INT_MAX,
+    type: ConfigType = ConfigType.INT,
+    inert: bool = False,
+) -> Key[int]:
+    """Return a key whose value is a whole number in ``low``..``high``."""
+
+    def parse(written: str) -> int:
+        return _whole_number(written, low, high)
+
+    return Key(name=name, type=type, default=default, parse=parse, doc=doc, inert=inert)
+
+
+def long(
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    low: int = -(2**63),
+    high: int = LONG_MAX,
+    inert: bool = False,
+) -> Key[int]:
+    """Return a key whose value is a 64-bit whole number in ``low``..``high``."""
+    return integer(
+        name, default, doc, low=low, high=high, type=ConfigType.LONG, inert=inert
+    )
+
+
+def optional_integer(
+    name: str,
+    doc: str,
+    *,
+    low: int = -(2**63),
+    high: int = LONG_MAX,
+    type: ConfigType = ConfigType.LONG,
+    inert: bool = False,
+) -> Key[int | None]:
+    """Return a key that is a whole number when set, and ``None`` otherwise."""
+
+    def parse(written: str) -> int | None:
+        return _whole_number(written, low, high)
+
+    return Key(name=name, type=type, default=None, parse=parse, doc=doc, inert=inert)
+
+
+def floating(
+    name: str,
+    default: float,
+    doc: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    inert: bool = False,
+) -> Key[float]:
+    """Return a key whose value is a number in ``low``..``high``."""
+
+    def parse(written: str) -> float:
+        expected = f"a number from {low} to {high}"
+        try:
+            value = float(written)
+        except ValueError:
+            raise ValueError(expected) from None
+        if not low <= value <= high:
+            raise ValueError(expected)
+        return value
+
+    return Key(
+        name=name,
+        type=ConfigType.DOUBLE,
+        default=default,
+        parse=parse,
+        doc=doc,
+        inert=inert,
+    )
+
+
+def boolean(name: str, default: bool, doc: str, *, inert: bool = False) -> Key[bool]:
+    """Return a key whose value is ``true`` or ``false``, in any case."""
+
+    def parse(written: str) -> bool:
+        match written.lower():
+            case "true":
+                return True
+            case "false":
+                return False
+        raise ValueError("true or false")
+
+    return Key(
+        name=name,
+        type=ConfigType.BOOLEAN,
+        default=default,
+        parse=parse,
+        doc=doc,
+        inert=inert,
+    )
+
+
+def text(
+    name: str,
+    default: str,
+    doc: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    check: Callable[[str], str] | None = None,
+    inert: bool = False,
+) -> Key[str]:
+    """Return a key whose value is a string, perhaps one of ``choices``."""
+
+    def parse(written: str) -> str:
+        if choices is not None and written not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return written if check is None else check(written)
+
+    return Key(
+        name=name,
+        type=ConfigType.STRING,
+        default=default,
+        parse=parse,
+        doc=doc,
+        inert=inert,
+    )
+
+
+def optional_text(
+    name: str,
+    doc: str,
+    *,
+    type: ConfigType = ConfigType.STRING,
+    inert: bool = False,
+) -> Key[str | None]:
+    """Return a key that is a string when set and not empty, and ``None`` otherwise."""
+
+    def parse(written: str) -> str | None:
+        return written or None
+
+    return Key(name=name, type=type, default=None, parse=parse, doc=doc, inert=inert)
+
+
+def words(
+    name: str,
+    default: tuple[str, ...],
+    doc: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    inert: bool = False,
+) -> Key[tuple[str, ...]]:
+    """Return a key whose value is a list separated by commas."""
+
+    def parse(written: str) -> tuple[str, ...]:
+        found = split(written)
+        if choices is not None and not set(found) <= set(choices):
+            raise ValueError(f"a list of {', '.join(choices)}")
+        return found
+
+    return Key(
+        name=name,
+        type=ConfigType.LIST,
+        default=default,
+        parse=parse,
+        doc=doc,
+        inert=inert,
+    )
+
+
+def pairs(
+    name: str, default: dict[str, int], doc: str, *, low: int = 0
+) -> Key[dict[str, int]]:
+    """Return a key whose value is a list of ``word:number`` with distinct words.
+
+    The word may itself hold colons (an IPv6 address): the last one separates.
+    """
+
+    def parse(written: str) -> dict[str, int]:
+        values: dict[str, int] = {}
+        for item in split(written):
+            word, colon, number = item.rpartition(":")
+            if not colon or not word:
+                raise ValueError(f"a list of word:number, not {item!r}")
+            if word in values:
+                raise ValueError(f"each word once, not {word!r} twice")
+            values[word] = _whole_number(number, low, INT_MAX)
+        return values
+
+    return Key(name=name, type=ConfigType.LIST, default=default, parse=parse, doc=doc)
+
+
+def split(written: str) -> tuple[str, ...]:
+    """Return the trimmed items of a comma-separated list; an empty text has none."""
+    if not written.strip():
+        return ()
+    return tuple(item.strip() for item in written.split(","))
+
+
+def _whole_number(written: str, low: int, high: int) -> int:
+    expected = f"a whole number from {low} to {high}"
+    # int() alone would also take "1_000" and digits of other scripts.
+    digits = written[1:] if written[:1] in ("-", "+") else written
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(expected)
+    value = int(written)
+    if not low <= value <= high:
+        raise ValueError(expected)
+    return value

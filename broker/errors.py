@@ -1,0 +1,51 @@
+"""The three kinds of error: the peer's, the operator's, and (assertions) our own.
+
+A peer's fault is either an error code in an answer (`KafkaError`) or bytes that no
+answer can be given to (`MalformedFrame`: the connection is closed, as Kafka does on
+``InvalidRequestException``). An operator's fault stops start-up and names the
+configuration key (`ConfigError`). Our own faults are assertions, on in production;
+they have no class here, so that nobody can catch them together with the others.
+
+`ErrorCode` is kio's enumeration of Kafka's ``Errors``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ConfigError", "ErrorCode", "KafkaError", "MalformedFrame"]
+
+
+class KafkaError(Exception):
+    """A request, or one partition of it, is answered with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        if self.message is None:
+            return self.code.name
+        return f"{self.code.name}: {self.message}"
+
+
+class MalformedFrame(Exception):
+    """A frame does not parse; its connection is closed without an answer."""
+
+
+class ConfigError(Exception):
+    """A configuration key is unknown, or its value is not one it can take.
+
+    ``found`` is the value as it was written; ``expected`` completes the sentence
+    "expected ...".
+    """
+
+    def __init__(self, key: str, found: object, expected: str) -> None:
+        super().__init__(key, found, expected)
+        self.key = key
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.key}: found {self.found!r}, expected {self.expected}"
