@@ -59,7 +59,7 @@ class PlaneCore:
         return True
 
     def can_pick(self) -> bool:
-        """Say whether something waits and a seat is free, or one waits that has one."""
+        """Say whether something waits and a seat is free."""
         return self.seated < self.seats and len(self.scheduler) > 0
 
     def pick(self, now_ns: int) -> Task | None:
@@ -127,6 +127,12 @@ class PlaneCore:
             task.local_done_ns = now_ns
         task.remote_done_ns = now_ns
         self.scheduler.leave(task, now_ns, done=True)
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """When time alone may let ``pick`` return a task, or None if never."""
+        if not len(self.scheduler) or self.seated >= self.seats:
+            return None
+        return self.scheduler.next_event_ns(now_ns)
 
     def check(self) -> None:
         """Assert every invariant of the plane and of its scheduler."""

@@ -4,8 +4,11 @@ Apache Kafka's planes are threads, and the kernel decides whose turn it is. Trio
 share one thread and Trio has no priorities, so the planes of one process take turns at
 a single CPU *token*: this object says whose. It follows the fair-share rule of Linux'
 CFS: the plane that has received least CPU goes next; a plane that wakes after idling
-is placed a quantum ahead of the others, hence preempts at the next preemption point
-but cannot save up idle time as credit.
+is placed a quantum behind the others' count, hence preempts at the next preemption
+point, but cannot save up idle time, nor time spent waiting for devices, as credit.
+
+Bound: of two planes that both have a task ready from one moment on, neither receives
+more than two quanta and two slices beyond the other, whatever went before.
 
 With one plane this adds nothing to the plane's own policy.
 """
@@ -32,10 +35,13 @@ class Cpu:
         """Note that a task has come to wait in ``plane``."""
         if plane in self._active or len(self.planes) == 1:
             return
+        received_ns = self._received_ns
         if self._active:
-            least_ns = min(self._received_ns[other] for other in self._active)
-            floor_ns = least_ns - self._quantum_ns
-            self._received_ns[plane] = max(self._received_ns[plane], floor_ns)
+            floor_ns = min(received_ns[it] for it in self._active) - self._quantum_ns
+        else:
+            # All were idle: nobody is owed anything.
+            floor_ns = max(received_ns.values())
+        received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)
 
     def pick(self, now_ns: int) -> Task | None:
@@ -46,8 +52,7 @@ class Cpu:
             task = plane.pick(now_ns)
             if task is not None:
                 return task
-            if not plane.seated:
-                self._active.discard(plane)
+            self._active.discard(plane)
         return None
 
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:

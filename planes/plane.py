@@ -58,13 +58,18 @@ class Dispatcher:
         self._token_free = True
         self._idle: deque[trio.lowlevel.Task] = deque()
         self._suspended: dict[Task, None] = {}
-        self._room = {plane: trio.lowlevel.ParkingLot() for plane in planes}
+        self._back_from_device: set[Task] = set()
+        self._blocked: dict[PlaneCore, dict[Task, trio.lowlevel.Task]] = {
+            plane: {} for plane in planes
+        }
         self._room_listeners: dict[PlaneCore, list[Callable[[], None]]] = {
             plane: [] for plane in planes
         }
         self._refused: set[PlaneCore] = set()
         self._nursery: trio.Nursery | None = None
         self._last_poll_ns = 0
+        self._closed = False
+        self._alarm_ns: int | None = None
 
     # ---- what the broker calls --------------------------------------------------
 
@@ -75,7 +80,10 @@ class Dispatcher:
         try:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._close()
         finally:
             for task in self._suspended:
                 assert task.coroutine is not None
@@ -90,9 +98,21 @@ class Dispatcher:
         return True
 
     async def put(self, plane: PlaneCore, task: Task) -> None:
-        """Put a new task into ``plane``, waiting while its queue is full."""
-        while not self.offer(plane, task):
-            await self._room[plane].park()
+        """Put a new task into ``plane``, waiting while its queue is full.
+
+        Those who wait are let in, in the order they came, by the pick that makes room;
+        nobody who comes later can slip in before them.
+        """
+        if self.offer(plane, task):
+            return
+        blocked = self._blocked[plane]
+        blocked[task] = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            del blocked[task]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there is room again after ``offer`` refused."""
@@ -103,7 +123,7 @@ class Dispatcher:
     def _awaken(self, plane: PlaneCore) -> None:
         """See that a worker holds the token, now that ``plane`` has work."""
         self._cpu.wake(plane)
-        if self._token_free:
+        if self._token_free and not self._closed:
             self._pass_token()
 
     def _pass_token(self) -> None:
@@ -120,24 +140,34 @@ class Dispatcher:
         guard = CancelStatusGuard()
         while True:
             self._last_poll_ns = self.now_ns()
-            while task := self._cpu.pick(self.now_ns()):
-                self._room_made(task.plane)
+            while task := self._pick():
                 if task.seat is not None:
                     break
                 try:
                     await self._turn(task, guard)
                 except BaseException:
-                    self._pass_token()
+                    self._close()
                     raise
                 if self.now_ns() - self._last_poll_ns >= self._quantum_ns:
                     await self._poll()
             if task is None:
                 self._token_free = True
+                self._set_alarm()
             else:
                 # Back from a device: it goes on in the worker that waited for it.
+                self._back_from_device.discard(task)
                 seat, task.seat = task.seat, None
                 trio.lowlevel.reschedule(seat)
             await self._sleep_without_token()
+
+    def _pick(self) -> Task | None:
+        """Seat the next task, and let those into the queue who find room now."""
+        if self._closed:
+            return None
+        task = self._cpu.pick(self.now_ns())
+        if task is not None and task.plane in self._refused:
+            self._room_made(task.plane)
+        return task
 
     async def _sleep_without_token(self) -> None:
         worker = trio.lowlevel.current_task()
@@ -160,13 +190,41 @@ class Dispatcher:
         self._last_poll_ns = self.now_ns()
 
     def _room_made(self, plane: PlaneCore) -> None:
-        if plane not in self._refused:
-            return
-        self._room[plane].unpark()
-        if not self._room[plane]:
+        """Let in those who wait for room, and tell the listeners if some is left."""
+        blocked = self._blocked[plane]
+        for task in list(blocked):
+            if plane.offer(task, self.now_ns()):
+                trio.lowlevel.reschedule(blocked.pop(task))
+        if not blocked:
             self._refused.discard(plane)
         for listener in self._room_listeners[plane]:
             listener()
+
+    def _set_alarm(self) -> None:
+        """See that the token goes round again when time alone makes a task ready."""
+        now_ns = self.now_ns()
+        events = [plane.next_event_ns(now_ns) for plane in self.planes]
+        due_ns = min((event for event in events if event is not None), default=None)
+        if due_ns is None or self._closed:
+            return
+        if self._alarm_ns is None or due_ns < self._alarm_ns:
+            assert self._nursery is not None
+            self._alarm_ns = due_ns
+            self._nursery.start_soon(self._ring, due_ns, name="alarm")
+
+    async def _ring(self, due_ns: int) -> None:
+        await trio.sleep(max(0, due_ns - self.now_ns()) / 1e9)
+        if self._alarm_ns == due_ns:
+            self._alarm_ns = None
+        if self._token_free and not self._closed:
+            self._pass_token()
+
+    def _close(self) -> None:
+        """Start no turn any more; let handlers that wait for the token end."""
+        self._closed = True
+        for task in self._back_from_device:
+            trio.lowlevel.reschedule(task.seat)
+        self._back_from_device.clear()
 
     # ---- one turn of one task ---------------------------------------------------
 
@@ -197,7 +255,7 @@ class Dispatcher:
                 guard.check(task)
                 if now_ns - self._last_poll_ns >= self._quantum_ns:
                     yield from self._poll()
-                if self._cpu.must_yield(task, now_ns):
+                if self._closed or self._cpu.must_yield(task, now_ns):
                     self._suspended[task] = None
                     plane.suspend(task, now_ns)
                     self._cpu.wake(plane)
@@ -256,16 +314,18 @@ class Dispatcher:
             step = task.coroutine.send
         except BaseException as error:  # it is the handler's to deal with
             step, argument = task.coroutine.throw, error
-        task.seat = trio.lowlevel.current_task()
-        plane.unblock(task, self.now_ns())
-        self._awaken(plane)
-        yield from _wait_for_token()
+        if not self._closed:
+            task.seat = trio.lowlevel.current_task()
+            self._back_from_device.add(task)
+            plane.unblock(task, self.now_ns())
+            self._awaken(plane)
+            yield from _wait_for_token()
         return step, argument
 
 
 async def _wait_for_token() -> None:
     """Wait, uncancelled: a cancellation is the handler's, and must reach it running.
 
-    The token comes around even at shutdown, because workers pass it on as they end.
+    At shutdown the dispatcher wakes all who wait here.
     """
     await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)

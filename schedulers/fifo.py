@@ -27,6 +27,7 @@ class Fifo:
 
     work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = True
+    may_starve: ClassVar[bool] = False
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._new: deque[Job] = deque()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
-
-from sortedcontainers import SortedDict
 
 from schedulers.job import Job
 from schedulers.scheduler import SchedulerConfig
@@ -16,12 +15,12 @@ from schedulers.scheduler import SchedulerConfig
 class _Level:
     """The waiting jobs of one priority level, in order of arrival."""
 
-    __slots__ = ("back", "new", "passed_over_since_ns")
+    __slots__ = ("back", "new", "unserved_since_ns")
 
-    def __init__(self, now_ns: int) -> None:
+    def __init__(self) -> None:
         self.new: deque[Job] = deque()
         self.back: list[tuple[int, Job]] = []
-        self.passed_over_since_ns = now_ns
+        self.unserved_since_ns = 0
 
     def pop(self) -> Job:
         return heapq.heappop(self.back)[1] if self.back else self.new.popleft()
@@ -34,17 +33,18 @@ class Priority:
     """Serve the most urgent level first; a more urgent arrival preempts.
 
     Within a level the order is that of arrival, and a preempted job resumes before all
-    that were never served. With ``ageing_ns`` set, a level that has waited that long
-    without any of its jobs being picked is *relieved*: its oldest job is picked next
-    and runs without being preempted. So a level with waiting jobs is passed over for at
-    most ``ageing_ns`` plus one service, and relief costs the urgent levels at most one
-    lesser service per ``ageing_ns``. (Promoting every job older than the bound would
-    turn the policy into FIFO under overload, just when priority matters: see
-    DECISIONS.md.)
+    that were never served. With ``ageing_ns`` set, a level whose jobs have waited that
+    long without one of its own being served is *relieved*: its oldest job is picked
+    next and runs without being preempted. So a level with waiting jobs is passed over
+    for at most ``ageing_ns`` plus one service of every level, and relief costs the
+    urgent levels at most one lesser service per level and ``ageing_ns``. (Promoting
+    every job older than the bound would turn the policy into FIFO under overload, just
+    when priority matters: see DECISIONS.md.)
 
     Source: preemptive-resume head-of-line priority (Cobham 1954; Kleinrock, Queueing
-    Systems vol. 2, ch. 3). Cost: O(k) per pick for k levels in use, O(log n) per
-    resume among n preempted jobs, else O(1).
+    Systems vol. 2, ch. 3). Cost: O(1) per arrival and pick, but O(k) once per
+    ``ageing_ns`` and whenever one of k levels fills or empties; O(log n) per resume
+    among n preempted jobs.
 
     >>> policy = Priority(SchedulerConfig())
     >>> produce = Job(number=0, request_class="produce", level=4)
@@ -62,12 +62,17 @@ class Priority:
 
     work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = True
+    may_starve: ClassVar[bool] = False
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._ageing_ns = config.ageing_ns
-        self._levels: SortedDict[int, _Level] = SortedDict()
+        self._levels: dict[int, _Level] = {}
+        # The levels with waiting jobs, most urgent first.
+        self._busy: list[int] = []
         self._relieved: set[int] = set()
         self._waiting = 0
+        # No level starves before this moment.
+        self._calm_until_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its level."""
@@ -76,39 +81,41 @@ class Priority:
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the oldest job of the starving level, else of the most urgent one."""
-        if not self._waiting:
+        busy = self._busy
+        if not busy:
             return None
-        level: _Level
-        urgent, level = self._levels.peekitem(0)
-        starving = self._starving(now_ns)
-        if starving is not None and starving != urgent:
-            urgent, level = starving, self._levels[starving]
-            relieved = True
-        else:
-            relieved = False
+        number = busy[0]
+        if (
+            len(busy) > 1
+            and self._ageing_ns is not None
+            and now_ns >= self._calm_until_ns
+        ):
+            number = self._most_starved(now_ns, self._ageing_ns)
+        level = self._levels[number]
         job = level.pop()
         self._waiting -= 1
-        if relieved:
+        if number != busy[0]:
             self._relieved.add(job.number)
         if level:
-            level.passed_over_since_ns = now_ns
+            level.unserved_since_ns = now_ns
         else:
-            del self._levels[urgent]
+            busy.remove(number)
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a more urgent level waits; a relieved job is left alone."""
-        if not self._waiting or running.number in self._relieved:
+        busy = self._busy
+        if not busy or busy[0] >= running.level:
             return False
-        most_urgent: int = self._levels.peekitem(0)[0]
-        return most_urgent < running.level
+        return running.number not in self._relieved
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost."""
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """End the job's relief, if it had one."""
+        """End the job's relief, if it had one; its level was served until now."""
         self._relieved.discard(job.number)
+        self._levels[job.level].unserved_since_ns = now_ns
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job before all of its level that were never served."""
@@ -121,7 +128,8 @@ class Priority:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate by level, then in the order of service."""
-        for level in self._levels.values():
+        for number in self._busy:
+            level = self._levels[number]
             for _, job in sorted(level.back, key=lambda entry: entry[0]):
                 yield job
             yield from level.new
@@ -130,25 +138,31 @@ class Priority:
         return self._waiting
 
     def check(self) -> None:
-        """Assert that no level is empty and each stands in order of arrival."""
+        """Assert that exactly the levels with jobs are busy, and stand in order."""
         assert self._waiting == sum(map(len, self._levels.values()))
+        busy = sorted(number for number, level in self._levels.items() if level)
+        assert self._busy == busy, (self._busy, busy)
         for level in self._levels.values():
-            assert level, "an empty level was kept"
             numbers = [job.number for job in level.new]
             assert numbers == sorted(numbers), numbers
 
     def _level(self, job: Job, now_ns: int) -> _Level:
-        level: _Level | None = self._levels.get(job.level)
+        """Return the level of a job that comes to wait."""
+        level = self._levels.get(job.level)
         if level is None:
-            level = self._levels[job.level] = _Level(now_ns)
+            level = self._levels[job.level] = _Level()
+        if not level:
+            insort(self._busy, job.level)
+            level.unserved_since_ns = now_ns
         return level
 
-    def _starving(self, now_ns: int) -> int | None:
-        """Find the level passed over for longest beyond the bound, if any."""
-        if self._ageing_ns is None or len(self._levels) == 1:
-            return None
-        number, level = min(
-            self._levels.items(), key=lambda item: item[1].passed_over_since_ns
+    def _most_starved(self, now_ns: int, ageing_ns: int) -> int:
+        """Find the level unserved for longest, if beyond the bound, else the first."""
+        longest = min(
+            self._busy, key=lambda number: self._levels[number].unserved_since_ns
         )
-        overdue = now_ns - level.passed_over_since_ns >= self._ageing_ns
-        return number if overdue else None
+        overdue_ns = self._levels[longest].unserved_since_ns + ageing_ns
+        if now_ns < overdue_ns:
+            self._calm_until_ns = overdue_ns
+            return self._busy[0]
+        return longest

@@ -19,12 +19,15 @@ Laws, each of which the shared contract tests against a naive reference:
 
 1. *No job is lost or invented*: what arrives is picked, once per arrive or resume.
 2. *Work conservation*: ``pick`` returns None only if nothing waits, unless the policy
-   declares ``work_conserving = False`` and then names its next event.
+   declares ``work_conserving = False``; it then names its next event, or waits for a
+   job in service to leave.
 3. *Determinism*: the same calls give the same answers; ties break by ``job.number``.
 4. *Order*: jobs of one flow and one class are first picked in order of arrival, unless
    the policy declares ``keeps_flow_order = False``. (Kafka has one request of a
    connection in the broker at a time, so a connection's own order is never at stake.)
 5. ``outranks`` changes nothing, and is true only if ``pick`` would return another job.
+6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
+   ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class Scheduler(Protocol):
 
     work_conserving: ClassVar[bool]
     keeps_flow_order: ClassVar[bool]
+    may_starve: ClassVar[bool]
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Take a new job, which waits from now on."""
@@ -92,6 +96,12 @@ class SchedulerConfig:
     quantum_ns: int = 1_000_000
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def __post_init__(self) -> None:
+        assert self.seats >= 1, self.seats
+        assert self.quantum_ns >= 1, self.quantum_ns
+        assert self.ageing_ns is None or self.ageing_ns >= 1, self.ageing_ns
+        assert all(weight > 0 for weight in self.weights.values()), self.weights
 
     def weight(self, job: Job) -> float:
         """Return the share of the job's class."""
