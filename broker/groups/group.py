@@ -1,0 +1,185 @@
+"""One consumer group: its state, generation, members and committed offsets.
+
+Kafka: ``ClassicGroup``. The group checks that its moves are legal and answers questions
+about itself; ``rebalance`` and ``membership`` decide when it moves. A group without a
+protocol type and without members only stores offsets (Kafka's "simple group").
+"""
+
+from __future__ import annotations
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.consumer_protocol import subscribed_topics
+from broker.groups.messages import (
+    CONSUMER_PROTOCOL_TYPE,
+    GroupProtocol,
+    Instant,
+    JoinAnswer,
+    SyncAnswer,
+)
+from broker.groups.offset_store import OffsetStore
+from broker.groups.roster import Member, Roster
+from broker.groups.transitions import BEFORE, Action, Event, GroupState, Step, step
+
+
+class Group:
+    """The state of one group; ``since_ms`` is the wall clock of its last move."""
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "initial_remaining_ms",
+        "new_member_added",
+        "offsets",
+        "previous",
+        "protocol_name",
+        "protocol_type",
+        "roster",
+        "since_ms",
+        "state",
+        "topics",
+    )
+
+    def __init__(self, group_id: str, now: Instant) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous = GroupState.DEAD
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.since_ms = now.wall_ms
+        self.roster = Roster()
+        self.offsets = OffsetStore()
+        # Topics that the members subscribe to; None: the broker cannot tell.
+        self.topics: frozenset[str] | None = None
+        # A group's first rebalance is put off while members keep coming.
+        self.new_member_added = False
+        self.initial_remaining_ms = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<group {self.group_id!r}: {self.state.value}, generation "
+            f"{self.generation}, {len(self.roster)} members>"
+        )
+
+    # ---- moves ------------------------------------------------------------------
+
+    def move_to(self, state: GroupState, now: Instant) -> None:
+        """Go to ``state``, which must be legal from here."""
+        assert self.state in BEFORE[state], f"{self!r} cannot become {state.value}"
+        self.previous, self.state = self.state, state
+        self.since_ms = now.wall_ms
+
+    def admit(self, member: Member) -> None:
+        """Add a member; the first one decides the protocol type."""
+        if not self.roster:
+            self.protocol_type = member.protocol_type
+        assert self.protocol_type == member.protocol_type, member
+        self.roster.add(member)
+
+    def begin_generation(self, now: Instant) -> None:
+        """Count the generation up and choose its protocol, if anyone is left."""
+        self.generation += 1
+        self.roster.unsynced.clear()
+        if self.roster:
+            self.protocol_name = self.roster.select_protocol()
+            self.move_to(GroupState.COMPLETING_REBALANCE, now)
+        else:
+            self.protocol_name = None
+            self.move_to(GroupState.EMPTY, now)
+        self.note_topics()
+
+    def note_topics(self) -> None:
+        """Learn the topics that the members subscribe to, where they say so."""
+        self.topics = None
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return
+        if not self.roster:
+            self.topics = frozenset()
+        elif self.protocol_name is not None:
+            name = self.protocol_name
+            self.topics = subscribed_topics(m.metadata(name) for m in self.roster)
+
+    # ---- questions --------------------------------------------------------------
+
+    def step(self, event: Event) -> Step:
+        """Look up what ``event`` leads to in the present state."""
+        return step(event, self.state)
+
+    def require(self, event: Event) -> Step:
+        """Look up ``event``; raise its error if the answer is to refuse."""
+        found = step(event, self.state)
+        if found.action is Action.REFUSE:
+            raise KafkaError(found.error)
+        return found
+
+    def supports(
+        self, protocol_type: str, protocols: tuple[GroupProtocol, ...]
+    ) -> bool:
+        """Say whether a member with these protocols fits in."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and self.roster.supports_any(
+            protocols
+        )
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Say whether members may use the topic; where unknown, consumers may."""
+        if self.topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.topics
+
+    def is_unused(self) -> bool:
+        """Say whether nothing would be lost with the group."""
+        return (
+            self.state is GroupState.EMPTY
+            and not self.roster.pending
+            and not self.offsets
+        )
+
+    def join_answer(
+        self, member: Member, *, skip_assignment: bool = False
+    ) -> JoinAnswer:
+        """Describe the present generation to a member; the leader sees everyone."""
+        assert self.protocol_name is not None
+        leads = self.roster.leader == member.member_id
+        return JoinAnswer(
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.roster.leader or "",
+            skip_assignment=skip_assignment,
+            members=self.roster.described(self.protocol_name) if leads else (),
+        )
+
+    def sync_answer(self, member: Member) -> SyncAnswer:
+        """Hand a member its part of the assignment."""
+        return SyncAnswer(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def check(self) -> None:
+        """Assert what holds between any two events."""
+        self.roster.check()
+        self.offsets.check()
+        preparing = self.state is GroupState.PREPARING_REBALANCE
+        completing = self.state is GroupState.COMPLETING_REBALANCE
+        if self.state in (GroupState.EMPTY, GroupState.DEAD):
+            assert not self.roster, self
+        elif not preparing:
+            assert self.roster, self
+            assert self.protocol_name is not None
+            self.roster.select_protocol()
+        for member in self.roster:
+            assert member.syncing is None or completing, (self, member)
+            assert member.is_new is False or preparing, (self, member)
+            assert member.rebalance_timeout_ms >= 0, member
+        if preparing or self.state is GroupState.EMPTY:
+            assert not self.roster.unsynced, self
+
+
+def join_refusal(member_id: str, error: ErrorCode) -> JoinAnswer:
+    """Answer a JoinGroup with an error and nothing else."""
+    return JoinAnswer(member_id=member_id, error=error)

@@ -1,0 +1,200 @@
+"""SyncGroup, Heartbeat, LeaveGroup, and members whose time is up.
+
+Kafka: the rest of the classic half of ``GroupMetadataManager``. Each verb first checks
+what must hold in every state (the member is known, its instance not fenced, its
+generation current), then does what the table says for the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.group import Group
+from broker.groups.messages import (
+    UNKNOWN_MEMBER_ID,
+    Effects,
+    Instant,
+    LeftMember,
+    MemberIdentity,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
+from broker.groups.transitions import Action, Event, GroupState
+from broker.groups.waiting import Waiting
+
+
+class Membership:
+    """What members do once they are in."""
+
+    def __init__(self, rebalance: Rebalance) -> None:
+        self._rebalance = rebalance
+
+    def sync(
+        self,
+        group: Group,
+        request: SyncRequest,
+        waiting: Waiting[SyncAnswer],
+        now: Instant,
+    ) -> Effects:
+        """Hand out an assignment, as soon as the leader's is in the log."""
+        effects = Effects()
+        try:
+            self._sync(group, request, waiting, effects)
+        except KafkaError as refused:
+            effects.answer(waiting, SyncAnswer(error=refused.code))
+        return effects
+
+    def _sync(
+        self,
+        group: Group,
+        request: SyncRequest,
+        waiting: Waiting[SyncAnswer],
+        effects: Effects,
+    ) -> None:
+        if group.state in (GroupState.DEAD, GroupState.EMPTY):
+            group.require(Event.SYNC)
+        member = group.roster.validated(request.member_id, request.instance_id)
+        if request.generation != group.generation:
+            raise KafkaError(ErrorCode.illegal_generation)
+        types = (request.protocol_type, group.protocol_type)
+        names = (request.protocol_name, group.protocol_name)
+        if any(None not in pair and pair[0] != pair[1] for pair in (types, names)):
+            raise KafkaError(ErrorCode.inconsistent_group_protocol)
+        leads = group.roster.leader == request.member_id
+        step = group.require(Event.SYNC_AS_LEADER if leads else Event.SYNC)
+        self._rebalance.synced(group, member)
+        if step.action is Action.ANSWER:
+            effects.answer(waiting, group.sync_answer(member))
+            return
+        # The same member over a new connection: the old request has no reader.
+        replaced = SyncAnswer(error=ErrorCode.rebalance_in_progress)
+        effects.answer(member.syncing, replaced)
+        member.syncing = waiting
+        if step.action is Action.STORE:
+            self._rebalance.store(group, dict(request.assignments), effects)
+
+    def heartbeat(
+        self,
+        group: Group,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Instant,
+    ) -> ErrorCode:
+        """Put off the end of a member's session; say if it has to join again."""
+        if group.state is GroupState.DEAD:
+            return group.step(Event.HEARTBEAT).error
+        try:
+            member = group.roster.validated(member_id, instance_id)
+        except KafkaError as refused:
+            return refused.code
+        if generation != group.generation:
+            return ErrorCode.illegal_generation
+        step = group.step(Event.HEARTBEAT)
+        if step.action is Action.TOUCH:
+            self._rebalance.touch(group, member, now)
+        return step.error
+
+    def leave(
+        self, group: Group, leavers: Sequence[MemberIdentity], now: Instant
+    ) -> tuple[list[LeftMember], Effects]:
+        """Remove members at their own or at an operator's word (KIP-345)."""
+        effects = Effects()
+        left = []
+        for leaver in leavers:
+            error = ErrorCode.none
+            try:
+                self._rebalance.lose(group, _leaving(group, leaver), effects)
+            except KafkaError as refused:
+                error = refused.code
+            left.append(LeftMember(leaver.member_id, leaver.instance_id, error))
+        if any(one.error is ErrorCode.none for one in left):
+            action = group.step(Event.GONE).action
+            if action is Action.REBALANCE:
+                self._rebalance.prepare(group, effects, now)
+            elif action is Action.COMPLETE:
+                self._rebalance.complete_if_all_joined(group, effects, now)
+        return left, effects
+
+    def validate_commit(
+        self,
+        group: Group,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Instant,
+    ) -> None:
+        """Say whether this caller may commit offsets now, or raise why not.
+
+        A caller that is nobody's member (an operator's tool, a consumer that assigns
+        itself) sends no generation, and may commit while the group has no members.
+        """
+        step = group.step(Event.COMMIT)
+        nobody = generation < 0
+        if group.state is GroupState.DEAD or (
+            nobody and group.state is GroupState.EMPTY
+        ):
+            group.require(Event.COMMIT)
+            return
+        if nobody and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        member = group.roster.validated(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.illegal_generation)
+        group.require(Event.COMMIT)
+        if step.action is Action.TOUCH:
+            self._rebalance.touch(group, member, now)
+
+    def due(self, group: Group, key: TimerKey, now: Instant) -> Effects:
+        """Do what a deadline that has come asks for."""
+        effects = Effects()
+        if group.state is GroupState.DEAD:
+            return effects
+        if key.kind is TimerKind.SESSION:
+            self._session_over(group, key.member_id, effects, now)
+        elif key.kind is TimerKind.INITIAL_JOIN:
+            self._rebalance.initial_join_due(group, effects, now)
+        elif key.kind is TimerKind.JOIN:
+            self._rebalance.complete_join(group, effects, now)
+        else:
+            self._rebalance.sync_overdue(group, effects, now)
+        return effects
+
+    def _session_over(
+        self, group: Group, member_id: str, effects: Effects, now: Instant
+    ) -> None:
+        """Lose a member that was silent, or an id that nobody came back with."""
+        if member_id in group.roster.pending:
+            self._rebalance.lose(group, member_id, effects)
+            if group.step(Event.GONE).action is Action.COMPLETE:
+                self._rebalance.after_loss(group, effects, now)
+            return
+        member = group.roster.members.get(member_id)
+        if member is not None and not member.heartbeat_excused():
+            self._rebalance.lose(group, member_id, effects)
+            self._rebalance.after_loss(group, effects, now)
+
+    def unload(self, group: Group, now: Instant) -> Effects:
+        """End a group here: another broker coordinates it, or it was deleted."""
+        effects = Effects()
+        for member_id in list(group.roster.members) + sorted(group.roster.pending):
+            self._rebalance.lose(group, member_id, effects, ErrorCode.not_coordinator)
+        self._rebalance.forget(group)
+        group.move_to(GroupState.DEAD, now)
+        return effects
+
+
+def _leaving(group: Group, leaver: MemberIdentity) -> str:
+    """Return the id of the member that is meant, or raise why there is none."""
+    if leaver.member_id == UNKNOWN_MEMBER_ID:
+        member_id = None
+        if leaver.instance_id is not None:
+            member_id = group.roster.static_member_id(leaver.instance_id)
+        if member_id is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return member_id
+    if leaver.member_id in group.roster.pending:
+        return leaver.member_id
+    return group.roster.validated(leaver.member_id, leaver.instance_id).member_id

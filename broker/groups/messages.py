@@ -1,0 +1,152 @@
+"""What the core is told and what it answers: values, no wire entities.
+
+The field names are those of Kafka's JoinGroup, SyncGroup and LeaveGroup schemas. A
+member that does not know its id yet sends ``UNKNOWN_MEMBER_ID``, the empty string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from broker.errors import ErrorCode
+from broker.groups.waiting import Waiting
+
+T = TypeVar("T")
+
+UNKNOWN_MEMBER_ID: Final = ""
+UNKNOWN_GENERATION: Final = -1
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class Instant(NamedTuple):
+    """Now, on both clocks: deadlines count in ``ns``, records say ``wall_ms``."""
+
+    ns: int
+    wall_ms: int
+
+
+class GroupProtocol(NamedTuple):
+    """One way of assigning that a member knows, and its metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A JoinGroup request, with what the connection tells of its sender."""
+
+    group_id: str
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[GroupProtocol, ...]
+    instance_id: str | None = None
+    # KIP-394: a dynamic member is given its id first and joins with it (v4 and later).
+    requires_known_member_id: bool = True
+    # KIP-814: a returning static leader is told to skip the assignment (v9 and later).
+    supports_skipping_assignment: bool = True
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader is shown it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """The answer to JoinGroup; an error leaves everything else at its default."""
+
+    member_id: str
+    error: ErrorCode = ErrorCode.none
+    generation: int = UNKNOWN_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """A SyncGroup request; only the leader's brings ``assignments``."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    # None before v5: not checked.
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncAnswer:
+    """The answer to SyncGroup: this member's assignment, opaque to the broker."""
+
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class MemberIdentity(NamedTuple):
+    """Who leaves: a member id, or an operator's word for a static member."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class LeftMember(NamedTuple):
+    """What became of one leave."""
+
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+class OffsetCommit(NamedTuple):
+    """An offset that a consumer has reached."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    # -1: as long as offsets.retention.minutes says (OffsetCommit v2 to v4 may differ).
+    expire_ms: int = -1
+
+
+class Record(NamedTuple):
+    """A record of ``__consumer_offsets``; no value: a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Write(NamedTuple):
+    """Records to append together; ``done`` takes the outcome and goes on from there."""
+
+    records: tuple[Record, ...]
+    done: Callable[[ErrorCode, Instant], Effects]
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a verb of the core asks of its caller: answers to give, records to write."""
+
+    answers: list[tuple[Waiting[Any], Any]] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+
+    def answer(self, waiting: Waiting[T] | None, answer: T) -> None:
+        """Note an answer, if someone waits for it."""
+        if waiting is not None:
+            self.answers.append((waiting, answer))

@@ -1,0 +1,281 @@
+"""How a group gets from one generation to the next.
+
+Kafka: ``prepareRebalance``, ``completeClassicGroupJoin``, ``expirePendingSync`` and the
+heartbeat timers of ``GroupMetadataManager``. A rebalance has two phases. In the join
+phase (PreparingRebalance) everyone's JoinGroup is collected; it ends when all members
+have joined, or at the longest rebalance timeout, which loses the dynamic members that
+did not. In the sync phase (CompletingRebalance) the leader brings the assignment; it is
+written to the log, and members that never ask for their part are lost after the same
+timeout.
+
+Where Kafka forgets a parked request (a member that leaves while it waits for its
+assignment, a request repeated over a new connection), this answers it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from broker.errors import ErrorCode
+from broker.groups.config import NS_PER_MS, GroupConfig
+from broker.groups.group import Group, join_refusal
+from broker.groups.messages import (
+    UNKNOWN_MEMBER_ID,
+    Effects,
+    Instant,
+    SyncAnswer,
+    Write,
+)
+from broker.groups.roster import Member
+from broker.groups.snapshot import group_metadata_record
+from broker.groups.timers import Timers
+from broker.groups.transitions import Action, Event, GroupState
+
+
+class TimerKind(enum.Enum):
+    """What a deadline is for."""
+
+    SESSION = "a member's heartbeat is overdue"
+    JOIN = "the join phase is over"
+    INITIAL_JOIN = "a new group has waited for more members"
+    SYNC = "the sync phase is over"
+
+
+class TimerKey(NamedTuple):
+    """A deadline of a group, or of one member of it."""
+
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+class Rebalance:
+    """Moves groups through the phases; holds no state but the timers."""
+
+    def __init__(self, config: GroupConfig, timers: Timers[TimerKey]) -> None:
+        self.config = config
+        self.timers = timers
+
+    # ---- sessions ---------------------------------------------------------------
+
+    def touch(
+        self, group: Group, member: Member, now: Instant, timeout_ms: int | None = None
+    ) -> None:
+        """Begin a member's session anew."""
+        length_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
+        self.timers.schedule(key, now.ns + length_ms * NS_PER_MS)
+
+    def end_session(self, group: Group, member_id: str) -> None:
+        """Stop waiting for a member's heartbeats."""
+        self.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+
+    def lose(
+        self,
+        group: Group,
+        member_id: str,
+        effects: Effects,
+        error: ErrorCode = ErrorCode.unknown_member_id,
+    ) -> None:
+        """Remove a member, or an id handed out, and answer what it waits for."""
+        self.end_session(group, member_id)
+        member = group.roster.remove(member_id)
+        if member is None:
+            return
+        effects.answer(member.joining, join_refusal(UNKNOWN_MEMBER_ID, error))
+        effects.answer(member.syncing, SyncAnswer(error=error))
+        member.joining = member.syncing = None
+
+    def fence_sync(self, member: Member, effects: Effects) -> None:
+        """Answer the parked SyncGroup of a process that another has taken over from."""
+        effects.answer(member.syncing, SyncAnswer(error=ErrorCode.fenced_instance_id))
+        member.syncing = None
+
+    def forget(self, group: Group) -> None:
+        """Drop the group's own deadlines."""
+        self._cancel_join(group)
+        self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+
+    # ---- the join phase ---------------------------------------------------------
+
+    def prepare(self, group: Group, effects: Effects, now: Instant) -> None:
+        """Begin a rebalance; the first of a group is put off for more members."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.fail_sync(group, ErrorCode.rebalance_in_progress, effects, now)
+        group.roster.unsynced.clear()
+        self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+        initial = group.state is GroupState.EMPTY
+        group.move_to(GroupState.PREPARING_REBALANCE, now)
+        if initial:
+            delay_ms = self.config.group_initial_rebalance_delay_ms
+            timeout_ms = group.roster.rebalance_timeout_ms()
+            group.initial_remaining_ms = max(timeout_ms - delay_ms, 0)
+            group.new_member_added = False
+            self._put_off(group, delay_ms, effects, now)
+        elif group.roster.all_joined():
+            self.complete_join(group, effects, now)
+        else:
+            self._schedule(group, TimerKind.JOIN, now)
+
+    def rebalance_or_complete(
+        self, group: Group, effects: Effects, now: Instant
+    ) -> None:
+        """Begin a rebalance, or see whether this was the last one awaited."""
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self.complete_if_all_joined(group, effects, now)
+        else:
+            self.prepare(group, effects, now)
+
+    def complete_if_all_joined(
+        self, group: Group, effects: Effects, now: Instant
+    ) -> None:
+        """End the join phase if everyone has joined and it is not a group's first."""
+        if group.previous is not GroupState.EMPTY and group.roster.all_joined():
+            self.complete_join(group, effects, now)
+
+    def after_loss(self, group: Group, effects: Effects, now: Instant) -> None:
+        """Go on without members that have been lost."""
+        action = group.step(Event.GONE).action
+        if action is Action.REBALANCE:
+            self.prepare(group, effects, now)
+        elif action is Action.COMPLETE and group.roster.all_joined():
+            self.complete_join(group, effects, now)
+
+    def initial_join_due(self, group: Group, effects: Effects, now: Instant) -> None:
+        """Wait once more if members came in the meantime, else end the join phase."""
+        remaining_ms = group.initial_remaining_ms
+        if not group.new_member_added or remaining_ms == 0:
+            self.complete_join(group, effects, now)
+            return
+        group.new_member_added = False
+        delay_ms = min(self.config.group_initial_rebalance_delay_ms, remaining_ms)
+        group.initial_remaining_ms = remaining_ms - delay_ms
+        self._put_off(group, delay_ms, effects, now)
+
+    def complete_join(self, group: Group, effects: Effects, now: Instant) -> None:
+        """End the join phase: lose who has not joined, begin the next generation."""
+        roster = group.roster
+        self._cancel_join(group)
+        absent = [m for m in roster if m.joining is None and m.instance_id is None]
+        for member in absent:
+            self.lose(group, member.member_id, effects)
+        if roster and not roster.elect_joined_leader():
+            # Static members only, and none came: wait until their sessions end.
+            self._schedule(group, TimerKind.JOIN, now)
+            return
+        group.begin_generation(now)
+        if not roster:
+            effects.writes.append(_write(group, {}))
+            return
+        for member in roster:
+            effects.answer(member.joining, group.join_answer(member))
+            member.joining = None
+            member.is_new = False
+            roster.unsynced.add(member.member_id)
+            self.touch(group, member, now)
+        self._schedule(group, TimerKind.SYNC, now)
+
+    def _cancel_join(self, group: Group) -> None:
+        self.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+        self.timers.cancel(TimerKey(TimerKind.INITIAL_JOIN, group.group_id))
+
+    def _put_off(
+        self, group: Group, delay_ms: int, effects: Effects, now: Instant
+    ) -> None:
+        if delay_ms == 0:
+            self.complete_join(group, effects, now)
+            return
+        key = TimerKey(TimerKind.INITIAL_JOIN, group.group_id)
+        self.timers.schedule(key, now.ns + delay_ms * NS_PER_MS)
+
+    def _schedule(self, group: Group, kind: TimerKind, now: Instant) -> None:
+        length_ns = group.roster.rebalance_timeout_ms() * NS_PER_MS
+        self.timers.schedule(TimerKey(kind, group.group_id), now.ns + length_ns)
+
+    # ---- the sync phase ---------------------------------------------------------
+
+    def synced(self, group: Group, member: Member) -> None:
+        """Note that a member has asked for its part of the assignment."""
+        group.roster.unsynced.discard(member.member_id)
+        if not group.roster.unsynced:
+            self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+
+    def sync_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
+        """Lose the members that have not asked for their part, and rebalance."""
+        assert group.step(Event.SYNC_OVERDUE).action is Action.REBALANCE
+        assert group.roster.unsynced, "the timer outlived its reason"
+        overdue = [m for m in group.roster.members if m in group.roster.unsynced]
+        for member_id in overdue:
+            self.lose(group, member_id, effects)
+        self.prepare(group, effects, now)
+
+    def store(
+        self, group: Group, assignments: dict[str, bytes], effects: Effects
+    ) -> None:
+        """Write the leader's assignment; it takes effect when it is in the log."""
+        generation = group.generation
+
+        def done(error: ErrorCode, now: Instant) -> Effects:
+            return self._stored(group, generation, assignments, error, now)
+
+        effects.writes.append(_write(group, assignments)._replace(done=done))
+
+    def _stored(
+        self,
+        group: Group,
+        generation: int,
+        assignments: dict[str, bytes],
+        error: ErrorCode,
+        now: Instant,
+    ) -> Effects:
+        """Publish the assignment, unless the group has moved on meanwhile."""
+        effects = Effects()
+        overtaken = generation != group.generation
+        if overtaken or group.step(Event.STORED).action is not Action.PUBLISH:
+            return effects
+        if error is not ErrorCode.none:
+            self.fail_sync(group, error, effects, now)
+            self.prepare(group, effects, now)
+            return effects
+        group.move_to(GroupState.STABLE, now)
+        for member in group.roster:
+            member.assignment = assignments.get(member.member_id, b"")
+            self._answer_sync(group, member, group.sync_answer(member), effects, now)
+        return effects
+
+    def fail_sync(
+        self, group: Group, error: ErrorCode, effects: Effects, now: Instant
+    ) -> None:
+        """Void the assignments and answer everyone who waits for one."""
+        for member in group.roster:
+            member.assignment = b""
+            self._answer_sync(group, member, SyncAnswer(error=error), effects, now)
+
+    def _answer_sync(
+        self,
+        group: Group,
+        member: Member,
+        answer: SyncAnswer,
+        effects: Effects,
+        now: Instant,
+    ) -> None:
+        if member.syncing is None:
+            return
+        effects.answer(member.syncing, answer)
+        member.syncing = None
+        # A session that ran out while the request was parked was let pass.
+        self.touch(group, member, now)
+
+
+def _write(group: Group, assignments: dict[str, bytes]) -> Write:
+    """Write the group as it is, with ``assignments``; nobody waits for the outcome.
+
+    If an empty generation is lost, the one before comes back at the next start, and its
+    members' sessions end.
+    """
+    return Write((group_metadata_record(group, assignments),), _done)
+
+
+def _done(error: ErrorCode, now: Instant) -> Effects:
+    return Effects()

@@ -1,0 +1,220 @@
+"""Who is in a group: members, static instances, the leader, votes, who is awaited.
+
+A plain container (Kafka: the member maps of ``ClassicGroup``, ``ClassicGroupMember``);
+what its changes mean for the group's state is decided elsewhere. Members keep their
+order of arrival, and ties (the next leader, equal votes) go to the first, where Kafka's
+go by hash order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.messages import GroupProtocol, JoinAnswer, JoinedMember, SyncAnswer
+from broker.groups.waiting import Waiting
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """One member; ``joining`` and ``syncing`` are its parked requests."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[GroupProtocol, ...]
+    assignment: bytes = b""
+    # It has not completed its first join, so it does not know its id or heartbeat yet.
+    is_new: bool = False
+    joining: Waiting[JoinAnswer] | None = None
+    syncing: Waiting[SyncAnswer] | None = None
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Return the member's metadata for a protocol that it supports."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        raise AssertionError(f"{self.member_id} does not support {protocol_name!r}")
+
+    def heartbeat_excused(self) -> bool:
+        """Say whether a parked request stands for it; a first join does not."""
+        return not self.is_new and (
+            self.joining is not None or self.syncing is not None
+        )
+
+
+class Roster:
+    """The members of one group. Lookups are O(1), votes O(members x protocols)."""
+
+    __slots__ = ("_static", "_supporters", "leader", "members", "pending", "unsynced")
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+        # Ids handed out (KIP-394) whose owners have not joined with them yet.
+        self.pending: set[str] = set()
+        # Members that were told of this generation and have not asked for their part.
+        self.unsynced: set[str] = set()
+        self.leader: str | None = None
+        self._static: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    # ---- changes ----------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        """Let a member in; the first one leads."""
+        assert member.member_id not in self.members, member.member_id
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static, member.instance_id
+            self._static[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self._supporters.update(_names(member.protocols))
+        self.pending.discard(member.member_id)
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> Member | None:
+        """Let a member, or an id handed out, go; return the member, if it was one."""
+        self.pending.discard(member_id)
+        self.unsynced.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        self._supporters.subtract(_names(member.protocols))
+        self._supporters += Counter()
+        if member.instance_id is not None:
+            del self._static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, new_member_id: str) -> None:
+        """Give a static member a new id; it keeps its place and, if so, the lead."""
+        assert member.instance_id is not None, member
+        old_member_id = member.member_id
+        member.member_id = new_member_id
+        self.members = {known.member_id: known for known in self.members.values()}
+        self._static[member.instance_id] = new_member_id
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        if old_member_id in self.unsynced:
+            self.unsynced.remove(old_member_id)
+            self.unsynced.add(new_member_id)
+
+    def update(
+        self,
+        member: Member,
+        protocols: tuple[GroupProtocol, ...],
+        *,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take over what a member says of itself when it joins again."""
+        self._supporters.subtract(_names(member.protocols))
+        self._supporters.update(_names(protocols))
+        self._supporters += Counter()
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure the leader is one that has joined; False if nobody has."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].joining is None:
+            joined = (known.member_id for known in self if known.joining is not None)
+            elected = next(joined, None)
+            if elected is None:
+                return False
+            self.leader = elected
+        return True
+
+    # ---- questions --------------------------------------------------------------
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        """Return the id of the member that runs as ``instance_id``."""
+        return self._static.get(instance_id)
+
+    def validated(self, member_id: str, instance_id: str | None) -> Member:
+        """Return the member, or raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            owner = self._static.get(instance_id)
+            if owner is None:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            if owner != member_id:
+                raise KafkaError(ErrorCode.fenced_instance_id)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return member
+
+    def supports_any(self, protocols: tuple[GroupProtocol, ...]) -> bool:
+        """Say whether all members know one of these protocols."""
+        return any(self._supporters[name] == len(self) for name in _names(protocols))
+
+    def select_protocol(self) -> str:
+        """Return the protocol with the most votes among those that everyone knows.
+
+        Each member votes for the first of its own that is a candidate.
+        """
+        assert self.members, "nobody votes"
+        votes: Counter[str] = Counter()
+        for member in self:
+            names = (protocol.name for protocol in member.protocols)
+            ours = (name for name in names if self._supporters[name] == len(self))
+            votes[next(ours)] += 1
+        return votes.most_common(1)[0][0]
+
+    def joined_count(self) -> int:
+        """Count the members whose JoinGroup waits."""
+        return sum(member.joining is not None for member in self)
+
+    def all_joined(self) -> bool:
+        """Say whether everyone known, handed-out ids included, has joined."""
+        return not self.pending and self.joined_count() == len(self)
+
+    def rebalance_timeout_ms(self) -> int:
+        """Return how long the slowest member may take to join again."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def described(self, protocol_name: str) -> tuple[JoinedMember, ...]:
+        """Return the members as the leader is shown them."""
+        return tuple(
+            JoinedMember(
+                member.member_id, member.instance_id, member.metadata(protocol_name)
+            )
+            for member in self
+        )
+
+    def check(self) -> None:
+        """Assert that the maps agree."""
+        assert all(key == member.member_id for key, member in self.members.items())
+        static = {m.instance_id: m.member_id for m in self if m.instance_id is not None}
+        assert static == self._static, (static, self._static)
+        supporters = Counter(n for member in self for n in _names(member.protocols))
+        assert supporters == self._supporters, (supporters, self._supporters)
+        assert self.unsynced <= self.members.keys(), self.unsynced
+        assert not self.pending & self.members.keys(), self.pending
+        assert (self.leader in self.members) if self.members else self.leader is None
+        for member in self:
+            for waiting in (member.joining, member.syncing):
+                assert waiting is None or not waiting.answered, member
+
+
+def _names(protocols: tuple[GroupProtocol, ...]) -> frozenset[str]:
+    """Return the protocols' names, each once, however often a member lists it."""
+    return frozenset(protocol.name for protocol in protocols)

@@ -1,0 +1,72 @@
+"""A group as a record, and a record as a group.
+
+What is kept of a generation is what members need to go on after a new start or a change
+of coordinator: ids, timeouts, the metadata for the chosen protocol and the assignment.
+A group read back is Stable, or Empty if it has no members
+(``GroupMetadataManager.replay``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.groups.group import Group
+from broker.groups.messages import GroupProtocol, Instant, Record
+from broker.groups.records import GroupValue, MemberValue, group_record
+from broker.groups.roster import Member
+from broker.groups.transitions import GroupState
+
+
+def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
+    """Return the record of the group's generation; no assignment means an empty one."""
+    value = GroupValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol_name=group.protocol_name,
+        leader=group.roster.leader,
+        since_ms=group.since_ms,
+        members=tuple(
+            MemberValue(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name or ""),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.roster
+        ),
+    )
+    return group_record(group.group_id, value)
+
+
+def group_from_value(group_id: str, value: GroupValue, now: Instant) -> Group:
+    """Return the group that a record describes, without offsets and timers."""
+    group = Group(group_id, now)
+    for kept in value.members:
+        protocol = GroupProtocol(value.protocol_name or "", kept.subscription)
+        group.admit(
+            Member(
+                member_id=kept.member_id,
+                instance_id=kept.instance_id,
+                client_id=kept.client_id,
+                client_host=kept.client_host,
+                rebalance_timeout_ms=kept.rebalance_timeout_ms,
+                session_timeout_ms=kept.session_timeout_ms,
+                protocol_type=value.protocol_type,
+                protocols=(protocol,),
+                assignment=kept.assignment,
+            )
+        )
+    if group.roster:
+        group.state = GroupState.STABLE
+        if value.leader is not None and value.leader in group.roster:
+            group.roster.leader = value.leader
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol_name
+    group.since_ms = value.since_ms
+    group.note_topics()
+    return group
