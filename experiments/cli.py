@@ -18,7 +18,7 @@ _CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="doorkeeper")
 def main() -> None:
-    """A Kafka-compatible broker with pluggable request scheduling, and its laboratory."""
+    """Run a Kafka broker with pluggable request scheduling, and experiments on it."""
 
 
 @main.command()

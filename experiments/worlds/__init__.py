@@ -1,0 +1,1 @@
+"""Where a trace is replayed: real processes, virtual time, or the model."""

@@ -1,0 +1,119 @@
+"""Arrival instants and service demands, drawn from a seed.
+
+Open loop: when a request arrives depends on the clock alone, never on an answer
+(Schroeder et al., NSDI 2006). Each process is a generator of non-decreasing integer
+nanoseconds within ``[start_ns, stop_ns)``, and pure: the same ``random.Random`` state
+gives the same instants.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from itertools import cycle
+
+from experiments.workload import (
+    Arrivals,
+    Bursts,
+    ChoiceService,
+    Constant,
+    ConstantService,
+    ExponentialService,
+    LognormalService,
+    Mmpp,
+    Poisson,
+    Service,
+)
+
+SECOND_NS = 1_000_000_000
+
+
+def instants(
+    arrivals: Arrivals, rng: random.Random, start_ns: int, stop_ns: int
+) -> Iterator[int]:
+    """Yield the arrival instants of a process in ``[start_ns, stop_ns)``."""
+    match arrivals:
+        case Poisson():
+            return _poisson(rng, arrivals.rate_per_s, start_ns, stop_ns)
+        case Constant():
+            return _constant(rng, arrivals.rate_per_s, start_ns, stop_ns)
+        case Bursts():
+            return _bursts(rng, arrivals, start_ns, stop_ns)
+        case Mmpp():
+            return _mmpp(rng, arrivals, start_ns, stop_ns)
+
+
+def demands(service: Service, rng: random.Random) -> Callable[[], int]:
+    """Return a function that draws the cost of one request, in nanoseconds (>= 1)."""
+    draw_us = _draw_us(service, rng)
+    return lambda: max(1, round(draw_us() * 1000))
+
+
+def _draw_us(service: Service, rng: random.Random) -> Callable[[], float]:
+    match service:
+        case ConstantService():
+            return lambda: service.mean_us
+        case ExponentialService():
+            return lambda: rng.expovariate(1 / service.mean_us)
+        case ChoiceService():
+            return lambda: rng.choices(service.values_us, service.weights)[0]
+        case LognormalService():
+            variance = math.log1p(service.cv**2)
+            mu = math.log(service.mean_us) - variance / 2
+            return lambda: rng.lognormvariate(mu, math.sqrt(variance))
+        case _:
+            # Inverse of the bounded Pareto's distribution function.
+            tail = (service.low_us / service.high_us) ** service.alpha
+            power = -1 / service.alpha
+            low_us = service.low_us
+            return lambda: low_us * (1 - rng.random() * (1 - tail)) ** power
+
+
+def _poisson(
+    rng: random.Random, rate_per_s: float, start_ns: int, stop_ns: int
+) -> Iterator[int]:
+    if rate_per_s == 0:
+        return
+    per_ns = rate_per_s / SECOND_NS
+    at = start_ns + rng.expovariate(per_ns)
+    while at < stop_ns:
+        yield int(at)
+        at += rng.expovariate(per_ns)
+
+
+def _constant(
+    rng: random.Random, rate_per_s: float, start_ns: int, stop_ns: int
+) -> Iterator[int]:
+    if rate_per_s == 0:
+        return
+    gap_ns = SECOND_NS / rate_per_s
+    first = start_ns + rng.random() * gap_ns
+    for number in range(math.ceil((stop_ns - first) / gap_ns)):
+        yield int(first + number * gap_ns)
+
+
+def _bursts(
+    rng: random.Random, bursts: Bursts, start_ns: int, stop_ns: int
+) -> Iterator[int]:
+    every_ns = round(bursts.every_s * SECOND_NS)
+    on_ns = round(bursts.on_s * SECOND_NS)
+    for begin in range(start_ns, stop_ns, every_ns):
+        turn = min(begin + on_ns, stop_ns)
+        end = min(begin + every_ns, stop_ns)
+        yield from _poisson(rng, bursts.rate_per_s, begin, turn)
+        yield from _poisson(rng, bursts.idle_rate_per_s, turn, end)
+
+
+def _mmpp(rng: random.Random, mmpp: Mmpp, start_ns: int, stop_ns: int) -> Iterator[int]:
+    """Begin in a state drawn by its share of time: the process is stationary."""
+    states = range(len(mmpp.dwell_s))
+    first = rng.choices(states, mmpp.dwell_s)[0]
+    begin = start_ns
+    for state in cycle([*states[first:], *states[:first]]):
+        if begin >= stop_ns:
+            return
+        dwell_ns = round(rng.expovariate(1 / mmpp.dwell_s[state]) * SECOND_NS)
+        end = min(begin + dwell_ns, stop_ns)
+        yield from _poisson(rng, mmpp.rates_per_s[state], begin, end)
+        begin = end

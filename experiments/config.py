@@ -1,0 +1,216 @@
+"""An experiment as a TOML file: read, checked, and nothing silently ignored.
+
+Most benchmark tools drop a mistyped key and measure the default. Here an unknown key, a
+value of the wrong type or an arm with a key that the broker does not know stops the
+experiment before it starts, and the message says where it stands and what was expected.
+
+The arms of an experiment differ in the scheduler and in broker keys, never in the load.
+With ``again`` the baseline runs twice in each block, the second time as ``NAME-again``:
+any difference between the two is noise, by construction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, ValidationError, model_validator
+
+from experiments.config_errors import ExperimentError, first_error
+from experiments.workload import Mean, Name, Seconds, Section, Workload
+
+WORLDS = ("live", "virtual", "model")
+AGAIN = "-again"
+
+BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Header(Section):
+    """What the experiment is called, how often it is repeated, and from which seed."""
+
+    name: Name
+    title: str = ""
+    seed: Annotated[int, Field(ge=0)]
+    blocks: Annotated[int, Field(ge=1, le=999)]
+    baseline: Name
+    again: bool = True
+    world: Literal["live", "virtual", "model"] = "live"
+
+
+class Arm(Section):
+    """One rival: a scheduler, and the broker keys that go with it."""
+
+    name: Name
+    scheduler: str
+    set: BrokerKeys = Field(default_factory=dict)
+
+
+class BrokerSection(Section):
+    """Broker keys that all arms share; an arm's own ``set`` wins."""
+
+    set: BrokerKeys = Field(default_factory=dict)
+
+
+class Limits(Section):
+    """When a run is over, and when it does not count.
+
+    ``timeout_ms`` is the client's patience (Kafka's ``request.timeout.ms``);
+    ``drain_s`` is how long a run waits for answers after the last arrival.
+    """
+
+    lateness_p99_ms: Mean = 1.0
+    retries: Annotated[int, Field(ge=0)] = 2
+    drain_s: Seconds = 5.0
+    timeout_ms: Mean = 30_000.0
+
+
+class Analysis(Section):
+    """What the analysis computes, and when it may call a difference one."""
+
+    quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
+        0.5,
+        0.95,
+        0.99,
+        0.999,
+    )
+    alpha: Share = 0.05
+    margin_latency: Share = 0.05
+    margin_goodput: Share = 0.02
+    exceedances_shown: Annotated[int, Field(ge=1)] = 30
+    exceedances_headline: Annotated[int, Field(ge=1)] = 100
+    resamples: Annotated[int, Field(ge=100)] = 2000
+
+
+class Experiment(Section):
+    """The whole file."""
+
+    experiment: Header
+    workload: Workload
+    arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
+    broker: BrokerSection = BrokerSection()
+    limits: Limits = Limits()
+    analysis: Analysis = Analysis()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        names = [arm.name for arm in self.arms]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two arms are called {twice[0]!r}")
+        reserved = [name for name in names if name.endswith(AGAIN)]
+        if reserved:
+            raise ValueError(f"arm {reserved[0]!r}: {AGAIN!r} is kept for the A/A arm")
+        if self.experiment.baseline not in names:
+            raise ValueError(
+                f"baseline {self.experiment.baseline!r} is none of the arms "
+                + ", ".join(names)
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """Return the experiment's name."""
+        return self.experiment.name
+
+    def all_arms(self) -> tuple[Arm, ...]:
+        """Return the arms in order, the A/A arm last."""
+        if not self.experiment.again:
+            return self.arms
+        baseline = self.arm(self.experiment.baseline)
+        return (*self.arms, baseline.model_copy(update={"name": baseline.name + AGAIN}))
+
+    def arm(self, name: str) -> Arm:
+        """Return the arm called ``name``."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def again_of(self, arm: Arm) -> str | None:
+        """Return the arm that ``arm`` repeats, if it is the A/A arm."""
+        return arm.name.removesuffix(AGAIN) if arm.name.endswith(AGAIN) else None
+
+    def broker_keys(self, arm: Arm) -> dict[str, str]:
+        """Return an arm's broker configuration, as ``server.properties`` has it."""
+        merged = {**self.broker.set, **arm.set, "doorkeeper.scheduler": arm.scheduler}
+        return {key: _property(value) for key, value in merged.items()}
+
+    def with_schedulers(self, names: Iterable[str]) -> Experiment:
+        """Keep the arms named, add an arm for a scheduler that has none.
+
+        :raises ExperimentError: if the baseline is not among them.
+        """
+        known = {arm.name: arm for arm in self.arms}
+        arms = [
+            known.get(name) or Arm(name=_arm_name(name), scheduler=name)
+            for name in names
+        ]
+        content = self.model_dump(mode="json", by_alias=True)
+        content["arms"] = [arm.model_dump(mode="json") for arm in arms]
+        return parse(content)
+
+    def with_world(self, world: str) -> Experiment:
+        """Return the same experiment in another world."""
+        content = self.model_dump(mode="json", by_alias=True)
+        content["experiment"]["world"] = world
+        return parse(content)
+
+    def content(self) -> dict[str, Any]:
+        """Return the file's content with every default filled in."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def sha256(self) -> str:
+        """Return the hash of the content."""
+        text = json.dumps(self.content(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load(path: Path) -> Experiment:
+    """Read an experiment from a TOML file.
+
+    :raises ExperimentError: if it is no TOML, or any key or value is not as expected.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExperimentError(str(path), f"no TOML: {error}") from error
+    return parse(content)
+
+
+def parse(content: Mapping[str, Any]) -> Experiment:
+    """Check an experiment's content.
+
+    :raises ExperimentError: at the first key or value that is not as expected.
+    """
+    try:
+        # Through JSON, where strict types still let an array become a tuple.
+        return Experiment.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        raise first_error(error, Experiment) from error
+
+
+def check_broker_keys(experiment: Experiment) -> None:
+    """Check each arm's scheduler and keys against the broker's own tables.
+
+    :raises ExperimentError: naming the arm, the key, and what the broker expected.
+    """
+    from broker.config import BrokerConfig
+    from broker.errors import ConfigError
+
+    for arm in experiment.arms:
+        try:
+            BrokerConfig.load(None, experiment.broker_keys(arm))
+        except ConfigError as error:
+            raise ExperimentError(f"arms[{arm.name!r}]", str(error)) from error
+
+
+def _property(value: str | int | float | bool) -> str:
+    """Write a TOML value as ``server.properties`` would."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _arm_name(scheduler: str) -> str:
+    """Make an arm's name of a scheduler's (``module:factory``)."""
+    return scheduler.replace(":", ".").lower()

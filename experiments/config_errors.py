@@ -1,0 +1,114 @@
+"""What is wrong with an experiment's file, in the words of the file.
+
+Pydantic reports a location as a tuple with the tags of unions in it; an operator knows
+the path in the TOML, such as ``workload.traffic[0].arrivals.rate_per_s``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+_SCALARS = ("str", "int", "float", "bool")
+
+
+class ExperimentError(ValueError):
+    """An operator's fault in an experiment: where it stands, and what is wrong."""
+
+    def __init__(self, path: str, fault: str) -> None:
+        super().__init__(f"{path}: {fault}")
+        self.path = path
+        self.fault = fault
+
+
+def first_error(error: ValidationError, model: type[BaseModel]) -> ExperimentError:
+    """Turn pydantic's first error into ours."""
+    errors = error.errors(include_url=False)
+    # A mistyped key is also a missing one: name what stands in the file.
+    details = min(errors, key=lambda each: each["type"] != "extra_forbidden")
+    path, table = _follow(details["loc"], model)
+    return ExperimentError(path or "the file", _fault(details, table))
+
+
+def _fault(details: ErrorDetails, table: type[BaseModel] | None) -> str:
+    """Say what was found and what was expected."""
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        known = _keys(table)
+        close = difflib.get_close_matches(str(details["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return f"unknown key; {hint}known here: {', '.join(known)}"
+    if kind == "missing":
+        return "this key is missing"
+    if kind == "value_error":
+        return details["msg"].removeprefix("Value error, ")
+    if kind == "union_tag_not_found":
+        return f"needs the key {details['ctx']['discriminator']}"
+    if kind == "union_tag_invalid":
+        context = details["ctx"]
+        return (
+            f"{context['discriminator']} = {context['tag']!r} is none of "
+            f"{context['expected_tags']}"
+        )
+    expected = details["msg"].removeprefix("Input should be ")
+    return f"found {details['input']!r}, expected {expected}"
+
+
+def _follow(
+    location: tuple[int | str, ...], model: type[BaseModel]
+) -> tuple[str, type[BaseModel] | None]:
+    """Write a location as a path; return it with the table that its last key is in."""
+    path = ""
+    table: type[BaseModel] | None = model
+    choices: list[type[BaseModel]] = [model]
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            continue
+        tagged = [
+            choice for choice in choices if len(choices) > 1 and part in _tags(choice)
+        ]
+        if tagged:
+            choices = tagged
+            continue
+        if table is None and part in _SCALARS:
+            continue
+        path += f".{part}" if path else part
+        table = choices[0] if len(choices) == 1 else None
+        choices = _tables_of(table, part)
+    return path, table
+
+
+def _tables_of(table: type[BaseModel] | None, key: str) -> list[type[BaseModel]]:
+    """Return the models that a key's value may be."""
+    for name, field in table.model_fields.items() if table else ():
+        if key == (field.alias or name):
+            return list(_models_in(field.annotation))
+    return []
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return every model that a type annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
+
+
+def _tags(model: type[BaseModel]) -> set[str]:
+    """Return the values of the key that tells a model from its alternatives."""
+    return {
+        str(value)
+        for name in ("kind", "api")
+        if name in model.model_fields
+        for value in get_args(model.model_fields[name].annotation)
+    }
+
+
+def _keys(model: type[BaseModel] | None) -> list[str]:
+    """Return the keys of a table as the file writes them."""
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,0 +1,30 @@
+"""The connections of a load: how many, whose, and what they call themselves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from experiments.workload import Traffic, Workload
+
+
+class Sender(NamedTuple):
+    """One TCP connection of the load, and its position within its traffic entry."""
+
+    number: int
+    traffic: Traffic
+    position: int
+
+    @property
+    def client_id(self) -> str:
+        """Return the ``client.id``, which is the flow; all are equally long."""
+        client = self.position % self.traffic.clients
+        return f"{self.traffic.name}-{client:04d}"
+
+
+def senders(workload: Workload) -> tuple[Sender, ...]:
+    """Return every connection of the load, numbered from 0 in order of the entries."""
+    found: list[Sender] = []
+    for entry in workload.traffic:
+        for position in range(entry.connections):
+            found.append(Sender(len(found), entry, position))
+    return tuple(found)

@@ -1,0 +1,309 @@
+"""What an experiment offers to the broker: traffic, as data.
+
+A workload is a list of *traffic* entries. Each says how its requests arrive (an open
+loop: arrivals never wait for answers), what each request is, and over how many
+connections they are spread. Lists of alternatives are tagged (``kind``, ``api``), so a
+key that belongs to another alternative is refused instead of ignored.
+
+One request per connection is in a Kafka broker at a time, so the request queue fills
+only if a workload has more connections than ``queued.max.requests``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
+Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Mean: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the file: immutable, and strict about its keys and types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+# ---- when requests arrive ----
+
+
+class Poisson(Section):
+    """Independent exponential gaps."""
+
+    kind: Literal["poisson"]
+    rate_per_s: Rate
+
+    def mean_rate_per_s(self) -> float:
+        """Return the long-run arrival rate."""
+        return self.rate_per_s
+
+
+class Constant(Section):
+    """Equal gaps, with a random phase."""
+
+    kind: Literal["constant"]
+    rate_per_s: Rate
+
+    def mean_rate_per_s(self) -> float:
+        """Return the long-run arrival rate."""
+        return self.rate_per_s
+
+
+class Bursts(Section):
+    """Poisson at ``rate_per_s`` in the first ``on_s`` of every ``every_s``.
+
+    Between bursts arrivals are Poisson at ``idle_rate_per_s``. The bursts stand at
+    fixed instants, so that every block sees as many of them.
+    """
+
+    kind: Literal["bursts"]
+    rate_per_s: Rate
+    every_s: Seconds
+    on_s: Seconds
+    idle_rate_per_s: Rate = 0.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.on_s > self.every_s:
+            raise ValueError(f"on_s = {self.on_s} is longer than every_s")
+        return self
+
+    def mean_rate_per_s(self) -> float:
+        """Return the long-run arrival rate."""
+        share = self.on_s / self.every_s
+        return self.rate_per_s * share + self.idle_rate_per_s * (1 - share)
+
+
+class Mmpp(Section):
+    """Markov-modulated Poisson: states in a cycle, with exponential dwell times."""
+
+    kind: Literal["mmpp"]
+    rates_per_s: Annotated[tuple[Rate, ...], Field(min_length=2)]
+    dwell_s: Annotated[tuple[Seconds, ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.rates_per_s) != len(self.dwell_s):
+            raise ValueError("rates_per_s and dwell_s need one entry per state each")
+        return self
+
+    def mean_rate_per_s(self) -> float:
+        """Return the long-run arrival rate: rates weighted by dwell times."""
+        pairs = zip(self.rates_per_s, self.dwell_s, strict=True)
+        return sum(rate * dwell for rate, dwell in pairs) / sum(self.dwell_s)
+
+
+Arrivals: TypeAlias = Annotated[
+    Poisson | Constant | Bursts | Mmpp, Field(discriminator="kind")
+]
+
+
+# ---- what a request is ----
+
+
+class Produce(Section):
+    """PRODUCE of one batch to each of ``partitions`` of the entry's topic."""
+
+    api: Literal["produce"]
+    partitions: Count = 1
+    topic_partitions: Count = 1
+    records: Count = 1
+    record_bytes: Annotated[int, Field(ge=0)] = 1024
+    acks: Literal[0, 1, -1] = 1
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.partitions > self.topic_partitions:
+            raise ValueError(f"partitions = {self.partitions} exceeds topic_partitions")
+        return self
+
+
+class Fetch(Section):
+    """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
+
+    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
+    """
+
+    api: Literal["fetch"]
+    partitions: Count = 1
+    partition_max_bytes: Count = 16384
+    max_wait_ms: Annotated[int, Field(ge=0)] = 0
+    min_bytes: Annotated[int, Field(ge=0)] = 0
+
+
+class Metadata(Section):
+    """METADATA of every topic."""
+
+    api: Literal["metadata"]
+
+
+class ListOffsets(Section):
+    """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
+
+    api: Literal["list-offsets"]
+    partitions: Count = 1
+
+
+class LeaderAndIsr(Section):
+    """LEADER_AND_ISR for ``partitions`` partitions that the connection owns.
+
+    The broker stays the leader; each request raises the leader epoch by one, so that
+    every one of them changes state.
+    """
+
+    api: Literal["leader-and-isr"]
+    partitions: Count = 1
+
+
+class UpdateMetadata(Section):
+    """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
+
+    api: Literal["update-metadata"]
+    partitions: Count = 1
+
+
+RequestShape: TypeAlias = Annotated[
+    Produce | Fetch | Metadata | ListOffsets | LeaderAndIsr | UpdateMetadata,
+    Field(discriminator="api"),
+]
+
+
+# ---- how long the model world serves it ----
+
+
+class ConstantService(Section):
+    """Every request costs the same."""
+
+    kind: Literal["constant"]
+    mean_us: Mean
+
+
+class ExponentialService(Section):
+    """Exponential costs: squared coefficient of variation 1."""
+
+    kind: Literal["exponential"]
+    mean_us: Mean
+
+
+class ChoiceService(Section):
+    """One of a few costs, by weight: bimodal mixes."""
+
+    kind: Literal["choice"]
+    values_us: Annotated[tuple[Mean, ...], Field(min_length=1)]
+    weights: Annotated[tuple[Mean, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.values_us) != len(self.weights):
+            raise ValueError("values_us and weights need the same number of entries")
+        return self
+
+
+class LognormalService(Section):
+    """Lognormal costs of a given mean and coefficient of variation."""
+
+    kind: Literal["lognormal"]
+    mean_us: Mean
+    cv: Mean
+
+
+class ParetoService(Section):
+    """Bounded Pareto costs between ``low_us`` and ``high_us`` with tail ``alpha``."""
+
+    kind: Literal["pareto"]
+    alpha: Mean
+    low_us: Mean
+    high_us: Mean
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.low_us >= self.high_us:
+            raise ValueError(f"low_us = {self.low_us} is not below high_us")
+        return self
+
+
+Service: TypeAlias = Annotated[
+    ConstantService
+    | ExponentialService
+    | ChoiceService
+    | LognormalService
+    | ParetoService,
+    Field(discriminator="kind"),
+]
+
+
+# ---- the whole ----
+
+CONTROL, REPLICATION, METADATA = "control", "replication", "metadata"
+CLASS_OF_API = {
+    "produce": "produce",
+    "fetch": "fetch",
+    "metadata": METADATA,
+    "list-offsets": METADATA,
+    "leader-and-isr": CONTROL,
+    "update-metadata": CONTROL,
+}
+
+
+class Traffic(Section):
+    """One kind of requests: how they arrive, what they are, who sends them.
+
+    ``class`` names the row of the results; without it, the class that the broker
+    gives to the API. ``clients`` is the number of ``client.id``s, hence flows, among
+    which the connections are dealt. ``start_s`` and ``stop_s`` bound the arrivals
+    within the run. ``service`` is the cost of a request in the model world; the live
+    world measures it.
+    """
+
+    name: Name
+    request_class: Annotated[Name | None, Field(alias="class")] = None
+    arrivals: Arrivals
+    request: RequestShape
+    connections: Count = 1
+    clients: Count = 1
+    start_s: Rate = 0.0
+    stop_s: Seconds | None = None
+    slo_ms: Mean | None = None
+    service: Service | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.clients > self.connections:
+            raise ValueError(f"clients = {self.clients} exceeds connections")
+        if self.stop_s is not None and self.stop_s <= self.start_s:
+            raise ValueError(f"stop_s = {self.stop_s} is not after start_s")
+        return self
+
+    @property
+    def reported_class(self) -> str:
+        """Return the class under which the results report these requests."""
+        return self.request_class or CLASS_OF_API[self.request.api]
+
+
+class Workload(Section):
+    """All traffic of a run, for ``duration_s``; analysed from ``warmup_s`` on."""
+
+    duration_s: Seconds
+    warmup_s: Rate = 0.0
+    traffic: Annotated[tuple[Traffic, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        names = [entry.name for entry in self.traffic]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two traffic entries are called {twice[0]!r}")
+        if self.warmup_s >= self.duration_s:
+            raise ValueError(f"warmup_s = {self.warmup_s} leaves nothing to analyse")
+        for entry in self.traffic:
+            if max(entry.start_s, entry.stop_s or 0) > self.duration_s:
+                raise ValueError(f"{entry.name!r} starts or stops after the run's end")
+        return self
+
+    def stop_of(self, entry: Traffic) -> float:
+        """Return when the arrivals of an entry end, in seconds of the run."""
+        return self.duration_s if entry.stop_s is None else entry.stop_s
