@@ -1,0 +1,109 @@
+"""Confidence intervals in which whole runs are the observations.
+
+For a pooled quantile: Woodruff (1952), the survey statistician's interval for cluster
+samples. The share of values below the pooled quantile varies from run to run; its t
+interval over runs is carried through the pooled distribution. It is asymmetric where
+the tail is, needs no density estimate, and in the simulations of
+``tests/spark_analysis`` it covers where the percentile bootstrap over runs does not
+(0.93 against 0.85 for the p99 of eight runs).
+
+For paired log-ratios: Student's t, which covers down to five blocks; where a log-ratio
+is infinite (one side answered nothing) the order statistics of the sign test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import bdtr, stdtrit
+
+from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.quantiles import nearest_rank
+
+
+class Estimate(NamedTuple):
+    """A point with its interval; an end that the data cannot bound is infinite."""
+
+    value: float
+    low: float
+    high: float
+
+
+def student_t(confidence: float, degrees: int) -> float:
+    """Return the two-sided critical value of Student's t."""
+    return float(stdtrit(degrees, 0.5 + confidence / 2))
+
+
+def mean_interval(values: FloatArray, confidence: float) -> Estimate:
+    """Return the mean of independent values with its t interval."""
+    count = len(values)
+    mean = float(np.mean(values))
+    if count < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    half = student_t(confidence, count - 1) * error
+    return Estimate(mean, mean - half, mean + half)
+
+
+def median_interval(values: FloatArray, confidence: float) -> Estimate:
+    """Return the median with the sign test's interval; infinite values are welcome.
+
+    The interval is the tightest pair of order statistics that covers at least
+    ``confidence``; with too few values for that it is unbounded.
+    """
+    ordered = np.sort(values)
+    count = len(ordered)
+    median = float(ordered[(count - 1) // 2])
+    # Leaving out k values at each end misses with probability 2 P(Binomial < k).
+    outside = [
+        k for k in range(count // 2) if 2 * bdtr(k, count, 0.5) <= 1 - confidence
+    ]
+    if not outside:
+        return Estimate(median, -math.inf, math.inf)
+    k = outside[-1]
+    return Estimate(median, float(ordered[k]), float(ordered[count - 1 - k]))
+
+
+def log_ratio_interval(log_ratios: FloatArray, confidence: float) -> Estimate:
+    """Return the mean log-ratio by t, or the median if some ratio is 0 or infinite."""
+    if np.all(np.isfinite(log_ratios)):
+        return mean_interval(log_ratios, confidence)
+    return median_interval(log_ratios, confidence)
+
+
+def quantile_interval(
+    runs: Sequence[FloatArray], level: Fraction, confidence: float
+) -> Estimate:
+    """Return the pooled quantile of ascending runs with Woodruff's interval.
+
+    Runs may differ in length: the share is a ratio estimate. Cost: one sort of all.
+    """
+    pooled = np.sort(np.concatenate(runs))
+    value = nearest_rank(pooled, level)
+    count = len(runs)
+    if count < 2:
+        return Estimate(value, 0.0, math.inf)
+    sizes = np.array([len(run) for run in runs], dtype=np.float64)
+    below = np.array([np.searchsorted(run, value, "right") for run in runs])
+    residuals = below - below.sum() / sizes.sum() * sizes
+    error = math.sqrt(count / (count - 1) * float(residuals @ residuals)) / sizes.sum()
+    half = student_t(confidence, count - 1) * error
+    lower, upper = float(level) - half, float(level) + half
+    low = _at(pooled, lower) if lower > 0 else 0.0
+    high = _at(pooled, upper) if upper < 1 else math.inf
+    return Estimate(value, low, high)
+
+
+def _at(pooled: FloatArray, share: float) -> float:
+    """Return the value at an estimated share, forgiving its last few bits."""
+    return float(pooled[max(1, math.ceil(len(pooled) * share - 1e-9)) - 1])
+
+
+def hodges_lehmann(values: FloatArray) -> float:
+    """Return the median of all pairwise means: a shift that no outlier moves far."""
+    first, second = np.triu_indices(len(values))
+    return float(np.median((values[first] + values[second]) / 2))
