@@ -1,0 +1,176 @@
+"""A purgatory against a naive list, and its edges one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.purgatory import TICK_NS, DelayedOperation, Purgatory
+
+
+class Waiting:
+    """A delayed operation whose condition is a flag, which counts what happens."""
+
+    def __init__(self) -> None:
+        self.satisfied = False
+        self.tries = 0
+        self.expirations = 0
+        self.wakes = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        return self.satisfied
+
+    def on_expiration(self) -> None:
+        assert self.wakes == 0, "expired after it was woken"
+        self.expirations += 1
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+def watch(
+    purgatory: Purgatory, waiting: Waiting, *keys: str, deadline_ns: int = TICK_NS
+) -> DelayedOperation | None:
+    return purgatory.watch(waiting, keys, deadline_ns, waiting.wake)
+
+
+def test_an_operation_that_is_complete_at_once_is_neither_watched_nor_woken() -> None:
+    purgatory = Purgatory("Fetch")
+    waiting = Waiting()
+    waiting.satisfied = True
+    assert watch(purgatory, waiting, "a") is None
+    assert (len(purgatory), waiting.wakes) == (0, 0)
+    assert purgatory.next_expiry_ns() is None
+
+
+def test_a_check_completes_only_what_holds_and_only_under_that_key() -> None:
+    purgatory = Purgatory("Fetch")
+    ready, other, unready = Waiting(), Waiting(), Waiting()
+    watch(purgatory, ready, "a", "b")
+    watch(purgatory, unready, "a")
+    watch(purgatory, other, "b")
+    ready.satisfied = other.satisfied = True
+    assert purgatory.check_and_complete("a") == 1
+    assert (ready.wakes, unready.wakes, other.wakes) == (1, 0, 0)
+    assert unready.tries == 2
+    assert purgatory.check_and_complete("b") == 1
+    assert ready.wakes == 1
+    purgatory.check()
+
+
+def test_expiration_comes_once_and_before_the_wake() -> None:
+    purgatory = Purgatory("Produce")
+    waiting = Waiting()
+    operation = watch(purgatory, waiting, "a", deadline_ns=5 * TICK_NS)
+    assert operation is not None
+    assert purgatory.expire(5 * TICK_NS - 1) == 0
+    assert purgatory.expire(5 * TICK_NS) == 1
+    assert (waiting.expirations, waiting.wakes) == (1, 1)
+    assert not operation.force_complete()
+    assert purgatory.expire(50 * TICK_NS) == 0
+    assert purgatory.expired_total == 1
+
+
+def test_a_deadline_inside_a_tick_expires_at_the_end_of_that_tick() -> None:
+    purgatory = Purgatory("Produce")
+    watch(purgatory, Waiting(), "a", deadline_ns=TICK_NS + 1)
+    assert purgatory.next_expiry_ns() == 2 * TICK_NS
+
+
+def test_a_completed_operation_does_not_expire() -> None:
+    purgatory = Purgatory("Produce")
+    waiting = Waiting()
+    watch(purgatory, waiting, "a")
+    waiting.satisfied = True
+    assert purgatory.check_and_complete("a") == 1
+    assert purgatory.expire(10 * TICK_NS) == 0
+    assert (waiting.expirations, waiting.wakes) == (0, 1)
+
+
+def test_a_key_named_twice_is_watched_once() -> None:
+    purgatory = Purgatory("Produce")
+    waiting = Waiting()
+    watch(purgatory, waiting, "a", "a")
+    waiting.satisfied = True
+    assert purgatory.check_and_complete("a") == 1
+    purgatory.check()
+
+
+def test_the_timer_is_told_of_earlier_deadlines_only() -> None:
+    told: list[int | None] = []
+    purgatory = Purgatory("Fetch", lambda: told.append(purgatory.next_expiry_ns()))
+    for tick in (5, 7, 5, 3, 4):
+        watch(purgatory, Waiting(), "a", deadline_ns=tick * TICK_NS)
+    assert told == [5 * TICK_NS, 3 * TICK_NS]
+
+
+def test_far_deadlines_of_completed_operations_do_not_pile_up() -> None:
+    purgatory = Purgatory("Produce")
+    for tick in range(10_000):
+        waiting = Waiting()
+        watch(purgatory, waiting, "a", deadline_ns=(10**6 + tick) * TICK_NS)
+        waiting.satisfied = True
+        purgatory.check_and_complete("a")
+    assert len(purgatory._ticks) <= 1025
+    purgatory.check()
+
+
+class NaivePurgatory:
+    """A list; deadlines in ticks."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Waiting, set[str], int]] = []
+
+    def leave(self, gone: list[tuple[Waiting, set[str], int]]) -> int:
+        self.waiting = [entry for entry in self.waiting if entry not in gone]
+        return len(gone)
+
+    def check_and_complete(self, key: str) -> int:
+        return self.leave([e for e in self.waiting if key in e[1] and e[0].satisfied])
+
+    def expire(self, tick: int) -> int:
+        return self.leave([e for e in self.waiting if e[2] <= tick])
+
+
+KEYS = st.sampled_from("abc")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("watch"), st.frozensets(KEYS), st.integers(0, 9)),
+        st.tuples(st.just("satisfy"), st.integers(0, 9)),
+        st.tuples(st.just("check"), KEYS),
+        st.tuples(st.just("expire"), st.integers(0, 9)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_it_does_what_a_list_would_do(steps: list[tuple]) -> None:
+    purgatory, naive = Purgatory("any"), NaivePurgatory()
+    everyone: list[Waiting] = []
+    for step in steps:
+        match step:
+            case "watch", keys, tick:
+                waiting = Waiting()
+                everyone.append(waiting)
+                watch(purgatory, waiting, *keys, deadline_ns=tick * TICK_NS)
+                naive.waiting.append((waiting, set(keys), tick))
+            case "satisfy", number:
+                for waiting in everyone[number : number + 1]:
+                    waiting.satisfied = True
+            case "check", key:
+                assert purgatory.check_and_complete(key) == naive.check_and_complete(
+                    key
+                )
+            case "expire", tick:
+                assert purgatory.expire(tick * TICK_NS) == naive.expire(tick)
+        purgatory.check()
+        left = {id(waiting) for waiting, _, _ in naive.waiting}
+        assert len(purgatory) == len(left)
+        assert all((id(w) in left) == (w.wakes == 0) for w in everyone)
+        next_tick = min((tick for _, _, tick in naive.waiting), default=None)
+        assert purgatory.next_expiry_ns() == (
+            None if next_tick is None else next_tick * TICK_NS
+        )
