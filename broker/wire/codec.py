@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -23,8 +23,10 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from broker.errors import MalformedFrame
+from broker.wire import controller
 from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.wire.header import skip_tagged_fields
+from broker.wire.schema import Message, entity_type
 
 # kio's entities share a Protocol but no type that says which fields there are.
 Entity: TypeAlias = Any
@@ -36,12 +38,12 @@ _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 def request_type(api_key: int, version: int) -> type[Entity]:
     """Return the entity class of one request; raises `MalformedFrame` if unknown."""
-    return _load(load_request_schema, api_key, version)
+    return _load(controller.REQUESTS, load_request_schema, api_key, version)
 
 
 def response_type(api_key: int, version: int) -> type[Entity]:
     """Return the entity class of one response; raises `MalformedFrame` if unknown."""
-    return _load(load_response_schema, api_key, version)
+    return _load(controller.RESPONSES, load_response_schema, api_key, version)
 
 
 def decode(api_key: int, version: int, frame: bytes, body_offset: int) -> Entity:
@@ -124,8 +126,14 @@ def _response_reader(
 
 
 def _load(
-    load: Callable[[int, int], type[Entity]], api_key: int, version: int
+    messages: Mapping[int, Message],
+    load: Callable[[int, int], type[Entity]],
+    api_key: int,
+    version: int,
 ) -> type[Entity]:
+    message = messages.get(api_key)
+    if message is not None and 0 <= version <= message.last_version:
+        return entity_type(message, version)
     try:
         return load(api_key, version)
     except KioIndexError:
