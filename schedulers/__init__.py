@@ -5,17 +5,23 @@
 sockets or clocks, and nothing here imports from the other packages.
 """
 
+from schedulers.fifo import Fifo
 from schedulers.job import Job
+from schedulers.priority import Priority
 from schedulers.registry import POLICIES, UnknownScheduler, find, make
 from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+from schedulers.wfq import Wfq
 
 __all__ = [
     "POLICIES",
+    "Fifo",
     "Job",
+    "Priority",
     "Scheduler",
     "SchedulerConfig",
     "SchedulerFactory",
     "UnknownScheduler",
+    "Wfq",
     "find",
     "make",
 ]

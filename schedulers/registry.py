@@ -35,7 +35,7 @@ def find(name: str) -> SchedulerFactory:
         factory: SchedulerFactory = getattr(
             importlib.import_module(module_name), attribute
         )
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UnknownScheduler(f"{name!r} cannot be imported: {error}") from error
     return factory
 

@@ -15,14 +15,23 @@ _UNIT = 1 << 16
 
 
 class _Flow:
-    """One flow's backlog and the virtual start of the job at its head."""
+    """One flow's backlog; ``finish`` is where its last job will end, in virtual time.
 
-    __slots__ = ("in_service", "jobs", "start")
+    ``floor`` is the virtual time at which a job came to its empty queue: the head
+    starts where the last job finishes, but not before that.
+    """
 
-    def __init__(self, start: int) -> None:
+    __slots__ = ("finish", "floor", "in_service", "jobs")
+
+    def __init__(self, virtual: int) -> None:
         self.jobs: deque[Job] = deque()
-        self.start = start
+        self.finish = virtual
+        self.floor = virtual
         self.in_service = 0
+
+    def start(self) -> int:
+        """Return the virtual start of the job at the head."""
+        return self.finish if self.finish > self.floor else self.floor
 
 
 class Wfq:
@@ -71,13 +80,13 @@ class Wfq:
         """Append the job to its flow, which starts now if it was idle."""
         if not self._waiting and not self._in_service and self._flows:
             # The plane was idle: nobody is owed anything.
-            self._virtual = max(flow.start for flow in self._flows.values())
+            self._virtual = max(flow.finish for flow in self._flows.values())
             self._flows.clear()
         flow = self._flow(job)
         flow.jobs.append(job)
         self._waiting += 1
         if len(flow.jobs) == 1:
-            self._backlogged.put(flow, flow.start, job.number)
+            self._backlogged.put(flow, flow.start(), job.number)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of the flow with the least virtual start."""
@@ -88,7 +97,7 @@ class Wfq:
         self._waiting -= 1
         self._in_service += 1
         flow.in_service += 1
-        start = flow.start
+        start = flow.start()
         if start > self._virtual:
             self._virtual = start
         per_ns = self._per_ns.get(job.request_class)
@@ -98,9 +107,10 @@ class Wfq:
         attained_ns = job.attained_ns
         charged_ns = max(0, job.cost_ns - attained_ns)
         job.tag = (start, charged_ns, attained_ns, per_ns)
-        flow.start = start + charged_ns * per_ns
+        flow.finish = start + charged_ns * per_ns
         if flow.jobs:
-            self._backlogged.put(flow, flow.start, flow.jobs[0].number)
+            flow.floor = start
+            self._backlogged.put(flow, flow.finish, flow.jobs[0].number)
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
@@ -110,7 +120,7 @@ class Wfq:
         if used_ns < self._quantum_ns:
             return False
         first = self._backlogged.first()
-        return first is not None and first.start < start + used_ns * per_ns
+        return first is not None and first.start() < start + used_ns * per_ns
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Charge the job's flow at once for what exceeds the estimate."""
@@ -137,7 +147,7 @@ class Wfq:
         flow = self._flow(job)
         flow.jobs.appendleft(job)
         self._waiting += 1
-        self._backlogged.put(flow, flow.start, job.number)
+        self._backlogged.put(flow, flow.start(), job.number)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: virtual time moves with service, not with the clock."""
@@ -157,23 +167,23 @@ class Wfq:
         backlogged = [flow for flow in flows if flow.jobs]
         assert len(backlogged) == len(self._backlogged)
         for flow in backlogged:
-            assert self._backlogged.key(flow) == flow.start, "a flow is misplaced"
+            assert self._backlogged.key(flow) == flow.start(), "a flow is misplaced"
         assert self._waiting == sum(len(flow.jobs) for flow in backlogged)
         assert self._in_service == sum(flow.in_service for flow in flows)
         assert all(flow.in_service >= 0 for flow in flows)
 
     def _charge(self, flow: _Flow, amount: int) -> None:
-        flow.start += amount
+        flow.finish += amount
         if flow.jobs:
-            self._backlogged.put(flow, flow.start, flow.jobs[0].number)
+            self._backlogged.put(flow, flow.start(), flow.jobs[0].number)
 
     def _flow(self, job: Job) -> _Flow:
-        """Return the job's flow; one that was idle starts now."""
+        """Return the flow of a job that comes to wait; its head starts now or later."""
         flow = self._flows.get(job.flow)
         if flow is None:
             flow = self._flows[job.flow] = _Flow(self._virtual)
-        elif not flow.jobs and not flow.in_service:
-            flow.start = max(flow.start, self._virtual)
+        elif not flow.jobs:
+            flow.floor = self._virtual
         return flow
 
     def _sweep(self) -> None:
@@ -181,6 +191,6 @@ class Wfq:
         self._flows = {
             key: flow
             for key, flow in self._flows.items()
-            if flow.jobs or flow.in_service or flow.start > self._virtual
+            if flow.jobs or flow.in_service or flow.finish > self._virtual
         }
         self._sweep_at = max(64, 2 * len(self._flows))

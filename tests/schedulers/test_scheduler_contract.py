@@ -1,0 +1,237 @@
+"""The laws of ``schedulers.scheduler``, for every policy: hypothesis drives, and
+shrinks, what ``schedulers.conformance.check`` plays at random."""
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from schedulers import POLICIES, Fifo, Job, Priority, SchedulerConfig
+from schedulers.conformance import (
+    CLASSES,
+    UNIT_NS,
+    Witness,
+    check,
+    make_job,
+    settings,
+)
+
+
+class SchedulerContract(RuleBasedStateMachine):
+    """Any life of any jobs: arrive, pick, run, preempt, park, resume, finish."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    @initialize(seats=st.integers(1, 4))
+    def begin(self, seats):
+        self.witness = Witness(POLICIES[self.name], lambda: settings(seats))
+
+    @rule(
+        level=st.integers(0, 3),
+        flow=st.sampled_from(("a", "b")),
+        true_ns=st.integers(0, 5 * UNIT_NS),
+        guess_ns=st.integers(0, 5 * UNIT_NS),
+        due_ns=st.none() | st.integers(0, 9 * UNIT_NS),
+    )
+    def arrive(self, level, flow, true_ns, guess_ns, due_ns):
+        job = Job(
+            number=len(self.witness.true_ns),
+            request_class=CLASSES[level],
+            level=level,
+            flow=flow,
+            cost_ns=guess_ns,
+            size_ns=true_ns,
+            size_bytes=guess_ns,
+            deadline_ns=due_ns,
+        )
+        self.witness.arrive(job, true_ns)
+
+    @precondition(lambda self: len(self.witness.serving) < self.witness.seats)
+    @rule()
+    def pick(self):
+        self.witness.pick()
+
+    @precondition(lambda self: self.witness.serving)
+    @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS))
+    def run_slice(self, data, used_ns):
+        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
+        self.witness.run(job, used_ns)
+        if self.witness.outranked(job):
+            self.witness.preempt(job, in_favour=True)
+
+    @precondition(lambda self: self.witness.serving)
+    @rule(data=st.data())
+    def preempt_for_another_plane(self, data):
+        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
+        self.witness.preempt(job, in_favour=False)
+
+    @precondition(lambda self: self.witness.serving)
+    @rule(data=st.data(), parks=st.booleans())
+    def leave(self, data, parks):
+        job = data.draw(st.sampled_from(list(self.witness.serving.values())))
+        if parks:
+            self.witness.park(job)
+        else:
+            self.witness.finish(job)
+
+    @precondition(lambda self: self.witness.away)
+    @rule(data=st.data())
+    def resume(self, data):
+        job = data.draw(st.sampled_from(list(self.witness.away.values())))
+        self.witness.resume(job)
+
+    @rule(wait_ns=st.integers(0, 60 * UNIT_NS))
+    def let_time_pass(self, wait_ns):
+        self.witness.now_ns += wait_ns
+
+    def teardown(self):
+        if hasattr(self, "witness"):
+            self.witness.drain()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_keeps_the_laws_whatever_happens(name):
+    run_state_machine_as_test(
+        lambda: SchedulerContract(name),
+        settings=hypothesis_settings(
+            max_examples=25, stateful_step_count=40, deadline=None
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_passes_the_conformance_check(name):
+    assert check(POLICIES[name], trials=40) == []
+
+
+# ---- policies that break one law each ---------------------------------------------
+
+
+class Forgetful(Fifo):
+    """Forgets what comes back from purgatory, every fifth time."""
+
+    returns = 0
+
+    def resume(self, job, now_ns):
+        self.returns += 1
+        if self.returns % 5:
+            super().resume(job, now_ns)
+
+
+class Pitiless(Priority):
+    """Strict priority that ignores its bound and does not say so."""
+
+    def __init__(self, config):
+        super().__init__(
+            SchedulerConfig(weights=config.weights, quantum_ns=config.quantum_ns)
+        )
+
+
+class LastInFirstOut(Fifo):
+    """Overtakes within a flow and does not say so."""
+
+    def pick(self, now_ns):
+        return self._new.pop() if self._new else super().pick(now_ns)
+
+
+class Restless(Priority):
+    """Preempts for the sake of it."""
+
+    def outranks(self, running, now_ns):
+        return len(self) > 0
+
+
+class Meddler(Fifo):
+    """Changes the order whenever it is asked a question."""
+
+    keeps_flow_order = False
+
+    def outranks(self, running, now_ns):
+        self._new.rotate()
+        return False
+
+    def check(self):
+        pass
+
+
+class Lazy(Fifo):
+    """Leaves jobs waiting with nothing to wait for."""
+
+    def pick(self, now_ns):
+        return super().pick(now_ns) if len(self) != 2 else None
+
+
+@pytest.mark.parametrize(
+    ("factory", "law"),
+    [
+        (Forgetful, "no job lost"),
+        (Pitiless, "progress"),
+        (LastInFirstOut, "flow order"),
+        (Restless, "outranks is true"),
+        (Meddler, "determinism"),
+        (Lazy, "work conservation"),
+    ],
+)
+def test_a_broken_policy_is_caught_by_name(factory, law):
+    assert law in {violation.law for violation in check(factory)}
+
+
+def test_a_policy_that_raises_is_reported_and_not_raised():
+    def explode(config):
+        raise RuntimeError("no such luck")
+
+    (violation,) = check(explode, trials=1)
+    assert violation.law == "no exception"
+    assert "no such luck" in str(violation)
+
+
+# ---- determinism over processes ---------------------------------------------------
+
+
+def order_of_service(name):
+    rng = random.Random(7)
+    witness = Witness(POLICIES[name], lambda: settings(1))
+    order = []
+    for _ in range(60):
+        witness.arrive(*make_job(len(witness.true_ns), rng, witness.now_ns))
+    while witness.waiting:
+        job = witness.pick()
+        if job is None:
+            witness.now_ns = witness.subject.next_event_ns(witness.now_ns)
+            continue
+        order.append(job.number)
+        witness.finish(job)
+    return order
+
+
+def test_no_order_depends_on_the_hashing_of_strings():
+    script = (
+        f"import runpy; m = runpy.run_path({__file__!r});"
+        "print([m['order_of_service'](name) for name in m['POLICIES']])"
+    )
+    digests = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        output = subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            check=True,
+        ).stdout
+        assert output.strip()
+        digests.add(hashlib.sha256(output).hexdigest())
+    assert len(digests) == 1
