@@ -1,0 +1,90 @@
+"""The machine and the code that a result depends on, as the manifest records them.
+
+Everything is read from the system when the experiment starts; what cannot be found is
+"unknown" or null, never guessed. The code's hash is over the packages' sources, so it
+is right in a dirty checkout and in an installed wheel, where no commit is known.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+# What a run executes; the analysis is not among it, and may change between runs.
+CODE_PACKAGES = ("schedulers", "planes", "broker", "experiments")
+_LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "google-crc32c")
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def environment() -> dict[str, Any]:
+    """Describe the machine."""
+    return {
+        "cpu_model": _proc_value(Path("/proc/cpuinfo"), "model name"),
+        "cores": os.cpu_count(),
+        "governor": _text(
+            Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+        ),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def code() -> dict[str, Any]:
+    """Describe the code: commit, whether the checkout differs from it, and a hash."""
+    commit = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--", *CODE_PACKAGES)
+    return {
+        "commit": commit or "unknown",
+        "dirty": None if commit is None else bool(changes),
+        "sha256": code_sha256(),
+    }
+
+
+@functools.cache
+def code_sha256() -> str:
+    """Return the hash of the sources that a run executes. Computed once a process."""
+    digest = hashlib.sha256()
+    for package in CODE_PACKAGES:
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            digest.update(str(path.relative_to(_ROOT)).encode() + b"\0")
+            digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _git(*arguments: str) -> str | None:
+    """Return git's output, or None where there is no git or no repository."""
+    command = ["git", "-C", str(_ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+
+def _proc_value(path: Path, key: str) -> str:
+    """Return the first ``key : value`` of a file of /proc."""
+    for line in (_text(path) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return "unknown"

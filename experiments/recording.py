@@ -1,0 +1,205 @@
+"""What is kept of a run: one row per request, one file per run.
+
+The schema is the contract with the analysis, which imports nothing from here. Stamps
+are int64 nanoseconds since the run's origin on one monotonic clock; null means that it
+never happened. Durations are derived from stamps by whoever reads them, so the phases
+of a request always sum to its total. Nothing is capped and no request is dropped: what
+was not answered is a row with its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from experiments.answers import REQUEST_TIMED_OUT
+from experiments.trace import Trace
+
+Int64s = npt.NDArray[np.int64]
+
+SCHEMA_KEY, SCHEMA_VERSION = b"doorkeeper.schema", b"1"
+NEVER = -1
+OUTCOMES = ("ok", "error", "timeout", "unfinished")
+STAMPS = (
+    "sent_ns",
+    "received_ns",
+    "enqueued_ns",
+    "dequeued_ns",
+    "local_done_ns",
+    "remote_done_ns",
+    "response_dequeued_ns",
+    "response_sent_ns",
+    "client_done_ns",
+)
+MEASURES = ("service_ns", "suspended_ns", "preemptions")
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_LABELS = [
+    pa.field("run_id", _WORD, nullable=False),
+    pa.field("block", pa.int64(), nullable=False),
+    pa.field("arm", _WORD, nullable=False),
+    pa.field("scheduler", _WORD, nullable=False),
+    pa.field("world", _WORD, nullable=False),
+]
+REQUESTS_SCHEMA = pa.schema(
+    [
+        *_LABELS,
+        pa.field("request_id", pa.int64(), nullable=False),
+        pa.field("class", _WORD, nullable=False),
+        pa.field("flow", _WORD, nullable=False),
+        pa.field("api_key", pa.int16(), nullable=False),
+        pa.field("size_bytes", pa.int32(), nullable=False),
+        pa.field("intended_ns", pa.int64(), nullable=False),
+        *(pa.field(name, pa.int64()) for name in STAMPS),
+        pa.field("service_ns", pa.int64()),
+        pa.field("suspended_ns", pa.int64()),
+        pa.field("preemptions", pa.int32()),
+        pa.field("outcome", _WORD, nullable=False),
+        pa.field("error_code", pa.int16(), nullable=False),
+    ],
+    metadata={SCHEMA_KEY: SCHEMA_VERSION},
+)
+SAMPLES_SCHEMA = pa.schema(
+    [
+        *_LABELS,
+        pa.field("t_ns", pa.int64(), nullable=False),
+        pa.field("plane", _WORD, nullable=False),
+        pa.field("queued", pa.int32(), nullable=False),
+        pa.field("waiting", pa.int32(), nullable=False),
+        pa.field("seated", pa.int32(), nullable=False),
+        pa.field("handler_idle", pa.float64(), nullable=False),
+        pa.field("processor_idle", pa.float64(), nullable=False),
+    ],
+    metadata={SCHEMA_KEY: SCHEMA_VERSION},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLabels:
+    """Which run a row belongs to."""
+
+    run_id: str
+    block: int
+    arm: str
+    scheduler: str
+    world: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Results:
+    """What a world found out about each request of a trace, in the trace's order.
+
+    ``columns`` has an array for every one of `STAMPS` and `MEASURES`, stamps counted
+    from the run's origin; ``NEVER`` where there is none. ``ended_ns`` is when the run
+    stopped waiting for answers.
+    """
+
+    columns: Mapping[str, Int64s]
+    error_code: npt.NDArray[np.int16]
+    ended_ns: int
+
+
+def outcomes(trace: Trace, results: Results, timeout_ns: int) -> npt.NDArray[np.int8]:
+    """Return each request's outcome as an index into `OUTCOMES`.
+
+    A client gives up ``timeout_ns`` after it meant to send; an answer that comes later,
+    or says REQUEST_TIMED_OUT, or does not come although that time has passed, is a
+    timeout. Without an answer and before that time, the request is unfinished.
+    """
+    ok, error, timeout, unfinished = range(len(OUTCOMES))
+    intended = trace.table["intended_ns"].to_numpy()
+    done = results.columns["client_done_ns"]
+    code = results.error_code
+    answered = done != NEVER
+    late = np.where(answered, done, results.ended_ns) - intended > timeout_ns
+    found = np.where(answered, ok, unfinished).astype(np.int8)
+    found[answered & (code != 0)] = error
+    found[late | (answered & (code == REQUEST_TIMED_OUT))] = timeout
+    return found
+
+
+def requests_table(
+    labels: RunLabels, trace: Trace, results: Results, timeout_ns: int
+) -> pa.Table:
+    """Return a run's rows, one per request of the trace, sorted as the trace is."""
+    outcome = pa.DictionaryArray.from_arrays(
+        outcomes(trace, results, timeout_ns).astype(np.int32), list(OUTCOMES)
+    )
+    columns: dict[str, Any] = _labelled(labels, len(trace))
+    for name in ("request_id", "class", "flow", "api_key", "size_bytes", "intended_ns"):
+        columns[name] = trace.table[name]
+    for name in (*STAMPS, *MEASURES):
+        values = results.columns[name]
+        assert len(values) == len(trace), name
+        kind = REQUESTS_SCHEMA.field(name).type
+        columns[name] = pa.array(values, mask=values == NEVER).cast(kind)
+    columns["outcome"] = outcome
+    columns["error_code"] = results.error_code
+    return pa.table(columns, schema=REQUESTS_SCHEMA)
+
+
+def samples_table(labels: RunLabels, samples: Mapping[str, Any], rows: int) -> pa.Table:
+    """Return a run's samples; ``samples`` has the columns that are no labels."""
+    return pa.table({**_labelled(labels, rows), **samples}, schema=SAMPLES_SCHEMA)
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write a table as Parquet (zstd)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd")
+
+
+def counts(table: pa.Table, sent: int) -> dict[str, int]:
+    """Count a run's outcomes, beside the number that the load's side says it sent."""
+    found = table["outcome"].combine_chunks().indices.to_numpy()
+    numbers = np.bincount(found, minlength=len(OUTCOMES))
+    each = {name: int(n) for name, n in zip(OUTCOMES, numbers, strict=True)}
+    return {"sent": sent, **each}
+
+
+def identity_fault(found: Mapping[str, int], offered: int) -> str:
+    """Say how counts break sent = ok + error + timeout + unfinished, or say nothing.
+
+    ``offered`` is the number of requests in the trace: all of them have to be sent.
+    """
+    total = sum(found[name] for name in OUTCOMES)
+    if found["sent"] == total == offered:
+        return ""
+    return (
+        f"counts do not add up: {found['sent']} sent, {total} with an outcome, "
+        f"{offered} in the trace"
+    )
+
+
+def lateness(offered_ns: Int64s, intended_ns: Int64s) -> dict[str, int]:
+    """Summarise how late the generator took requests up (nearest rank), in ns."""
+    late = np.sort(offered_ns - intended_ns)
+    if not len(late):
+        return {"p50": 0, "p99": 0, "max": 0}
+    ranks = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    return {
+        name: int(late[max(0, int(np.ceil(share * len(late))) - 1)])
+        for name, share in ranks.items()
+    }
+
+
+def _labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
+    """Return the label columns of ``rows`` rows."""
+
+    def word(text: str) -> pa.Array:
+        return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
+
+    return {
+        "run_id": word(labels.run_id),
+        "block": np.full(rows, labels.block, np.int64),
+        "arm": word(labels.arm),
+        "scheduler": word(labels.scheduler),
+        "world": word(labels.world),
+    }

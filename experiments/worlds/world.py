@@ -1,0 +1,82 @@
+"""What a world is: a place where the trace of a block is replayed to one arm.
+
+The live world starts processes, the virtual world runs the broker under a mock clock,
+the model world runs its planes on an event heap. The runner knows only this protocol,
+so every world gets the same blocks, the same shuffled order, retries and resumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from experiments.config import Arm, Experiment
+from experiments.recording import RunLabels
+from experiments.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One arm in one block, at its place in the block's shuffled order.
+
+    ``attempt`` counts earlier runs of the same cell that did not count.
+    """
+
+    experiment: Experiment
+    block: int
+    arm: Arm
+    order: int
+    attempt: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """Return the name of this run: its rows and files carry it."""
+        return f"b{self.block:03d}-{self.arm.name}-t{self.attempt}"
+
+    def labels(self, world: str) -> RunLabels:
+        """Return what every row of this run says about it."""
+        return RunLabels(
+            run_id=self.run_id,
+            block=self.block,
+            arm=self.arm.name,
+            scheduler=self.arm.scheduler,
+            world=world,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """Where a run puts its rows. The runner renames them when the run is over."""
+
+    requests: Path
+    samples: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run went; its rows are in its files unless ``recorded`` is False."""
+
+    valid: bool
+    reason: str = ""
+    recorded: bool = True
+    trace_sha256: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    lateness_ns: Mapping[str, int] = field(default_factory=dict)
+    broker_cpu_s: float | None = None
+
+
+class World(Protocol):
+    """A place to replay traces in."""
+
+    name: str
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        """Replay the trace to the cell's arm and write its rows to ``out``.
+
+        A run that went wrong is a result with a reason, not an exception.
+        """
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        """Say about how long one run takes, for the plan and the progress bar."""
