@@ -7,8 +7,9 @@ CFS: the plane that has received least CPU goes next; a plane that wakes after i
 is placed a quantum behind the others' count, hence preempts at the next preemption
 point, but cannot save up idle time, nor time spent waiting for devices, as credit.
 
-Bound: of two planes that both have a task ready from one moment on, neither receives
-more than two quanta and two slices beyond the other, whatever went before.
+Bound: over any time in which two planes both have a task ready, neither receives more
+than two quanta and two slices beyond the other (three quanta and two slices where there
+are more than two planes), whatever went before.
 
 With one plane this adds nothing to the plane's own policy.
 """
@@ -29,18 +30,23 @@ class Cpu:
         self.planes = tuple(planes)
         self._quantum_ns = quantum_ns
         self._received_ns = dict.fromkeys(self.planes, 0)
+        # Planes that were ready when last looked at, and the least that the ready ones
+        # have received: what a plane that wakes is measured against. Never decreases.
         self._active: set[PlaneCore] = set()
+        self._base_ns = 0
 
     def wake(self, plane: PlaneCore) -> None:
         """Note that a task has come to wait in ``plane``."""
-        if plane in self._active or len(self.planes) == 1:
+        if len(self.planes) == 1 or plane in self._active or not plane.can_pick():
             return
         received_ns = self._received_ns
         if self._active:
-            floor_ns = min(received_ns[it] for it in self._active) - self._quantum_ns
+            least_ns = min(received_ns[it] for it in self._active)
+            self._base_ns = max(self._base_ns, least_ns)
+            floor_ns = self._base_ns - self._quantum_ns
         else:
             # All were idle: nobody is owed anything.
-            floor_ns = max(received_ns.values())
+            floor_ns = self._base_ns = max(received_ns.values())
         received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)
 
@@ -51,6 +57,7 @@ class Cpu:
         for plane in sorted(self.planes, key=self._received_ns.__getitem__):
             task = plane.pick(now_ns)
             if task is not None:
+                self._active.add(plane)
                 return task
             self._active.discard(plane)
         return None
