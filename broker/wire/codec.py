@@ -59,15 +59,17 @@ def decode(api_key: int, version: int, frame: bytes, body_offset: int) -> Entity
 
 
 def encode(api_key: int, version: int, correlation_id: int, entity: Entity) -> bytes:
-    """Return the whole frame of a response, its size included."""
-    cls = type(entity)
-    assert (cls.__api_key__, cls.__version__) == (api_key, version), cls
+    """Return the whole frame of a response, its size included.
+
+    ``entity`` is one of `response_type`, or any value with the fields of that version:
+    kio's writers read attributes, so a handler answers all versions in one shape.
+    """
     buffer = io.BytesIO()
     buffer.write(_SIZE_AND_CORRELATION.pack(0, correlation_id))
     if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
         # ApiVersions always has header v0: its reader may not know the version yet.
         buffer.write(b"\0")
-    entity_writer(cls)(buffer, entity)
+    _response_writer(api_key, version)(buffer, entity)
     return _with_size(buffer)
 
 
@@ -123,6 +125,13 @@ def _response_reader(
     api_key: int, version: int
 ) -> Callable[[bytes, int], tuple[Entity, int]]:
     return entity_reader(response_type(api_key, version))
+
+
+@cache
+def _response_writer(
+    api_key: int, version: int
+) -> Callable[[io.BytesIO, Entity], None]:
+    return entity_writer(response_type(api_key, version))
 
 
 def _load(
