@@ -24,11 +24,22 @@ class FileRegion(Protocol):
 
 Buffer: TypeAlias = "bytes | memoryview | FileRegion"
 # A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
-Response: TypeAlias = "Sequence[Buffer] | CloseConnection"
+Response: TypeAlias = "Sequence[Buffer] | Throttled | CloseConnection"
 
 
 class CloseConnection:
     """The answer that closes the connection instead (``CloseConnectionResponse``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """An answer that is sent at once, to a client that is then not read for a time.
+
+    The client is told in the answer's ``throttle_time_ms`` (KIP-219).
+    """
+
+    pieces: Sequence[Buffer]
+    throttle_ns: int
 
 
 NO_RESPONSE: Final[Sequence[Buffer]] = ()

@@ -237,7 +237,9 @@ class Dispatcher:
         plane: PlaneCore = task.plane
         if task.coroutine is None:
             assert task.serve is not None
-            task.coroutine = task.serve()
+            # Let go of it: it may refer to the task, and cycles cost a collection.
+            serve, task.serve = task.serve, None
+            task.coroutine = serve()
         else:
             self._suspended.pop(task, None)
         step: Step = task.coroutine.send

@@ -1,0 +1,78 @@
+"""Takes the connections of one listener and deals them to its processors in turn.
+
+Follows Kafka's ``SocketServer.Acceptor``: a connection waits for a slot where
+``max.connections`` says so, one from an address with too many is closed at once, and
+the next processor that has room gets it; if none has, the acceptor blocks on the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from broker.network.connection_quotas import ConnectionQuotas, TooManyConnections
+from broker.network.processor import Processor
+from broker.network.transport import Connection, ListeningSocket
+
+
+class Acceptor:
+    """One listener's task; ``connection_ids`` are the broker's."""
+
+    def __init__(
+        self,
+        listener: str,
+        listening: ListeningSocket,
+        processors: Sequence[Processor],
+        quotas: ConnectionQuotas,
+        connection_ids: Iterator[int],
+    ) -> None:
+        assert processors
+        self.listener = listener
+        self.listening = listening
+        self.processors = tuple(processors)
+        self._quotas = quotas
+        self._connection_ids = connection_ids
+        self._next = 0
+
+    def __repr__(self) -> str:
+        return f"<acceptor of {self.listener} at {self.listening.port}>"
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Accept until cancelled."""
+        task_status.started()
+        try:
+            while True:
+                connection, host = await self.listening.accept()
+                try:
+                    await self._take(connection, host)
+                except BaseException:
+                    connection.close()
+                    raise
+        finally:
+            self.listening.close()
+
+    async def _take(self, connection: Connection, host: str) -> None:
+        """Count a connection in and deal it."""
+        await self._quotas.wait_for_slot(self.listener)
+        try:
+            self._quotas.open(self.listener, host)
+        except TooManyConnections:
+            connection.close()
+            return
+        try:
+            await self._deal(connection, host)
+        except BaseException:
+            self._quotas.close(self.listener, host)
+            raise
+
+    async def _deal(self, connection: Connection, host: str) -> None:
+        connection_id = next(self._connection_ids)
+        for _ in self.processors:
+            processor = self.processors[self._next]
+            self._next = (self._next + 1) % len(self.processors)
+            if processor.offer(connection, connection_id, host):
+                return
+        await processor.put(connection, connection_id, host)

@@ -1,0 +1,108 @@
+"""How many connections there may be: in all, per listener, and per address.
+
+Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``). An address with
+too many is refused. A listener with too many waits: its acceptor takes no further
+connection until one is closed. The listener between brokers is protected: it waits for
+nobody, and while the broker is over its bound because of it, processors of the other
+listeners close their least recently used connections. (The control plane's listener is
+not protected in Kafka, hence not here.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+UNLIMITED: Final = 2**31 - 1
+_EMPTY: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class TooManyConnections(Exception):
+    """An address has as many connections as it may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """The bounds; ``per_address_overrides`` is by numeric address.
+
+    ``protected`` is the name of the listener between brokers, where there are others.
+    """
+
+    total: int = UNLIMITED
+    per_listener: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    per_address: int = UNLIMITED
+    per_address_overrides: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    protected: str | None = None
+
+
+class ConnectionQuotas:
+    """Counts connections, and makes acceptors wait for a slot."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._by_listener: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
+        self._total = 0
+        self._slots = trio.lowlevel.ParkingLot()
+
+    @property
+    def total(self) -> int:
+        """Count the connections of the broker."""
+        return self._total
+
+    def configure(self, limits: ConnectionLimits) -> None:
+        """Put other bounds into force; connections over them are not closed."""
+        self._limits = limits
+        self._slots.unpark_all()
+
+    async def wait_for_slot(self, listener: str) -> None:
+        """Wait until the listener may have one more connection."""
+        await trio.lowlevel.checkpoint()
+        while not self._slot_available(listener):
+            await self._slots.park()
+
+    def open(self, listener: str, address: str) -> None:
+        """Count a connection in.
+
+        :raises TooManyConnections: if its address has too many; it is not counted.
+        """
+        limits = self._limits
+        bound = limits.per_address_overrides.get(address, limits.per_address)
+        if self._by_address[address] >= bound:
+            raise TooManyConnections(f"{address} has {bound} connections, the bound")
+        self._by_address[address] += 1
+        self._by_listener[listener] += 1
+        self._total += 1
+
+    def close(self, listener: str, address: str) -> None:
+        """Count a connection out."""
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        self._by_listener[listener] -= 1
+        self._total -= 1
+        self.check()
+        self._slots.unpark_all()
+
+    def exceeded(self, listener: str) -> bool:
+        """Say whether this listener has to close a connection for a protected one."""
+        return self._total > self._limits.total and not self._protects(listener)
+
+    def check(self) -> None:
+        """Assert that the counts agree."""
+        assert self._total == sum(self._by_listener.values()) >= 0
+
+    def _slot_available(self, listener: str) -> bool:
+        limits = self._limits
+        bound = limits.per_listener.get(listener, UNLIMITED)
+        if self._by_listener[listener] >= bound:
+            return False
+        return self._protects(listener) or self._total < limits.total
+
+    def _protects(self, listener: str) -> bool:
+        return listener == self._limits.protected

@@ -1,0 +1,197 @@
+"""Real sockets: one epoll object per processor, and Trio waits for the epoll object.
+
+An epoll descriptor is itself readable when one of its members is ready. So Trio is
+asked once (``wait_readable``) for all the connections of a processor, and a single
+wake-up serves every connection that has become ready in the meantime: per request that
+leaves one ``recv`` and one ``send``. A task per connection would pay Trio's scheduling,
+some ten microseconds, for every single request.
+
+``wakeup`` writes to an eventfd that is registered edge-triggered: it is never read
+back, because each write is an event of its own. (Kafka's selector writes to a pipe.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import trio
+
+from broker.network.transport import Bytes, Connection
+from broker.request import FileRegion
+
+_EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+# Linux' IOV_MAX.
+_PIECES_MAX = 1024
+# send(2); Python's socket module does not name it.
+_MSG_MORE = 0x8000
+# What the peer, or the machine for a while, can do to accept(2).
+_LOST = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EPERM})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S = 0.1
+
+
+class EpollSelector:
+    """The sockets of one processor."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
+        self._waiting = False
+        self._woken = False
+
+    def register(self, connection: Connection) -> None:
+        """Report on the socket from now on, beginning with what it is already."""
+        self._epoll.register(connection.fileno(), _EVENTS)
+
+    def unregister(self, connection: Connection) -> None:
+        """Report no more on the socket."""
+        self._epoll.unregister(connection.fileno())
+
+    def poll(self) -> Sequence[tuple[int, int]]:
+        """Return what is ready; the eventfd, which no connection has, among it."""
+        return self._epoll.poll(0)
+
+    async def wait(self) -> None:
+        """Wait until a socket is ready or somebody calls ``wakeup``."""
+        if self._woken:
+            self._woken = False
+            await trio.lowlevel.checkpoint()
+            return
+        self._waiting = True
+        try:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+        finally:
+            self._waiting = self._woken = False
+
+    def wakeup(self) -> None:
+        """Let the present ``wait``, or else the next one, return."""
+        if self._waiting and not self._woken:
+            os.eventfd_write(self._wake_fd, 1)
+        self._woken = True
+
+    def send_many(
+        self, connection: Connection, pieces: Sequence[Bytes], more: bool
+    ) -> int:
+        """Send some of several pieces with one system call."""
+        flags = _MSG_MORE if more or len(pieces) > _PIECES_MAX else 0
+        tcp = cast(socket.socket, connection)
+        return tcp.sendmsg(pieces[:_PIECES_MAX], (), flags)
+
+    def send_file(
+        self, connection: Connection, region: FileRegion, skip: int, size: int
+    ) -> int:
+        """Send some of a file without copying it through this process."""
+        return os.sendfile(
+            connection.fileno(), region.fileno(), region.position + skip, size
+        )
+
+    def close(self) -> None:
+        """Close the epoll object and the eventfd."""
+        self._epoll.close()
+        os.close(self._wake_fd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """Settings of listening and accepted sockets, under Kafka's names.
+
+    A buffer size of -1 leaves the system's default.
+    """
+
+    send_buffer_bytes: int = 102_400
+    receive_buffer_bytes: int = 102_400
+    backlog: int = 50
+
+
+class TcpListener:
+    """A listening TCP socket (Kafka: the acceptor's ``ServerSocketChannel``)."""
+
+    def __init__(self, listening: socket.socket, options: SocketOptions) -> None:
+        self._socket = listening
+        self._options = options
+        self.host, self.port = listening.getsockname()[:2]
+
+    async def accept(self) -> tuple[Connection, str]:
+        """Wait for a connection; return it and the peer's address."""
+        while True:
+            await trio.lowlevel.checkpoint()
+            try:
+                accepted, address = self._socket.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    # Connections wait in the backlog until others have been closed.
+                    await trio.sleep(_EXHAUSTED_PAUSE_S)
+                elif error.errno not in _LOST:
+                    raise
+            else:
+                self._configure(accepted)
+                return accepted, address[0].removeprefix("::ffff:")
+
+    def close(self) -> None:
+        """Take no more connections."""
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+
+    def _configure(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._options.send_buffer_bytes >= 0:
+            accepted.setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes
+            )
+
+
+class TcpNetwork:
+    """Listens on TCP; makes epoll selectors."""
+
+    def __init__(self, options: SocketOptions | None = None) -> None:
+        self._options = options or SocketOptions()
+
+    def listen(self, host: str, port: int) -> TcpListener:
+        """Bind an address; an empty host means every interface, IPv4 and IPv6."""
+        options = self._options
+        family, address = _resolve(host, port)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                only_six = int(bool(host))
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_six)
+            if options.receive_buffer_bytes >= 0:
+                # Before listen(2), so that the window of accepted sockets follows.
+                listening.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes
+                )
+            listening.bind(address)
+            listening.listen(options.backlog)
+        except OSError:
+            listening.close()
+            raise
+        return TcpListener(listening, options)
+
+    def selector(self) -> EpollSelector:
+        """Return a new epoll object."""
+        return EpollSelector()
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    """Return the family and the address to bind."""
+    if not host:
+        if socket.has_dualstack_ipv6():
+            return socket.AF_INET6, ("::", port)
+        return socket.AF_INET, ("", port)
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return family, (str(address[0]), port)

@@ -1,0 +1,84 @@
+"""From a frame to a request: header, version check, class, and what will serve it.
+
+The processor does this as soon as a frame is whole, before it asks for room in the
+queue, like Kafka's ``Processor.processCompletedReceives``. It looks at the header and
+at single fields in fixed places; the body is decoded by the handler, whose plane pays
+for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from broker.classifier import Classifier
+from broker.errors import MalformedFrame
+from broker.request import Peer, Request, Response
+from broker.wire.header import parse_request_header
+from planes import Task
+
+ServeRequest: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+Done: TypeAlias = Callable[[Task, Any], None]
+
+_API_VERSIONS: Final = 18
+
+
+class Intake:
+    """Makes requests, numbered in the order in which they were received.
+
+    ``versions`` are the first and the last version that is served of each API. A
+    request outside of them closes its connection, as in Kafka, but for ApiVersions,
+    whose handler answers a version too high with the versions that there are (KIP-511).
+    """
+
+    def __init__(
+        self,
+        serve_request: ServeRequest,
+        classifier: Classifier,
+        versions: Mapping[int, tuple[int, int]],
+    ) -> None:
+        self._serve_request = serve_request
+        self._classify = classifier.classify
+        self._versions = dict(versions)
+        self._numbers = itertools.count()
+
+    def request(
+        self, frame: bytes, peer: Peer, received_ns: int, done: Done
+    ) -> Request:
+        """Return the request that ``frame`` holds.
+
+        :raises MalformedFrame: if the header does not parse, or names an API or a
+            version of it that is not served.
+        """
+        header = parse_request_header(frame)
+        api_key = header.api_key
+        low, high = self._versions.get(api_key, (0, -1))
+        if not low <= header.api_version <= high and api_key != _API_VERSIONS:
+            raise MalformedFrame(
+                f"API {api_key} version {header.api_version}, expected {low} to {high}"
+            )
+        request_class, level, flow, cost_ns = self._classify(
+            header, frame, peer.connection_id
+        )
+        request = Request(
+            number=next(self._numbers),
+            request_class=request_class,
+            level=level,
+            flow=flow,
+            size_bytes=len(frame),
+            cost_ns=cost_ns,
+            arrived_ns=received_ns,
+            received_ns=received_ns,
+            done=done,
+            api_key=api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+            frame=frame,
+            body_offset=header.body_offset,
+            peer=peer,
+        )
+        request.serve = partial(self._serve_request, request)
+        return request

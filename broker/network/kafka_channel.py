@@ -1,0 +1,88 @@
+"""One connection of a processor: reading, muting, writing (Kafka: ``KafkaChannel``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.network.memory_pool import MemoryPool
+from broker.network.mute import TRANSITIONS, MuteEvent, MuteState
+from broker.network.receive import Receive
+from broker.network.send import Send
+from broker.network.transport import Connection, Selector
+from broker.request import Buffer, Request
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class KafkaChannel:
+    """A connection with its mute state; what handlers know as ``Request.peer``.
+
+    ``request`` is the one that is in the broker, if any; ``send`` what is left of its
+    response; ``active_ns`` when bytes last moved.
+    """
+
+    __slots__ = (
+        "active_ns",
+        "connection",
+        "connection_id",
+        "host",
+        "listener",
+        "mute_state",
+        "principal",
+        "receive",
+        "request",
+        "send",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connection_id: int,
+        host: str,
+        listener: str,
+        frame_bytes_max: int,
+        pool: MemoryPool | None,
+        now_ns: int,
+    ) -> None:
+        self.connection = connection
+        self.connection_id = connection_id
+        self.host = host
+        self.listener = listener
+        self.principal = ANONYMOUS
+        self.mute_state = MuteState.NOT_MUTED
+        self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)
+        self.request: Request | None = None
+        self.send: Send | None = None
+        self.active_ns = now_ns
+
+    def __repr__(self) -> str:
+        state = self.mute_state.name
+        return f"<channel {self.connection_id} {self.listener} {self.host} {state}>"
+
+    def mute(self) -> None:
+        """Read no further: a request has come in, and goes to its plane."""
+        assert self.mute_state is MuteState.NOT_MUTED, self
+        self.mute_state = MuteState.MUTED
+        self.handle(MuteEvent.REQUEST_RECEIVED)
+
+    def handle(self, event: MuteEvent) -> None:
+        """Take one step between the mute states."""
+        state = TRANSITIONS.get((self.mute_state, event))
+        assert state is not None, f"{event.name} while {self.mute_state.name}"
+        self.mute_state = state
+
+    def maybe_unmute(self) -> bool:
+        """Read on, unless a response or a throttle is still pending."""
+        if self.mute_state is not MuteState.MUTED:
+            return False
+        self.mute_state = MuteState.NOT_MUTED
+        return True
+
+    def start_send(
+        self, selector: Selector, pieces: Sequence[Buffer], sent_bytes: int
+    ) -> None:
+        """Keep a response, of which ``sent_bytes`` have been taken, for writing."""
+        assert self.send is None, self
+        self.send = Send(self.connection, selector, pieces)
+        self.send.skip(sent_bytes)

@@ -1,0 +1,249 @@
+"""The channels of one processor: what has been read, written and lost in one poll.
+
+Follows Kafka's ``org.apache.kafka.common.network.Selector``, which is to a processor
+what this is: ``completed_sends`` and ``disconnected`` are filled by ``poll`` and
+``send``, and emptied by the processor. It reads at most one frame of a channel per
+poll, and mutes the channel then.
+
+Two things differ. A response is written as soon as it is handed over, not in the poll
+that follows. And because readiness is edge-triggered (`broker.network.transport`), a
+channel that is muted keeps it in mind that there is something to read, and is looked at
+again when it is unmuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from broker.errors import MalformedFrame
+from broker.network.kafka_channel import KafkaChannel
+from broker.network.memory_pool import MemoryPool
+from broker.network.mute import MuteState
+from broker.network.receive import PeerClosed
+from broker.network.transport import (
+    BROKEN,
+    PEER_FINISHED,
+    READABLE,
+    WRITABLE,
+    Selector,
+)
+from broker.request import Buffer
+from planes.plane import NowNs
+
+_NOT_MUTED = MuteState.NOT_MUTED
+_LOST = BROKEN | PEER_FINISHED
+
+# A frame, where it came from, and when it was whole.
+Received: TypeAlias = tuple[KafkaChannel, bytes, int]
+
+
+class KafkaSelector:
+    """Reads frames from, and writes responses to, the channels of one processor."""
+
+    def __init__(
+        self, selector: Selector, *, pool: MemoryPool | None, now_ns: NowNs
+    ) -> None:
+        self._selector = selector
+        self._pool = pool
+        self._now_ns = now_ns
+        self._by_fileno: dict[int, KafkaChannel] = {}
+        self._by_id: dict[int, KafkaChannel] = {}
+        # What may be read, or written, without a further event. Dicts keep the order.
+        self._to_read: dict[KafkaChannel, None] = {}
+        self._to_write: dict[KafkaChannel, None] = {}
+        self._short_of_memory: dict[KafkaChannel, None] = {}
+        self._reading = True
+        self.completed_sends: list[KafkaChannel] = []
+        self.disconnected: list[KafkaChannel] = []
+        if pool is not None:
+            pool.on_available(self._memory_available)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether ``poll`` has something to do without waiting."""
+        return bool(self._to_read or self._to_write)
+
+    def channel(self, connection_id: int) -> KafkaChannel | None:
+        """Return the channel, unless it has been closed."""
+        return self._by_id.get(connection_id)
+
+    async def wait(self) -> None:
+        """Wait until there is something to do; see ``Selector.wait``."""
+        await self._selector.wait()
+
+    def wakeup(self) -> None:
+        """End the present ``wait``, or else the next one."""
+        self._selector.wakeup()
+
+    def register(self, channel: KafkaChannel) -> None:
+        """Take over a new connection."""
+        self._by_fileno[channel.connection.fileno()] = channel
+        self._by_id[channel.connection_id] = channel
+        self._selector.register(channel.connection)
+
+    # ---- reading ----------------------------------------------------------------
+
+    def poll(self) -> list[Received]:
+        """Read and write what is ready; return the frames, with the time of each."""
+        completed: list[Received] = []
+        if self._to_write or self._to_read:
+            self._go_on(completed)
+        for fileno, events in self._selector.poll():
+            channel = self._by_fileno.get(fileno)
+            if channel is None:
+                continue
+            if events & _LOST and self._lost(channel, events):
+                continue
+            if events & WRITABLE and channel.send is not None:
+                self._write(channel)
+            if events & READABLE:
+                channel.receive.readable = True
+                if channel.mute_state is _NOT_MUTED:
+                    self._read(channel, completed)
+        return completed
+
+    def _go_on(self, completed: list[Received]) -> None:
+        """Read and write where there was more to do when the last turn ended."""
+        writing, self._to_write = self._to_write, {}
+        for channel in writing:
+            self._write(channel)
+        reading, self._to_read = self._to_read, {}
+        for channel in reading:
+            self._read(channel, completed)
+
+    def stop_reading(self) -> None:
+        """Begin to read no further request."""
+        self._reading = False
+        self._to_read.clear()
+        self._short_of_memory.clear()
+
+    def unmute(self, channel: KafkaChannel) -> None:
+        """Read the channel again, unless something else keeps it muted."""
+        if channel.maybe_unmute() and channel.receive.may_go_on and self._reading:
+            self._to_read[channel] = None
+
+    def _read(self, channel: KafkaChannel, completed: list[Received]) -> None:
+        """Read the channel until a frame is whole or nothing more is there."""
+        if not self._reading:
+            return
+        receive = channel.receive
+        pool = self._pool
+        if pool is not None and pool.exhausted and not receive.inside_frame:
+            self._short_of_memory[channel] = None
+            return
+        try:
+            frame = receive.next_frame()
+        except (PeerClosed, MalformedFrame, OSError):
+            self.close(channel)
+            return
+        now_ns = self._now_ns()
+        channel.active_ns = now_ns
+        if frame is not None:
+            channel.mute()
+            completed.append((channel, frame, now_ns))
+        elif receive.may_go_on and receive.readable:
+            self._to_read[channel] = None
+
+    def _memory_available(self) -> None:
+        """Read on where only memory was missing."""
+        if self._short_of_memory:
+            self._to_read.update(self._short_of_memory)
+            self._short_of_memory.clear()
+            self._selector.wakeup()
+
+    def _lost(self, channel: KafkaChannel, events: int) -> bool:
+        """Close a channel that no response can reach; say whether it was one.
+
+        A peer that has only finished sending may still read, so what it has sent is
+        served, and the channel closed when nothing is left to read.
+        """
+        if events & BROKEN:
+            self.close(channel)
+            return True
+        channel.receive.peer_finished = True
+        return False
+
+    # ---- writing ----------------------------------------------------------------
+
+    def send(self, channel: KafkaChannel, pieces: Sequence[Buffer]) -> bool:
+        """Write a response; True if all of it has been taken at once.
+
+        Otherwise the channel will be in ``completed_sends``, or in ``disconnected``.
+        """
+        sent_bytes = 0
+        first = pieces[0]
+        if len(pieces) == 1 and isinstance(first, (bytes, memoryview)):
+            try:
+                sent_bytes = channel.connection.send(first)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.close(channel)
+                return False
+            if sent_bytes == len(first):
+                return True
+        channel.start_send(self._selector, pieces, sent_bytes)
+        assert channel.send is not None
+        self._write(channel)
+        return False
+
+    def _write(self, channel: KafkaChannel) -> None:
+        """Write more of the channel's response."""
+        send = channel.send
+        if send is None:
+            return
+        try:
+            more = send.write()
+        except OSError:
+            self.close(channel)
+            return
+        channel.active_ns = self._now_ns()
+        if send.done:
+            channel.send = None
+            self.completed_sends.append(channel)
+        elif more:
+            self._to_write[channel] = None
+
+    # ---- the end of a channel -----------------------------------------------------
+
+    def close(self, channel: KafkaChannel) -> None:
+        """Close the connection and forget the channel, at once."""
+        if self._by_id.pop(channel.connection_id, None) is None:
+            return
+        del self._by_fileno[channel.connection.fileno()]
+        for waiting in (self._to_read, self._to_write, self._short_of_memory):
+            waiting.pop(channel, None)
+        self._selector.unregister(channel.connection)
+        channel.connection.close()
+        channel.receive.abandon()
+        self.disconnected.append(channel)
+
+    def close_all(self) -> None:
+        """Close every channel, and the selector."""
+        for channel in list(self._by_id.values()):
+            self.close(channel)
+        self._selector.close()
+
+    def close_idle(self, since_ns: int) -> int:
+        """Close what has been idle since then; return how many."""
+        idle = [each for each in self._by_id.values() if each.active_ns <= since_ns]
+        for channel in idle:
+            self.close(channel)
+        return len(idle)
+
+    def least_recently_active(self) -> KafkaChannel | None:
+        """Return the channel to close first if there are too many."""
+        return min(
+            self._by_id.values(), key=lambda channel: channel.active_ns, default=None
+        )
+
+    def check(self) -> None:
+        """Assert that the books agree on which channels there are."""
+        assert set(self._by_id.values()) == set(self._by_fileno.values())
+        open_channels = set(self._by_id.values())
+        for waiting in (self._to_read, self._to_write, self._short_of_memory):
+            assert waiting.keys() <= open_channels

@@ -1,0 +1,50 @@
+"""When a connection is read: the mute states of Kafka's ``KafkaChannel``.
+
+A connection is muted from the moment a request has been read until its response has
+been written, and longer if the client is throttled (KIP-219). So at most one request of
+a connection is in the broker at a time, a connection's own order is structural, and
+pipelined requests wait unseen by any scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class MuteState(IntEnum):
+    """Why a connection is not read (``KafkaChannel.ChannelMuteState``)."""
+
+    NOT_MUTED = 0
+    MUTED = 1
+    MUTED_AND_RESPONSE_PENDING = 2
+    MUTED_AND_THROTTLED = 3
+    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = 4
+
+
+class MuteEvent(IntEnum):
+    """What changes it (``KafkaChannel.ChannelMuteEvent``)."""
+
+    REQUEST_RECEIVED = 0
+    RESPONSE_SENT = 1
+    THROTTLE_STARTED = 2
+    THROTTLE_ENDED = 3
+
+
+_MUTED = MuteState.MUTED
+_PENDING = MuteState.MUTED_AND_RESPONSE_PENDING
+_THROTTLED = MuteState.MUTED_AND_THROTTLED
+_BOTH = MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+
+TRANSITIONS: Final[Mapping[tuple[MuteState, MuteEvent], MuteState]] = MappingProxyType(
+    {
+        (_MUTED, MuteEvent.REQUEST_RECEIVED): _PENDING,
+        (_PENDING, MuteEvent.RESPONSE_SENT): _MUTED,
+        (_PENDING, MuteEvent.THROTTLE_STARTED): _BOTH,
+        (_BOTH, MuteEvent.RESPONSE_SENT): _THROTTLED,
+        (_BOTH, MuteEvent.THROTTLE_ENDED): _PENDING,
+        (_THROTTLED, MuteEvent.THROTTLE_ENDED): _MUTED,
+    }
+)

@@ -1,0 +1,289 @@
+"""One network processor: a Trio task that reads requests and writes responses.
+
+Follows Kafka's ``SocketServer.Processor``: it owns the connections that its acceptor
+deals to it, multiplexes them over one selector, and goes round the same loop: new
+connections, new responses, poll, completed receives, completed sends, disconnected,
+excess connections. Like Kafka's it blocks as a whole where its request channel blocks.
+
+A processor never runs a handler and no scheduler runs a processor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import trio
+
+from broker.errors import MalformedFrame
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.intake import Intake
+from broker.network.kafka_channel import KafkaChannel
+from broker.network.kafka_selector import KafkaSelector
+from broker.network.memory_pool import MemoryPool
+from broker.network.mute import MuteEvent
+from broker.network.request_channel import RequestChannel
+from broker.network.transport import Connection, Selector
+from broker.request import CloseConnection, Request, Response, Throttled
+from planes import Task
+from planes.plane import NowNs
+
+# Kafka's bound on connections that an acceptor has dealt and the processor not taken.
+NEW_CONNECTIONS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorContext:
+    """What all processors of a broker share.
+
+    ``finished`` are called with each request whose response has been sent, or can no
+    longer be. ``idle_ns_max`` None means that idle connections are kept.
+    """
+
+    now_ns: NowNs
+    intake: Intake
+    quotas: ConnectionQuotas
+    pool: MemoryPool | None
+    finished: Sequence[Callable[[Request], None]]
+    frame_bytes_max: int
+    idle_ns_max: int | None
+
+
+class Processor:
+    """Connections of one listener, served by one task."""
+
+    def __init__(
+        self,
+        processor_id: int,
+        listener: str,
+        selector: Selector,
+        request_channel: RequestChannel,
+        context: ProcessorContext,
+    ) -> None:
+        self.processor_id = processor_id
+        self.listener = listener
+        self.idle_ns = 0
+        self.expired_connections = 0
+        self._request_channel = request_channel
+        self._context = context
+        self._now_ns = context.now_ns
+        self._selector = KafkaSelector(
+            selector, pool=context.pool, now_ns=context.now_ns
+        )
+        self._new: deque[tuple[Connection, int, str]] = deque()
+        self._room = trio.lowlevel.ParkingLot()
+        self._responses: deque[tuple[Request, Response]] = deque()
+        self._idle_check_due = False
+        self._nursery: trio.Nursery | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<processor {self.processor_id} of {self.listener}: "
+            f"{len(self._selector)} connections, {len(self._responses)} responses>"
+        )
+
+    @property
+    def connections(self) -> int:
+        """Count the open connections."""
+        return len(self._selector)
+
+    @property
+    def response_queue_size(self) -> int:
+        """Count the responses that wait to be written (``ResponseQueueSize``)."""
+        return len(self._responses)
+
+    # ---- what others call -----------------------------------------------------------
+
+    def offer(self, connection: Connection, connection_id: int, host: str) -> bool:
+        """Take a new connection; False if twenty are waiting to be looked at."""
+        if len(self._new) >= NEW_CONNECTIONS_MAX:
+            return False
+        self._new.append((connection, connection_id, host))
+        self._selector.wakeup()
+        return True
+
+    async def put(self, connection: Connection, connection_id: int, host: str) -> None:
+        """Take a new connection, waiting while twenty are waiting."""
+        while not self.offer(connection, connection_id, host):
+            await self._room.park()
+
+    def respond(self, task: Task, response: Response) -> None:
+        """Put a response into the response queue."""
+        self._responses.append((cast(Request, task), response))
+        self._selector.wakeup()
+
+    def stop_reading(self) -> None:
+        """Begin to read no further request; responses are still written."""
+        self._selector.stop_reading()
+
+    def expire_idle(self) -> None:
+        """Close idle connections in the next round."""
+        self._idle_check_due = True
+        self._selector.wakeup()
+
+    # ---- the loop -------------------------------------------------------------------
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve connections until cancelled, then close them."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            try:
+                while True:
+                    await self._round()
+                    if self._selector.has_work:
+                        await trio.lowlevel.checkpoint()
+                        continue
+                    waited_from_ns = self._now_ns()
+                    await self._selector.wait()
+                    self.idle_ns += self._now_ns() - waited_from_ns
+            finally:
+                self._close()
+
+    async def _round(self) -> None:
+        """Do all that there is to do now; wait only for room in the request queue."""
+        if self._new:
+            self._configure_new_connections()
+        if self._responses:
+            self._process_new_responses()
+        completed = self._selector.poll()
+        if completed:
+            await self._process_completed_receives(completed)
+        if self._selector.completed_sends:
+            self._process_completed_sends()
+        if self._idle_check_due:
+            self._close_idle()
+        if self._context.quotas.exceeded(self.listener):
+            self._close_excess_connection()
+        if self._selector.disconnected:
+            self._process_disconnected()
+
+    def _configure_new_connections(self) -> None:
+        """Take over the connections that the acceptor has dealt."""
+        context = self._context
+        while self._new:
+            connection, connection_id, host = self._new.popleft()
+            self._room.unpark()
+            self._selector.register(
+                KafkaChannel(
+                    connection,
+                    connection_id=connection_id,
+                    host=host,
+                    listener=self.listener,
+                    frame_bytes_max=context.frame_bytes_max,
+                    pool=context.pool,
+                    now_ns=self._now_ns(),
+                )
+            )
+
+    def _process_new_responses(self) -> None:
+        """Begin to write the responses that handlers have left here."""
+        while self._responses:
+            request, response = self._responses.popleft()
+            request.response_dequeued_ns = self._now_ns()
+            channel = self._selector.channel(request.peer.connection_id)
+            if channel is None:
+                self._finish(request)
+                continue
+            if isinstance(response, Throttled):
+                self._throttle(channel, response.throttle_ns)
+                response = response.pieces
+            if isinstance(response, CloseConnection):
+                self._selector.close(channel)
+            elif not response or self._selector.send(channel, response):
+                self._sent(channel, request)
+
+    async def _process_completed_receives(
+        self, completed: list[tuple[KafkaChannel, bytes, int]]
+    ) -> None:
+        """Pass what has been read on to the plane."""
+        context, respond = self._context, self.respond
+        for channel, frame, received_ns in completed:
+            try:
+                request = context.intake.request(frame, channel, received_ns, respond)
+            except MalformedFrame:
+                if context.pool is not None:
+                    context.pool.release(len(frame))
+                self._selector.close(channel)
+                continue
+            channel.request = request
+            if not self._request_channel.offer(request):
+                await self._request_channel.send_request(request)
+
+    def _process_completed_sends(self) -> None:
+        """Let requests go whose responses have been written in several steps."""
+        completed, self._selector.completed_sends = self._selector.completed_sends, []
+        for channel in completed:
+            assert channel.request is not None, channel
+            self._sent(channel, channel.request)
+
+    def _sent(self, channel: KafkaChannel, request: Request) -> None:
+        """Let a request go, and read its channel again."""
+        self._finish(request)
+        channel.request = None
+        channel.active_ns = request.response_sent_ns
+        channel.handle(MuteEvent.RESPONSE_SENT)
+        self._selector.unmute(channel)
+
+    def _finish(self, request: Request) -> None:
+        """Stamp and hand on a request that needs nothing more."""
+        request.response_sent_ns = self._now_ns()
+        if self._context.pool is not None:
+            self._context.pool.release(len(request.frame))
+        for observe in self._context.finished:
+            observe(request)
+
+    # ---- connections that end -------------------------------------------------------
+
+    def _process_disconnected(self) -> None:
+        """Count closed connections out; their handlers' responses will be dropped."""
+        disconnected, self._selector.disconnected = self._selector.disconnected, []
+        for channel in disconnected:
+            self._context.quotas.close(self.listener, channel.host)
+            request = channel.request
+            channel.request = None
+            if request is not None and request.response_dequeued_ns >= 0:
+                self._finish(request)
+
+    def _close_idle(self) -> None:
+        """Close what has been idle for ``connections.max.idle.ms``."""
+        self._idle_check_due = False
+        assert self._context.idle_ns_max is not None
+        since_ns = self._now_ns() - self._context.idle_ns_max
+        self.expired_connections += self._selector.close_idle(since_ns)
+
+    def _close_excess_connection(self) -> None:
+        """Make room for a protected listener, one connection at a time."""
+        channel = self._selector.least_recently_active()
+        if channel is not None:
+            self._selector.close(channel)
+
+    def _close(self) -> None:
+        """Close every connection, also those not looked at yet."""
+        for connection, _, host in self._new:
+            connection.close()
+            self._context.quotas.close(self.listener, host)
+        self._new.clear()
+        self._selector.close_all()
+        self._process_disconnected()
+
+    # ---- throttling (KIP-219) -------------------------------------------------------
+
+    def _throttle(self, channel: KafkaChannel, throttle_ns: int) -> None:
+        """Keep the channel muted for a time, though its response is sent at once."""
+        channel.handle(MuteEvent.THROTTLE_STARTED)
+        assert self._nursery is not None
+        self._nursery.start_soon(
+            self._end_throttle, channel.connection_id, throttle_ns, name="throttle"
+        )
+
+    async def _end_throttle(self, connection_id: int, throttle_ns: int) -> None:
+        await trio.sleep(throttle_ns / 1e9)
+        channel = self._selector.channel(connection_id)
+        if channel is not None:
+            channel.handle(MuteEvent.THROTTLE_ENDED)
+            self._selector.unmute(channel)
+            self._selector.wakeup()

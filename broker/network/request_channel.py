@@ -1,0 +1,104 @@
+"""The way from the processors into a plane's request queue, and what a full one does.
+
+Follows Kafka's ``RequestChannel``, whose ``sendRequest`` blocks the processor on a full
+queue. That is half of what KIP-291 is about: a processor that blocks on one
+connection's PRODUCE reads no other connection either, so a control request is not even
+seen. The *reader* decides:
+
+`BlindRequestChannel`
+    is Kafka's: the processor waits in ``send_request``, with all of its connections.
+
+`ClassAwareRequestChannel`
+    never blocks a processor. A refused request waits beside the queue, the most urgent
+    class first, and its connection stays muted; so one request per connection waits at
+    most, and other connections are still read. Whether an urgent request may exceed the
+    queue's bound is the plane's admission, a setting of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Protocol
+
+from broker.request import Request
+from planes import PlaneCore
+from planes.plane import Dispatcher
+
+
+class RequestChannel(Protocol):
+    """Where the processors of a listener put requests."""
+
+    plane: PlaneCore
+
+    def offer(self, request: Request) -> bool:
+        """Take a request; False if the processor has to wait in ``send_request``."""
+
+    async def send_request(self, request: Request) -> None:
+        """Wait until the request is taken."""
+
+    @property
+    def refused(self) -> int:
+        """Count the requests that were received but found no room."""
+
+
+class BlindRequestChannel:
+    """A full queue blocks the processor that found it full."""
+
+    def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
+        self.plane = plane
+        self._dispatcher = dispatcher
+        self._blocked = 0
+
+    def offer(self, request: Request) -> bool:
+        """Take a request if there is room."""
+        return self._dispatcher.offer(self.plane, request)
+
+    async def send_request(self, request: Request) -> None:
+        """Wait until there is room."""
+        self._blocked += 1
+        try:
+            await self._dispatcher.put(self.plane, request)
+        finally:
+            self._blocked -= 1
+
+    @property
+    def refused(self) -> int:
+        """Count the processors that are blocked."""
+        return self._blocked
+
+
+class ClassAwareRequestChannel:
+    """A full queue blocks nobody: what it refuses waits beside it, by class."""
+
+    def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
+        self.plane = plane
+        self._dispatcher = dispatcher
+        self._refused: list[tuple[int, int, Request]] = []
+        dispatcher.on_room(plane, self._offer_again)
+
+    def offer(self, request: Request) -> bool:
+        """Take a request, into the queue or beside it. Cost: O(log refused)."""
+        if not self._dispatcher.offer(self.plane, request):
+            heapq.heappush(self._refused, (request.level, request.number, request))
+        return True
+
+    async def send_request(self, request: Request) -> None:
+        """Never needed, because ``offer`` never refuses."""
+        raise AssertionError("a class-aware reader does not block")
+
+    @property
+    def refused(self) -> int:
+        """Count the requests beside the queue."""
+        return len(self._refused)
+
+    def _offer_again(self) -> None:
+        """Fill the room that there is now, the most urgent class first.
+
+        Nothing can be admitted behind a refusal: admission favours classes, so it
+        could only be a favoured class of a lesser level, and that one waits its turn.
+        """
+        while self._refused:
+            request = self._refused[0][2]
+            if not self._dispatcher.offer(self.plane, request):
+                return
+            heapq.heappop(self._refused)

@@ -1,0 +1,98 @@
+"""A response on its way out (Kafka: ``NetworkSend``), in pieces of memory and of files.
+
+Pieces of memory go out together with one ``sendmsg``, pieces of files with
+``sendfile``. What the peer does not take at once waits, without a copy, until the
+connection is writable again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.network.transport import Bytes, Connection, Selector
+from broker.request import Buffer, FileRegion
+
+# A peer that takes all we send must let others have their turn.
+_TURN_BYTES: Final = 1 << 20
+
+
+class FileShrunk(OSError):
+    """A file has become shorter than the region of it that was promised."""
+
+
+class Send:
+    """The rest of one response."""
+
+    __slots__ = ("_connection", "_first", "_pieces", "_selector", "_skip")
+
+    def __init__(
+        self, connection: Connection, selector: Selector, pieces: Sequence[Buffer]
+    ) -> None:
+        self._connection = connection
+        self._selector = selector
+        self._pieces = pieces
+        self._first = 0
+        self._skip = 0
+
+    @property
+    def done(self) -> bool:
+        """Say whether all has been taken."""
+        return self._first == len(self._pieces)
+
+    def write(self) -> bool:
+        """Send what the peer takes now; return whether it might take more at once.
+
+        :raises OSError: if the connection is broken, or the file.
+        """
+        turn_bytes = _TURN_BYTES
+        try:
+            while not self.done and turn_bytes > 0:
+                piece = self._pieces[self._first]
+                if isinstance(piece, (bytes, memoryview)):
+                    turn_bytes -= self._send_memory()
+                else:
+                    turn_bytes -= self._send_file(piece, turn_bytes)
+        except BlockingIOError:
+            return False
+        return True
+
+    def skip(self, sent_bytes: int) -> None:
+        """Note that this much of the present piece, or all of it, has been taken."""
+        self._skip += sent_bytes
+        while not self.done:
+            size = _size(self._pieces[self._first])
+            if self._skip < size:
+                return
+            self._skip -= size
+            self._first += 1
+
+    def _send_memory(self) -> int:
+        """Send the run of memory pieces that comes next."""
+        run: list[Bytes] = []
+        for piece in self._pieces[self._first :]:
+            if not isinstance(piece, (bytes, memoryview)):
+                break
+            run.append(piece)
+        more = self._first + len(run) < len(self._pieces)
+        if self._skip:
+            run[0] = memoryview(run[0])[self._skip :]
+        count = self._selector.send_many(self._connection, run, more)
+        self.skip(count)
+        return count
+
+    def _send_file(self, region: FileRegion, turn_bytes: int) -> int:
+        """Send some of the file region that comes next."""
+        left = region.size - self._skip
+        size = min(left, turn_bytes)
+        count = 0
+        if size:
+            count = self._selector.send_file(self._connection, region, self._skip, size)
+            if count == 0:
+                raise FileShrunk(f"{left} bytes of a file region are gone")
+        self.skip(count)
+        return count
+
+
+def _size(piece: Buffer) -> int:
+    return len(piece) if isinstance(piece, (bytes, memoryview)) else piece.size

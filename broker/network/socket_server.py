@@ -1,0 +1,120 @@
+"""Every listener of a broker, with its acceptor and its processors.
+
+Follows Kafka's ``SocketServer``. Per listener there are one acceptor and a number of
+processors (``num.network.threads``; one for the control plane), and every processor has
+a selector and a response queue of its own. Listeners of one plane share its request
+channel. Which listener leads to which plane is the composition root's to say
+(`broker.topology`); any API is accepted on any listener, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import trio
+
+from broker.errors import ConfigError
+from broker.network.acceptor import Acceptor
+from broker.network.processor import Processor, ProcessorContext
+from broker.network.request_channel import RequestChannel
+from broker.network.transport import Network
+
+# How exactly connections.max.idle.ms is kept.
+_IDLE_CHECKS_PER_LIMIT = 10
+_IDLE_CHECK_NS_MIN = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A listener to open: where, how many processors, and the plane they feed."""
+
+    listener: str
+    host: str
+    port: int
+    processors: int
+    request_channel: RequestChannel
+
+
+class SocketServer:
+    """Opens the endpoints when made, and serves them while it runs."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        network: Network,
+        context: ProcessorContext,
+    ) -> None:
+        self._context = context
+        self._accepting = trio.CancelScope()
+        connection_ids = itertools.count()
+        processor_ids = itertools.count()
+        self.acceptors: list[Acceptor] = []
+        for endpoint in endpoints:
+            processors = [
+                Processor(
+                    next(processor_ids),
+                    endpoint.listener,
+                    network.selector(),
+                    endpoint.request_channel,
+                    context,
+                )
+                for _ in range(endpoint.processors)
+            ]
+            try:
+                listening = network.listen(endpoint.host, endpoint.port)
+            except OSError as error:
+                found = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+                expected = f"an address that can be bound ({error.strerror})"
+                raise ConfigError("listeners", found, expected) from error
+            self.acceptors.append(
+                Acceptor(
+                    endpoint.listener,
+                    listening,
+                    processors,
+                    context.quotas,
+                    connection_ids,
+                )
+            )
+
+    @property
+    def processors(self) -> Sequence[Processor]:
+        """Return the processors of all listeners."""
+        return [each for acceptor in self.acceptors for each in acceptor.processors]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Return the port of each listener, also where the configuration said 0."""
+        return {
+            acceptor.listener: acceptor.listening.port for acceptor in self.acceptors
+        }
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled; then close every connection."""
+        async with trio.open_nursery() as nursery:
+            for processor in self.processors:
+                await nursery.start(processor.run)
+            if self._context.idle_ns_max is not None:
+                nursery.start_soon(self._watch_idle, self._context.idle_ns_max)
+            task_status.started()
+            with self._accepting:
+                async with trio.open_nursery() as accepting:
+                    for acceptor in self.acceptors:
+                        accepting.start_soon(acceptor.run)
+
+    def stop_accepting(self) -> None:
+        """Take no connection any more, and read no request; what runs is answered."""
+        self._accepting.cancel()
+        for processor in self.processors:
+            processor.stop_reading()
+
+    async def _watch_idle(self, idle_ns_max: int) -> None:
+        """Have idle connections closed, at most a tenth of the limit too late."""
+        period_ns = max(idle_ns_max // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
+        while True:
+            await trio.sleep(period_ns / 1e9)
+            for processor in self.processors:
+                processor.expire_idle()
