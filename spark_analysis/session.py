@@ -1,0 +1,129 @@
+"""One Spark session, set up for small data on one machine or for a cluster by address.
+
+Spark's defaults are meant for terabytes: 200 shuffle partitions cost more here than all
+the arithmetic. On ``spark://`` the same code runs unchanged; the package travels along,
+and the recordings must lie where every worker can read them.
+
+What Java prints is kept back, and shown only if the analysis fails: five lines of
+start-up chatter are no part of a report, and a stack trace is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_analysis.java import java_home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+LOCAL: Final = "local[*]"
+_PACKAGE: Final = Path(__file__).parent
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+}
+_LOOPBACK: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+@contextlib.contextmanager
+def spark_session(master: str = LOCAL) -> Iterator[SparkSession]:
+    """Start a session, and stop it at the end; there is one in a process at a time.
+
+    Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, where
+    Spark's launcher looks for them: without the latter, Spark's workers would be
+    whatever ``python3`` means on PATH.
+
+    :raises spark_analysis.java.NoJava: if nothing can run Spark.
+    """
+    os.environ["JAVA_HOME"] = str(java_home(os.environ))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryFile() as chatter:
+        try:
+            with _standard_error_to(chatter.fileno()):
+                session = _start(master)
+            try:
+                local = master.startswith("local")
+                with contextlib.nullcontext() if local else _code_on_workers(session):
+                    yield session
+            finally:
+                session.stop()
+        except BaseException:
+            chatter.seek(0)
+            sys.stderr.write(chatter.read().decode(errors="replace"))
+            raise
+
+
+def apply_to_groups(
+    frame: DataFrame,
+    keys: list[str],
+    function: Callable[[pa.Table], pa.Table],
+    schema: str,
+) -> DataFrame:
+    """Call ``function`` once per group, each group one Arrow table in no order."""
+    with _old_pandas_preferred():
+        return frame.groupBy(*keys).applyInArrow(function, schema)
+
+
+def _start(master: str) -> SparkSession:
+    with _old_pandas_preferred():
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(master).appName("doorkeeper")
+        local = master.startswith("local")
+        for key, value in (_SETTINGS | (_LOOPBACK if local else {})).items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _old_pandas_preferred() -> Iterator[None]:
+    """Ignore that Spark would rather meet pandas 2: only Arrow crosses over here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        yield
+
+
+@contextlib.contextmanager
+def _standard_error_to(descriptor: int) -> Iterator[None]:
+    """Send what this process and its new children write to standard error elsewhere."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(descriptor, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def _code_on_workers(session: SparkSession) -> Iterator[None]:
+    """Send this package to workers that do not have it installed."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive = shutil.make_archive(
+            str(Path(directory, "spark_analysis")),
+            "zip",
+            root_dir=_PACKAGE.parent,
+            base_dir=_PACKAGE.name,
+        )
+        session.sparkContext.addPyFile(archive)
+        yield
