@@ -50,11 +50,13 @@ class Reader:
 
     def skip_string(self) -> None:
         """Skip a nullable string."""
-        self.at += max(0, self.int16())
+        size = self.int16()
+        self.skip(max(0, size))
 
     def skip_array(self, item_bytes: int) -> None:
         """Skip a nullable array of items of a fixed size."""
-        self.at += max(0, self.int32()) * item_bytes
+        count = self.int32()
+        self.skip(max(0, count) * item_bytes)
 
     def count(self) -> range:
         """Read the length of a nullable array, to iterate over."""

@@ -104,7 +104,7 @@ def generate(experiment: Experiment, block: int) -> Trace:
         [sizes[entry.name] for entry in entries],
         [arrival.demand_ns for arrival in arrivals],
     ]
-    return _trace(block, columns)
+    return build(block, columns)
 
 
 def _draw(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
@@ -124,8 +124,8 @@ def _draw(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
         yield Arrival(at, number, draw, connection, demand())
 
 
-def _trace(block: int, columns: list[Any]) -> Trace:
-    """Build the table and its hash."""
+def build(block: int, columns: list[Any]) -> Trace:
+    """Make a trace of the columns of `TRACE_SCHEMA`, with its hash."""
     arrays = [
         pa.array(column, type=_plain(field.type))
         for column, field in zip(columns, TRACE_SCHEMA, strict=True)
