@@ -234,7 +234,6 @@ class Dispatcher:
 
         The worker holds the token when this begins and when it returns.
         """
-        plane: PlaneCore = task.plane
         if task.coroutine is None:
             assert task.serve is not None
             # Let go of it: it may refer to the task, and cycles cost a collection.
@@ -253,21 +252,27 @@ class Dispatcher:
                 return
             now_ns = self._charge(task, began_ns)
             step, argument = task.coroutine.send, None
-            if trap is PREEMPT:
-                guard.check(task)
+            if trap is PREEMPT or type(trap) is Park:
+                breach = guard.breach(task)
+                if breach is not None:
+                    step, argument = task.coroutine.throw, breach
+                    continue
+                if type(trap) is Park:
+                    self._park(task, trap, now_ns)
+                    return
                 if now_ns - self._last_poll_ns >= self._quantum_ns:
                     yield from self._poll()
                 if self._closed or self._cpu.must_yield(task, now_ns):
-                    self._suspended[task] = None
-                    plane.suspend(task, now_ns)
-                    self._cpu.wake(plane)
+                    self._suspend(task)
                     return
-            elif type(trap) is Park:
-                guard.check(task)
-                self._park(task, trap, now_ns)
-                return
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
+
+    def _suspend(self, task: Task) -> None:
+        """Send a preempted task back to its scheduler."""
+        self._suspended[task] = None
+        task.plane.suspend(task, self.now_ns())
+        self._cpu.wake(task.plane)
 
     def _finish(self, task: Task, began_ns: int, result: Any) -> None:
         """Let a task go whose handler has returned, and hand on what it returned."""

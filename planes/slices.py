@@ -58,7 +58,7 @@ def parked(register: Register) -> Generator[Park, None, None]:
 
 
 class CancelStatusGuard:
-    """Asserts that a slice left the Trio task's cancel scopes as it found them."""
+    """Sees whether a slice left the Trio task's cancel scopes as it found them."""
 
     __slots__ = ("_status", "_task")
 
@@ -66,8 +66,11 @@ class CancelStatusGuard:
         self._task = trio.lowlevel.current_task()
         self._status = self._task._cancel_status
 
-    def check(self, name: object) -> None:
-        """Assert that no cancel scope or nursery is open across a preemption point."""
-        assert self._task._cancel_status is self._status, (
-            f"{name!r} suspends inside a cancel scope or nursery"
-        )
+    def breach(self, name: object) -> AssertionError | None:
+        """Return the error to throw into a handler that suspends inside a scope.
+
+        Thrown there, it unwinds the scope where it belongs and names the line.
+        """
+        if self._task._cancel_status is self._status:
+            return None
+        return AssertionError(f"{name!r} suspends inside a cancel scope or nursery")

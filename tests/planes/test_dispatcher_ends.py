@@ -1,0 +1,144 @@
+"""Planes under Trio: what a handler may not do, crashes, and shutdown."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from planes.slices import parked, preempt
+from tests.planes.simulation import (
+    QUANTUM_NS,
+    US,
+    World,
+    crash,
+    in_virtual_time,
+    simulated,
+)
+
+# ---- the rule of the preemption point -----------------------------------------------
+
+
+@pytest.mark.parametrize("trap", [preempt, lambda: parked(lambda wake: True)])
+@pytest.mark.parametrize("holder", [lambda: trio.CancelScope(), trio.open_nursery])
+def test_a_cancel_scope_across_a_preemption_point_is_caught(trap, holder):
+    async def serve():
+        scope = holder()
+        if isinstance(scope, trio.CancelScope):
+            with scope:
+                await trap()
+        else:
+            async with scope:
+                await trap()
+
+    caught = crash(lambda world: serve)
+    assert caught.group_contains(AssertionError, match="inside a cancel scope")
+
+
+@simulated("fifo")
+async def test_a_cancel_scope_between_preemption_points_is_fine(world):
+
+    async def serve():
+        await preempt()
+        with trio.move_on_after(0.001) as scope:
+            await trio.sleep(1)
+        await preempt()
+        return scope.cancelled_caught
+
+    world.offer(serve)
+    await world.settle()
+    assert world.results == {0: True}
+
+
+# ---- the end ------------------------------------------------------------------------
+
+
+def test_an_exception_of_a_handler_ends_the_dispatcher():
+    def faulty(world):
+        async def serve():
+            await world.slices(2)
+            raise ValueError("a bug of ours")
+
+        return serve
+
+    async def never():
+        raise AssertionError("no turn begins after a crash")
+
+    caught = crash(faulty, lambda world: never)
+    assert caught.group_contains(ValueError, match="a bug of ours")
+    assert not caught.group_contains(AssertionError)
+
+
+def test_shutdown_closes_every_unfinished_handler_wherever_it_is():
+    async def main(clock):
+        world = World(clock, "priority", seats=3)
+        ended = []
+
+        def serve(name, wait):
+            async def run():
+                try:
+                    await wait()
+                finally:
+                    ended.append(name)
+
+            return run
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.dispatcher.run)
+            world.offer(serve("suspended", lambda: world.slices(10**6)), level=5)
+            await trio.sleep(0.001)
+            world.offer(serve("parked", lambda: parked(lambda wake: True)), level=0)
+            world.offer(serve("device", trio.sleep_forever), level=1)
+            world.offer(serve("running", lambda: world.slices(10**6)), level=3)
+            await trio.sleep(0.01)
+            world.offer(serve("unstarted", lambda: world.slices(1)), level=6)
+            assert not ended
+            began_ns = world.now_ns()
+            nursery.cancel_scope.cancel()
+        assert sorted(ended) == ["device", "parked", "running", "suspended"]
+        assert world.now_ns() - began_ns <= QUANTUM_NS + 100 * US
+        assert world.log == []
+
+    in_virtual_time(main)
+
+
+def test_a_handler_back_from_its_device_at_shutdown_is_not_forgotten():
+    """It waits for the token, which a busy worker will never hand over again."""
+
+    async def main(clock):
+        world = World(clock, "priority")
+        ended = []
+
+        async def read_disk():
+            try:
+                await trio.sleep(0.001)
+                await trio.sleep(0.001)
+            finally:
+                ended.append("device")
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.dispatcher.run)
+            world.offer(read_disk, level=5)
+            await trio.sleep(0.0005)
+            world.offer(lambda: world.slices(10**6), level=0)
+            await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        assert ended == ["device"]
+
+    in_virtual_time(main)
+
+
+def test_a_wake_after_the_end_is_harmless():
+    async def main(clock):
+        world = World(clock, "fifo")
+        wakes = []
+
+        async def fetch():
+            await parked(lambda wake: wakes.append(wake) or True)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.dispatcher.run)
+            world.offer(fetch)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        wakes[0]()
+
+    in_virtual_time(main)
