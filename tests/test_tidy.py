@@ -1,0 +1,295 @@
+"""The architecture, enforced: layers, sizes, docstrings and banned calls.
+
+Read from the source by ``ast``, so nothing is imported and nothing can hide in a
+function. An exception to a rule is a line in one of the tables below.
+"""
+
+import ast
+import random
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("schedulers", "planes", "broker", "experiments", "spark_analysis")
+SOURCES = sorted(
+    path for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+)
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+# What each package may import of ours; an arrow only ever points left.
+LAYERS = {
+    "schedulers": {"schedulers"},
+    "planes": {"schedulers", "planes"},
+    "broker": {"schedulers", "planes", "broker"},
+    "experiments": {"schedulers", "planes", "broker", "experiments"},
+    "spark_analysis": {"spark_analysis"},
+}
+# The command line may start the analysis, and only once it is asked to.
+MAY_IMPORT_THE_ANALYSIS_LAZILY = ("experiments/cli*.py",)
+
+# Who may know of these libraries at all.
+ALLOWED_IMPORTS = {
+    "trio": (
+        "planes/plane.py",
+        "planes/slices.py",
+        "broker/network/*.py",
+        "broker/cluster/*_shell.py",
+        "broker/coordination/*.py",
+        "broker/sampler.py",
+        "broker/server.py",
+        "experiments/bench/*.py",
+        "experiments/determinism.py",
+        "experiments/worlds/*.py",
+    ),
+    "kio": ("broker/*.py",),
+    "kazoo": ("broker/coordination/*.py",),
+    "simpy": ("experiments/bench/*.py",),
+    "ciw": ("experiments/bench/*.py",),
+    "pyspark": ("spark_analysis/*.py", "experiments/executors/*.py"),
+}
+# Too slow to import for a broker that must answer within a second.
+HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst")
+
+FILE_LINES, FUNCTION_LINES = 400, 60
+MAY_PRINT = ("experiments/cli*.py", "experiments/bench/*.py", "broker/server.py")
+# Modules of the standard library that bring a clock or a coin of their own.
+PURE = ("schedulers/*.py", "planes/core.py", "planes/cpu.py", "planes/admission.py")
+IMPURE_MODULES = ("time", "os", "socket", "asyncio", "threading", "datetime")
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_listed(path, patterns):
+    return any(fnmatch(name_of(path), pattern) for pattern in patterns)
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def imports_of(nodes):
+    """Yield ``(top-level name of what is imported, line)``."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.partition(".")[0], node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module.partition(".")[0], node.lineno
+
+
+def run_at_import(tree):
+    """Walk what runs when the module is imported: not the bodies of functions."""
+    pending = list(ast.iter_child_nodes(tree))
+    while pending:
+        node = pending.pop()
+        yield node
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if not is_function and not is_for_type_checkers(node):
+            pending += ast.iter_child_nodes(node)
+
+
+def is_for_type_checkers(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def breaches(paths, judge):
+    return [
+        f"{name_of(path)}:{line}: {what}"
+        for path in paths
+        for line, what in judge(path, tree_of(path))
+    ]
+
+
+# ---- imports ------------------------------------------------------------------------
+
+
+def test_layers_import_one_way_only():
+    def judge(path, tree):
+        package = path.relative_to(ROOT).parts[0]
+        at_import = set(imports_of(run_at_import(tree)))
+        for name, line in imports_of(ast.walk(tree)):
+            if name not in PACKAGES or name in LAYERS[package]:
+                continue
+            lazily = (name, line) not in at_import
+            is_command = is_listed(path, MAY_IMPORT_THE_ANALYSIS_LAZILY)
+            if not (name == "spark_analysis" and lazily and is_command):
+                yield line, f"{package} imports {name}"
+
+    assert breaches(SOURCES, judge) == []
+
+
+def test_only_listed_files_import_the_libraries_that_shape_a_program():
+    def judge(path, tree):
+        for name, line in imports_of(ast.walk(tree)):
+            if name in ALLOWED_IMPORTS and not is_listed(path, ALLOWED_IMPORTS[name]):
+                yield line, f"imports {name}"
+
+    assert breaches(SOURCES, judge) == []
+
+
+def test_a_broker_starts_without_the_heavy_libraries():
+    light = [
+        path
+        for path in SOURCES
+        if is_listed(path, ("schedulers/*", "planes/*", "broker/*", "experiments/cli*"))
+    ]
+
+    def judge(path, tree):
+        for name, line in imports_of(run_at_import(tree)):
+            if name in HEAVY:
+                yield line, f"imports {name} at import time"
+
+    assert breaches(light, judge) == []
+
+
+def test_the_pure_core_brings_no_clock_and_no_device():
+    pure = [path for path in SOURCES if is_listed(path, PURE)]
+
+    def judge(path, tree):
+        for name, line in imports_of(ast.walk(tree)):
+            if name in IMPURE_MODULES:
+                yield line, f"imports {name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+                yield node.lineno, "is async"
+
+    assert breaches(pure, judge) == []
+
+
+# ---- shape --------------------------------------------------------------------------
+
+
+def test_every_file_opens_with_a_docstring():
+    def judge(path, tree):
+        if ast.get_docstring(tree) is None:
+            yield 1, "no docstring"
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
+def test_no_file_is_too_long():
+    lengths = {
+        name_of(path): len(path.read_text().splitlines()) for path in [*SOURCES, *TESTS]
+    }
+    assert {name: n for name, n in lengths.items() if n > FILE_LINES} == {}
+
+
+def test_no_function_is_too_long():
+    def judge(path, tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LINES:
+                    yield node.lineno, f"{node.name} has {lines} lines"
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
+def test_test_files_have_different_names():
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))
+
+
+# ---- calls --------------------------------------------------------------------------
+
+
+def calls_of(tree):
+    """Yield ``(dotted name, line)`` of every call of a plain or dotted name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node.lineno
+
+
+def test_no_function_sleeps_the_whole_process_in_async_code():
+    def judge(path, tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AsyncFunctionDef):
+                for name, line in calls_of(node):
+                    if name == "time.sleep":
+                        yield line, "time.sleep in async code"
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
+def is_shared_coin(name):
+    """Say whether a call draws from one of the generators that are hidden globals."""
+    module, _, function = name.rpartition(".")
+    if module == "random":
+        return hasattr(random, function) and function not in ("Random", "SystemRandom")
+    if module in ("np.random", "numpy.random"):
+        return function.islower() and function != "default_rng"
+    return False
+
+
+def test_every_random_number_comes_from_a_seed():
+    def judge(path, tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                unseeded = name.endswith("default_rng") and not node.args
+                if is_shared_coin(name) or unseeded:
+                    yield node.lineno, name
+            elif isinstance(node, ast.ImportFrom) and node.module == "random":
+                for alias in node.names:
+                    if is_shared_coin(f"random.{alias.name}"):
+                        yield node.lineno, f"from random import {alias.name}"
+
+    assert breaches([*SOURCES, *TESTS], judge) == []
+
+
+def test_nothing_prints_but_commands():
+    quiet = [path for path in SOURCES if not is_listed(path, MAY_PRINT)]
+
+    def judge(path, tree):
+        for name, line in calls_of(tree):
+            if name == "print":
+                yield line, "prints"
+
+    assert breaches(quiet, judge) == []
+
+
+def test_nothing_swallows_every_exception():
+    """A bare ``except`` or ``except BaseException`` must raise again, or hand it on."""
+
+    def judge(path, tree):
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            catches_all = node.type is None or "BaseException" in ast.dump(node.type)
+            uses_it = node.name is not None and any(
+                isinstance(it, ast.Name) and it.id == node.name for it in ast.walk(node)
+            )
+            raises = any(isinstance(it, ast.Raise) for it in ast.walk(node))
+            if catches_all and not (raises or uses_it):
+                yield node.lineno, "swallows every exception"
+
+    assert breaches(SOURCES, judge) == []
+
+
+# ---- the rules themselves -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import trio.testing", {"trio"}),
+        ("from planes.core import x", {"planes"}),
+        ("def f():\n    import numpy", set()),
+        ("if TYPE_CHECKING:\n    import numpy", set()),
+        ("class A:\n    import numpy", {"numpy"}),
+        ("try:\n    import numpy\nexcept E:\n    pass", {"numpy"}),
+    ],
+)
+def test_an_import_is_found_wherever_it_runs(source, names):
+    found = {name for name, _ in imports_of(run_at_import(ast.parse(source)))}
+    assert found == names
+
+
+def test_there_is_something_to_check():
+    assert len(SOURCES) > 30
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
