@@ -128,13 +128,17 @@ class Group:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
 
-    def is_unused(self) -> bool:
-        """Say whether nothing would be lost with the group."""
+    def nobody_there(self) -> bool:
+        """Say whether there is no member, nor one that is about to join or commit."""
         return (
             self.state is GroupState.EMPTY
             and not self.roster.pending
-            and not self.offsets
+            and not self.offsets.any_pending()
         )
+
+    def is_unused(self) -> bool:
+        """Say whether nothing would be lost with the group."""
+        return self.nobody_there() and not len(self.offsets)
 
     def join_answer(
         self, member: Member, *, skip_assignment: bool = False

@@ -35,9 +35,6 @@ class OffsetStore:
     def __len__(self) -> int:
         return sum(map(len, self._offsets.values()))
 
-    def __bool__(self) -> bool:
-        return bool(self._offsets) or bool(self._pending)
-
     def begin(self, target: TopicPartition) -> None:
         """Note that a commit is on its way into the log."""
         self._pending[target] += 1
@@ -71,13 +68,9 @@ class OffsetStore:
         """Say whether a newer commit is on its way into the log."""
         return target in self._pending
 
-    def topics(self) -> Iterator[str]:
-        """Iterate over the topics that have offsets."""
-        return iter(tuple(self._offsets))
-
-    def partitions(self, topic: str) -> Iterator[int]:
-        """Iterate over the partitions of ``topic`` that have offsets, in order."""
-        return iter(sorted(self._offsets.get(topic, ())))
+    def any_pending(self) -> bool:
+        """Say whether any commit is on its way into the log."""
+        return bool(self._pending)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic, partitions in list(self._offsets.items()):

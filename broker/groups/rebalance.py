@@ -51,11 +51,12 @@ class TimerKey(NamedTuple):
 
 
 class Rebalance:
-    """Moves groups through the phases; holds no state but the timers."""
+    """Moves groups through the phases; ``completed`` counts the arrivals at Stable."""
 
     def __init__(self, config: GroupConfig, timers: Timers[TimerKey]) -> None:
         self.config = config
         self.timers = timers
+        self.completed = 0
 
     # ---- sessions ---------------------------------------------------------------
 
@@ -239,6 +240,7 @@ class Rebalance:
             self.prepare(group, effects, now)
             return effects
         group.move_to(GroupState.STABLE, now)
+        self.completed += 1
         for member in group.roster:
             member.assignment = assignments.get(member.member_id, b"")
             self._answer_sync(group, member, group.sync_answer(member), effects, now)

@@ -3,9 +3,9 @@
 A record's key begins with its kind: versions 0 and 1 are an offset
 (``OffsetCommitKey``), 2 is a group (``GroupMetadataKey``); all others belong to group
 protocols that are not spoken here and are passed over, as Kafka does after a downgrade.
-A null value is a tombstone. Values are read in versions 0 to 4 (4 is flexible: compact sizes, tagged
-fields) and written in the version that Kafka 3.9 writes: 3, and 1 for an offset with an
-expiry of its own.
+A null value is a tombstone. Values are read in versions 0 to 4 (4 is flexible: compact
+sizes, tagged fields) and written in the version that Kafka 3.9 writes: 3, and 1 for an
+offset with an expiry of its own.
 
 Format: ``group-coordinator/src/main/resources/common/message/*.json`` in Kafka's tree.
 """

@@ -1,0 +1,306 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and their end.
+
+Kafka: ``OffsetMetadataManager``. A commit is shown once it is in the log, replicated as
+acks=all is, and answered then; commits to one partition take effect in the order of the
+log. Whether the topics exist is the caller's to check (``KafkaApis`` does it too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.group import Group
+from broker.groups.membership import Membership
+from broker.groups.messages import (
+    CONSUMER_PROTOCOL_TYPE,
+    Effects,
+    Instant,
+    OffsetCommit,
+    Write,
+)
+from broker.groups.offset_store import TopicPartition
+from broker.groups.records import (
+    OffsetKey,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+)
+from broker.groups.shards import Shards
+from broker.groups.transitions import Event, GroupState
+from broker.groups.waiting import Waiting
+
+Outcomes = Mapping[TopicPartition, ErrorCode]
+# What else follows from the outcome of a write.
+Then = Callable[[ErrorCode, Effects], None]
+
+
+class Position(NamedTuple):
+    """What a consumer says of one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """An OffsetCommit request whose partitions exist."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None
+    retention_ms: int
+    positions: Mapping[TopicPartition, Position]
+    # v9 and later: GROUP_ID_NOT_FOUND.
+    missing_group_error: ErrorCode = ErrorCode.illegal_generation
+
+
+class FetchedOffset(NamedTuple):
+    """The answer for one partition; nothing committed: offset -1 and no error."""
+
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.none
+
+
+class Commits:
+    """The offset half of the coordinator."""
+
+    def __init__(self, shards: Shards, membership: Membership) -> None:
+        self._shards = shards
+        self._membership = membership
+
+    # ---- commit -----------------------------------------------------------------
+
+    def commit(self, request: CommitRequest) -> Waiting[Outcomes]:
+        """Commit offsets; raise the error that holds for all partitions."""
+        now = self._shards.clock()
+        group = self._shards.group(request.group_id)
+        if group is None:
+            if request.generation >= 0:
+                raise KafkaError(request.missing_group_error)
+            group = self._shards.group_or_new(request.group_id)
+        self._membership.validate_commit(
+            group, request.member_id, request.instance_id, request.generation, now
+        )
+        waiting = Waiting[Outcomes]()
+        outcomes, commits = self._sort_out(request, now)
+        if commits:
+            self._append(group, commits, outcomes, waiting)
+        else:
+            waiting.settle(outcomes)
+            self._shards.drop_if_unused(group)
+        return waiting
+
+    def _sort_out(
+        self, request: CommitRequest, now: Instant
+    ) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, OffsetCommit]]:
+        """Return the outcomes that are certain already, and what to write."""
+        expire_ms = -1
+        if request.retention_ms != -1:
+            expire_ms = now.wall_ms + request.retention_ms
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        commits: dict[TopicPartition, OffsetCommit] = {}
+        longest = self._shards.config.offset_metadata_max_bytes
+        for target, position in request.positions.items():
+            metadata = position.metadata or ""
+            if len(metadata) > longest:
+                outcomes[target] = ErrorCode.offset_metadata_too_large
+                continue
+            commits[target] = OffsetCommit(
+                offset=position.offset,
+                leader_epoch=max(position.leader_epoch, -1),
+                metadata=metadata,
+                commit_ms=now.wall_ms,
+                expire_ms=expire_ms,
+            )
+        return outcomes, commits
+
+    def _append(
+        self,
+        group: Group,
+        commits: Mapping[TopicPartition, OffsetCommit],
+        outcomes: dict[TopicPartition, ErrorCode],
+        waiting: Waiting[Outcomes],
+    ) -> None:
+        records = []
+        for target, commit in commits.items():
+            group.offsets.begin(target)
+            key = OffsetKey(group.group_id, target.topic, target.partition)
+            records.append(offset_record(key, commit))
+
+        def done(error: ErrorCode, now: Instant) -> Effects:
+            stored = error is ErrorCode.none
+            for target, commit in commits.items():
+                group.offsets.finish(target, commit if stored else None)
+                outcomes[target] = error
+            if stored:
+                self._shards.counters.offset_commits += len(commits)
+            else:
+                self._shards.drop_if_unused(group)
+            effects = Effects()
+            effects.answer(waiting, outcomes)
+            return effects
+
+        self._shards.append(group.group_id, Write(tuple(records), done))
+
+    # ---- fetch ------------------------------------------------------------------
+
+    def fetch(
+        self, group_id: str, targets: Iterable[TopicPartition], *, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """Return the committed offsets of some partitions, in the order asked for."""
+        group = self._shards.group(group_id)
+        if group is None:
+            return dict.fromkeys(targets, FetchedOffset())
+        return {target: _fetched(group, target, require_stable) for target in targets}
+
+    def fetch_all(
+        self, group_id: str, *, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """Return all committed offsets of a group."""
+        group = self._shards.group(group_id)
+        if group is None:
+            return {}
+        targets = sorted(group.offsets)
+        return {target: _fetched(group, target, require_stable) for target in targets}
+
+    # ---- deletion ---------------------------------------------------------------
+
+    def delete(
+        self, group_id: str, targets: Iterable[TopicPartition]
+    ) -> Waiting[Outcomes]:
+        """Delete offsets of topics that no member subscribes to (KIP-496)."""
+        group = self._shards.group(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        in_use = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        if group.state is not GroupState.EMPTY and not in_use:
+            raise KafkaError(ErrorCode.non_empty_group)
+        outcomes = {
+            target: (
+                ErrorCode.group_subscribed_to_topic
+                if group.subscribes_to(target.topic)
+                else ErrorCode.none
+            )
+            for target in targets
+        }
+        waiting = Waiting[Outcomes]()
+        stored = [
+            target
+            for target, error in outcomes.items()
+            if error is ErrorCode.none and group.offsets.get(target) is not None
+        ]
+
+        def then(error: ErrorCode, effects: Effects) -> None:
+            if error is ErrorCode.none:
+                self._shards.counters.offset_deletions += len(stored)
+            effects.answer(waiting, outcomes | dict.fromkeys(stored, error))
+
+        if stored:
+            self.bury(group, stored, whole=False, then=then)
+        else:
+            waiting.settle(outcomes)
+        return waiting
+
+    def delete_group(self, group_id: str) -> Waiting[ErrorCode]:
+        """Delete an empty group with its offsets; raise what stands against it."""
+        group = self._shards.group(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        group.require(Event.DELETE)
+        waiting = Waiting[ErrorCode]()
+
+        def then(error: ErrorCode, effects: Effects) -> None:
+            effects.answer(waiting, error)
+
+        self.bury(group, list(group.offsets), whole=True, then=then)
+        return waiting
+
+    def delete_topics(self, targets: Iterable[TopicPartition]) -> None:
+        """Delete all groups' offsets of partitions that are no more."""
+        gone = set(targets)
+        for group in self._shards.groups():
+            stored = [target for target in group.offsets if target in gone]
+            if stored:
+                self.bury(group, stored, whole=False)
+
+    def expire(self, group: Group, now: Instant) -> None:
+        """Delete offsets whose time is over, and the group if nothing is left."""
+        config = self._shards.config
+        overdue: Sequence[TopicPartition] = ()
+        if _may_expire(group):
+            empty_since_ms = None
+            if group.protocol_type is not None and group.state is GroupState.EMPTY:
+                empty_since_ms = group.since_ms if group.since_ms >= 0 else None
+            overdue = group.offsets.expired(
+                now.wall_ms,
+                config.offsets_retention_ms,
+                empty_since_ms=empty_since_ms,
+                in_use=group.subscribes_to,
+            )
+        last = len(overdue) == len(group.offsets)
+        whole = last and group.nobody_there()
+        if overdue or whole:
+            self._shards.counters.offset_expirations += len(overdue)
+            self.bury(group, overdue, whole=whole)
+
+    def bury(
+        self,
+        group: Group,
+        targets: Sequence[TopicPartition],
+        *,
+        whole: bool,
+        then: Then | None = None,
+    ) -> None:
+        """Write tombstones for offsets, and for the ``whole`` group.
+
+        Memory follows the log: a commit that comes after the tombstones stays, and a
+        group that has come back to life meanwhile stays too.
+        """
+        buried = [(target, group.offsets.get(target)) for target in targets]
+        records = [
+            offset_tombstone(OffsetKey(group.group_id, target.topic, target.partition))
+            for target in targets
+        ]
+        if whole:
+            records.append(group_tombstone(group.group_id))
+
+        def done(error: ErrorCode, now: Instant) -> Effects:
+            effects = Effects()
+            if error is ErrorCode.none:
+                for target, commit in buried:
+                    if group.offsets.get(target) is commit:
+                        group.offsets.drop(target)
+                if whole and group.is_unused():
+                    effects = self._membership.unload(group, now)
+                    self._shards.remove(group)
+            if then is not None:
+                then(error, effects)
+            return effects
+
+        self._shards.append(group.group_id, Write(tuple(records), done))
+
+
+def _fetched(
+    group: Group, target: TopicPartition, require_stable: bool
+) -> FetchedOffset:
+    if require_stable and group.offsets.is_pending(target):
+        return FetchedOffset(error=ErrorCode.unstable_offset_commit)
+    commit = group.offsets.get(target)
+    if commit is None:
+        return FetchedOffset()
+    return FetchedOffset(commit.offset, commit.leader_epoch, commit.metadata)
+
+
+def _may_expire(group: Group) -> bool:
+    """Say whether the group's state lets offsets expire at all."""
+    if group.protocol_type is None or group.state is GroupState.EMPTY:
+        return True
+    knows_topics = group.topics is not None
+    return group.state is GroupState.STABLE and knows_topics

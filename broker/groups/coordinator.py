@@ -1,0 +1,281 @@
+"""The group coordinator of one broker: Kafka's ``GroupCoordinator``, one method a verb.
+
+It finds the group, checks what does not depend on its state, lets the pure core decide
+and passes the effects on to the log and to the parked requests. Verbs never wait: what
+cannot be answered yet is returned as `Waiting`. ``work`` does what has come due - the
+end of sessions and phases, loading a partition, cleaning up - and ``next_event_ns``
+says when to call it.
+
+Refuses: everything on groups of partitions that this broker does not lead or has not
+read yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from logging import getLogger
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.commits import Commits
+from broker.groups.config import NS_PER_MS, GroupConfig
+from broker.groups.group import Group, join_refusal
+from broker.groups.joining import Joining
+from broker.groups.log import GroupLog
+from broker.groups.membership import Membership
+from broker.groups.messages import (
+    Effects,
+    JoinAnswer,
+    JoinRequest,
+    LeftMember,
+    MemberIdentity,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.groups.rebalance import Rebalance, TimerKey
+from broker.groups.shards import Clock, Counters, Shards
+from broker.groups.timers import Timers
+from broker.groups.transitions import GroupState
+from broker.groups.waiting import Waiting
+
+logger = getLogger(__name__)
+
+CLASSIC = "classic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatistics:
+    """What the metrics show (``GroupMetadataManager`` and friends)."""
+
+    groups: int
+    groups_by_state: dict[GroupState, int]
+    offsets: int
+    completed_rebalances: int
+    counters: Counters
+
+
+class GroupCoordinator:
+    """Coordinates the groups of the partitions of ``__consumer_offsets`` led here."""
+
+    def __init__(
+        self, config: GroupConfig, *, log: GroupLog, clock: Clock, rng: random.Random
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = Timers[TimerKey]()
+        self._cleanups = Timers[int]()
+        self._shards = Shards(config=config, log=log, clock=clock)
+        rebalance = Rebalance(config, self._timers)
+        self._rebalance = rebalance
+        self._joining = Joining(rebalance, rng)
+        self._membership = Membership(rebalance)
+        self.offsets = Commits(self._shards, self._membership)
+
+    # ---- partitions -------------------------------------------------------------
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of ``__consumer_offsets`` that a group belongs to."""
+        return self._shards.partition(group_id)
+
+    def elect(self, partition: int) -> None:
+        """Begin to coordinate a partition's groups; ``work`` loads them."""
+        self._shards.elect(partition)
+
+    def resign(self, partition: int) -> None:
+        """Stop coordinating a partition's groups; whoever waits is sent away."""
+        shard = self._shards.by_partition.pop(partition, None)
+        self._cleanups.cancel(partition)
+        if shard is None:
+            return
+        for group in shard.groups.values():
+            self._perform(group, self._membership.unload(group, self._clock()))
+
+    def load_all(self) -> None:
+        """Load every elected partition now: for a start, before anyone is served."""
+        while self._shards.loading() is not None:
+            self._load_some()
+
+    # ---- what has come due ------------------------------------------------------
+
+    def next_event_ns(self) -> int | None:
+        """Return when to call ``work`` next; None: not before the next verb."""
+        if self._shards.loading() is not None:
+            return self._clock().ns
+        due = (self._timers.next_ns(), self._cleanups.next_ns())
+        return min((at_ns for at_ns in due if at_ns is not None), default=None)
+
+    def work(self) -> bool:
+        """Do a small piece of what has come due; say whether there was anything.
+
+        A partition that loads takes turns with deadlines, so that neither waits long.
+        """
+        loaded = self._shards.loading() is not None
+        if loaded:
+            self._load_some()
+        now = self._clock()
+        key = self._timers.pop_due(now.ns)
+        if key is not None:
+            group = self._shards.group(key.group_id)
+            assert group is not None, key
+            self._perform(group, self._membership.due(group, key, now))
+            self._shards.drop_if_unused(group)
+            return True
+        partition = self._cleanups.pop_due(now.ns)
+        if partition is None:
+            return loaded
+        self._schedule_cleanup(partition)
+        for group in tuple(self._shards.by_partition[partition].groups.values()):
+            self.offsets.expire(group, now)
+        return True
+
+    def _load_some(self) -> None:
+        """Load a piece of a partition; with the last one its groups come to life."""
+        shard = self._shards.loading()
+        assert shard is not None, "nothing is loading"
+        now = self._clock()
+        groups = shard.load_some(now)
+        if shard.loading:
+            return
+        self._shards.counters.partition_loads += 1
+        self._schedule_cleanup(shard.partition)
+        for group in groups:
+            effects = Effects()
+            for member in group.roster:
+                self._rebalance.touch(group, member, now)
+            if len(group.roster) > self._config.group_max_size:
+                # The bound was lowered: let the members commit, then lose the last.
+                self._rebalance.prepare(group, effects, now)
+            self._perform(group, effects)
+        logger.info(
+            "loaded %d groups from __consumer_offsets-%d", len(groups), shard.partition
+        )
+
+    def _schedule_cleanup(self, partition: int) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._cleanups.schedule(partition, self._clock().ns + interval_ms * NS_PER_MS)
+
+    # ---- members ----------------------------------------------------------------
+
+    def join(self, request: JoinRequest) -> Waiting[JoinAnswer]:
+        """JoinGroup: answered at once, or when the join phase ends."""
+        waiting = Waiting[JoinAnswer]()
+        try:
+            group = self._group_to_join(request)
+        except KafkaError as refused:
+            waiting.settle(join_refusal(request.member_id, refused.code))
+            return waiting
+        effects = self._joining.join(group, request, waiting, self._clock())
+        self._perform(group, effects)
+        self._shards.drop_if_unused(group)
+        return waiting
+
+    def _group_to_join(self, request: JoinRequest) -> Group:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        shortest_ms = self._config.group_min_session_timeout_ms
+        longest_ms = self._config.group_max_session_timeout_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            raise KafkaError(ErrorCode.invalid_session_timeout)
+        group = self._shards.group(request.group_id)
+        if group is not None:
+            return group
+        if request.member_id:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return self._shards.group_or_new(request.group_id)
+
+    def sync(self, request: SyncRequest) -> Waiting[SyncAnswer]:
+        """SyncGroup: answered at once, or when the leader's assignment is stored."""
+        waiting = Waiting[SyncAnswer]()
+        try:
+            group = self._known_group(request.group_id)
+        except KafkaError as refused:
+            waiting.settle(SyncAnswer(error=refused.code))
+            return waiting
+        effects = self._membership.sync(group, request, waiting, self._clock())
+        self._perform(group, effects)
+        return waiting
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Heartbeat: whether the member's generation goes on."""
+        try:
+            group = self._known_group(group_id)
+        except KafkaError as refused:
+            if refused.code is ErrorCode.coordinator_load_in_progress:
+                return ErrorCode.none
+            return refused.code
+        now = self._clock()
+        return self._membership.heartbeat(
+            group, member_id, instance_id, generation, now
+        )
+
+    def leave(
+        self, group_id: str, leavers: Sequence[MemberIdentity]
+    ) -> list[LeftMember]:
+        """LeaveGroup: what became of each; raise what holds for all."""
+        try:
+            group = self._known_group(group_id)
+        except KafkaError as refused:
+            if refused.code is not ErrorCode.unknown_member_id:
+                raise
+            return [LeftMember(*leaver, refused.code) for leaver in leavers]
+        left, effects = self._membership.leave(group, leavers, self._clock())
+        self._perform(group, effects)
+        self._shards.drop_if_unused(group)
+        return left
+
+    def _known_group(self, group_id: str) -> Group:
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        group = self._shards.group(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return group
+
+    # ---- questions --------------------------------------------------------------
+
+    def describe(self, group_id: str) -> Group | None:
+        """Return the group to read from, None if there is none; raise if not ours."""
+        return self._shards.group(group_id)
+
+    def list_groups(
+        self, states: Iterable[str], types: Iterable[str]
+    ) -> tuple[ErrorCode, list[Group]]:
+        """Return the groups in one of ``states`` of one of ``types``; empty: any."""
+        wanted = {state.strip().lower() for state in states}
+        kinds = {kind.strip().lower() for kind in types}
+        error = ErrorCode.none
+        if self._shards.loading() is not None:
+            error = ErrorCode.coordinator_load_in_progress
+        if kinds and CLASSIC not in kinds:
+            return error, []
+        found = [
+            group
+            for group in self._shards.groups()
+            if not wanted or group.state.value.lower() in wanted
+        ]
+        return error, found
+
+    def statistics(self) -> GroupStatistics:
+        """Return a snapshot for the metrics. Cost: O(groups)."""
+        groups = list(self._shards.groups())
+        by_state = Counter(group.state for group in groups)
+        return GroupStatistics(
+            groups=len(groups),
+            groups_by_state={state: by_state[state] for state in GroupState},
+            offsets=sum(len(group.offsets) for group in groups),
+            completed_rebalances=self._rebalance.completed,
+            counters=self._shards.counters,
+        )
+
+    def check(self) -> None:
+        """Assert every invariant of groups and timers."""
+        self._shards.check()
+        self._timers.check()
+        self._cleanups.check()
+
+    def _perform(self, group: Group, effects: Effects) -> None:
+        self._shards.perform(group.group_id, effects)

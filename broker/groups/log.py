@@ -1,0 +1,52 @@
+"""What the coordinator asks of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from broker.errors import ErrorCode
+from broker.groups.messages import Record
+
+
+class GroupLog(Protocol):
+    """The partitions of ``__consumer_offsets`` that this broker leads."""
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append the records as one batch, replicated as acks=all is.
+
+        ``done`` is called exactly once, perhaps before this returns, in the order of
+        the appends to a partition as far as they succeed. Nothing is raised.
+        """
+
+    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+        """Iterate over what the partition holds, oldest first, a piece at a time."""
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """Say in a coordinator's words why an append failed.
+
+    Kafka: ``appendGroupMetadataErrorToResponseError``. Clients know the errors of the
+    group protocol and find the coordinator again, or retry, by these.
+    """
+    if error in (
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+    ):
+        return ErrorCode.coordinator_not_available
+    if error in (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error):
+        return ErrorCode.not_coordinator
+    if error in (
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.invalid_fetch_size,
+    ):
+        return ErrorCode.unknown_server_error
+    return error

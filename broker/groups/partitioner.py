@@ -1,0 +1,31 @@
+"""Which partition of ``__consumer_offsets``, and so which broker, a group belongs to.
+
+Every broker and every Kafka tool must come to the same answer, so this is Java's
+``Utils.abs(groupId.hashCode()) % n`` to the letter: the hash is over UTF-16 units, in
+32 bits, and ``Utils.abs`` of the smallest integer is 0.
+"""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``.
+
+    >>> java_hash("Hello World"), java_hash("polygenelubricants")
+    (-862545276, -2147483648)
+    """
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """Return the partition that holds the group.
+
+    >>> partition_for("polygenelubricants", 50)
+    0
+    """
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions

@@ -1,0 +1,116 @@
+"""The shards this broker coordinates, and the way effects take from group to log.
+
+The one place where answers are given and records appended, whatever verb asked for it:
+the verbs of ``coordinator`` and ``commits`` find their group here and hand back the
+core's `Effects`. The clock is handed in; loading is done in pieces by ``work``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from broker.errors import ErrorCode, KafkaError
+from broker.groups.config import GroupConfig
+from broker.groups.group import Group
+from broker.groups.log import GroupLog, coordinator_error
+from broker.groups.messages import Effects, Instant, Write
+from broker.groups.partitioner import partition_for
+from broker.groups.shard import Shard
+
+Clock = Callable[[], Instant]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What Kafka's ``GroupCoordinatorMetrics`` counts."""
+
+    offset_commits: int = 0
+    offset_expirations: int = 0
+    offset_deletions: int = 0
+    partition_loads: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Shards:
+    """Shards by partition of ``__consumer_offsets``."""
+
+    config: GroupConfig
+    log: GroupLog
+    clock: Clock
+    counters: Counters = field(default_factory=Counters)
+    by_partition: dict[int, Shard] = field(default_factory=dict)
+
+    def elect(self, partition: int) -> None:
+        """Begin to coordinate a partition's groups, unless they are here already."""
+        if partition not in self.by_partition:
+            pieces = self.log.replay(partition)
+            self.by_partition[partition] = Shard(partition, pieces)
+
+    def loading(self) -> Shard | None:
+        """Return a shard that is still being read, if there is one."""
+        return next((s for s in self.by_partition.values() if s.loading), None)
+
+    def partition(self, group_id: str) -> int:
+        """Return the partition of ``__consumer_offsets`` that a group belongs to."""
+        return partition_for(group_id, self.config.offsets_topic_num_partitions)
+
+    def shard(self, group_id: str) -> Shard:
+        """Return the loaded shard of a group, or raise why there is none here."""
+        shard = self.by_partition.get(self.partition(group_id))
+        if shard is None:
+            raise KafkaError(ErrorCode.not_coordinator)
+        if shard.loading:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        return shard
+
+    def group(self, group_id: str) -> Group | None:
+        """Return the group, None if there is none; raise if it is not ours to know."""
+        return self.shard(group_id).groups.get(group_id)
+
+    def group_or_new(self, group_id: str) -> Group:
+        """Return the group, a new empty one if there is none."""
+        groups = self.shard(group_id).groups
+        group = groups.get(group_id)
+        if group is None:
+            group = groups[group_id] = Group(group_id, self.clock())
+        return group
+
+    def groups(self) -> Iterator[Group]:
+        """Iterate over all groups of loaded shards, in the order of partitions."""
+        for _, shard in sorted(self.by_partition.items()):
+            yield from tuple(shard.groups.values())
+
+    def perform(self, group_id: str, effects: Effects) -> None:
+        """Append what is to be written, then give the answers that are due."""
+        for write in effects.writes:
+            self.append(group_id, write)
+        for waiting, answer in effects.answers:
+            waiting.settle(answer)
+
+    def append(self, group_id: str, write: Write) -> None:
+        """Append a group's records; what follows from the outcome is done then."""
+
+        def done(error: ErrorCode) -> None:
+            effects = write.done(coordinator_error(error), self.clock())
+            self.perform(group_id, effects)
+
+        self.log.append(self.partition(group_id), write.records, done)
+
+    def remove(self, group: Group) -> None:
+        """Forget a group."""
+        shard = self.by_partition.get(self.partition(group.group_id))
+        if shard is not None and shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+    def drop_if_unused(self, group: Group) -> None:
+        """Forget a group of which nothing was ever stored and nobody is left."""
+        if group.generation == 0 and group.is_unused():
+            self.remove(group)
+
+    def check(self) -> None:
+        """Assert that every group is sound and in its own partition."""
+        for partition, shard in self.by_partition.items():
+            shard.check()
+            for group in shard.groups.values():
+                assert self.partition(group.group_id) == partition, group

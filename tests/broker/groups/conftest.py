@@ -1,0 +1,223 @@
+"""A group coordinator with a log in memory and a clock that a test moves."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from broker.errors import ErrorCode
+from broker.groups.commits import CommitRequest, Position
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group import Group
+from broker.groups.messages import (
+    GroupProtocol,
+    Instant,
+    JoinAnswer,
+    JoinRequest,
+    Record,
+    SyncAnswer,
+    SyncRequest,
+)
+from broker.groups.offset_store import TopicPartition
+from broker.groups.waiting import Waiting
+
+START_MS = 1_700_000_000_000
+NS_PER_MS = 1_000_000
+
+
+class MemoryGroupLog:
+    """Appends succeed at once, unless they are held back or told to fail."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, list[Record]] = {}
+        self.hold = False
+        self.fail_with = ErrorCode.none
+        self.held: deque[tuple[int, Sequence[Record], Callable[..., None]]] = deque()
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        assert records, "an empty batch"
+        if self.hold:
+            self.held.append((partition, records, done))
+        elif self.fail_with is not ErrorCode.none:
+            done(self.fail_with)
+        else:
+            self.partitions.setdefault(partition, []).extend(records)
+            done(ErrorCode.none)
+
+    def release(self, error: ErrorCode = ErrorCode.none) -> None:
+        """Finish the oldest append that is held back."""
+        partition, records, done = self.held.popleft()
+        if error is ErrorCode.none:
+            self.partitions.setdefault(partition, []).extend(records)
+        done(error)
+
+    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+        records = list(self.partitions.get(partition, ()))
+        for start in range(0, len(records), 3):
+            yield records[start : start + 3]
+
+
+class GroupWorld:
+    """The coordinator, its log and the time; one group unless a test names others."""
+
+    group_id = "g"
+
+    def __init__(self, **settings: int) -> None:
+        settings = {"offsets_topic_num_partitions": 4} | settings
+        self.config = replace(GroupConfig(), **settings)
+        self.log = MemoryGroupLog()
+        self.now_ms = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start a coordinator anew over the same log, as after a restart."""
+        self.coordinator = GroupCoordinator(
+            self.config, log=self.log, clock=self.instant, rng=random.Random(7)
+        )
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self.coordinator.elect(partition)
+        self.coordinator.load_all()
+
+    def instant(self) -> Instant:
+        return Instant(self.now_ms * NS_PER_MS, START_MS + self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, doing what falls due at the moment it does."""
+        end_ms = self.now_ms + ms
+        while True:
+            due_ns = self.coordinator.next_event_ns()
+            if due_ns is None or due_ns > end_ms * NS_PER_MS:
+                break
+            self.now_ms = max(self.now_ms, due_ns // NS_PER_MS)
+            assert self.coordinator.work(), "woken for nothing"
+            self.coordinator.check()
+        self.now_ms = end_ms
+
+    @property
+    def group(self) -> Group:
+        group = self.coordinator.describe(self.group_id)
+        assert group is not None
+        return group
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    def join(self, member_id: str = "", **fields: object) -> Waiting[JoinAnswer]:
+        """Send JoinGroup; defaults are those of a consumer that knows one protocol."""
+        given: dict[str, object] = {
+            "group_id": self.group_id,
+            "member_id": member_id,
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": protocols("range"),
+            "requires_known_member_id": False,
+        }
+        return self.coordinator.join(JoinRequest(**(given | fields)))  # type: ignore[arg-type]  # keywords are the test's
+
+    def sync(
+        self, member_id: str, generation: int, **fields: object
+    ) -> Waiting[SyncAnswer]:
+        """Send SyncGroup."""
+        given: dict[str, object] = {
+            "group_id": self.group_id,
+            "member_id": member_id,
+            "generation": generation,
+        }
+        return self.coordinator.sync(SyncRequest(**(given | fields)))  # type: ignore[arg-type]  # keywords are the test's
+
+    def heartbeat(
+        self, member_id: str, generation: int, instance_id: str | None = None
+    ) -> ErrorCode:
+        return self.coordinator.heartbeat(
+            self.group_id, member_id, instance_id, generation
+        )
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        **fields: object,
+    ) -> dict[tuple[str, int], ErrorCode]:
+        """Commit offsets and return what became of each."""
+        given: dict[str, object] = {
+            "group_id": self.group_id,
+            "member_id": member_id,
+            "generation": generation,
+            "instance_id": None,
+            "retention_ms": -1,
+            "positions": {
+                TopicPartition(*target): Position(offset, 5, "m")
+                for target, offset in offsets.items()
+            },
+        }
+        request = CommitRequest(**(given | fields))  # type: ignore[arg-type]  # keywords are the test's
+        return dict(self.coordinator.offsets.commit(request).answer())
+
+    def fetched(self) -> dict[tuple[str, int], int]:
+        """Return all offsets of the group."""
+        fetched = self.coordinator.offsets.fetch_all(
+            self.group_id, require_stable=False
+        )
+        return {tuple(target): one.offset for target, one in fetched.items()}
+
+    def form(self, count: int, **fields: object) -> list[str]:
+        """Bring a group with ``count`` members to Stable; return ids, leader first."""
+        waiting = [self.join(client_id=f"c{at}", **fields) for at in range(count)]
+        self.advance(6_000)
+        members = [one.answer().member_id for one in waiting]
+        generation = waiting[0].answer().generation
+        leader = waiting[0].answer().leader
+        members.sort(key=lambda member_id: member_id != leader)
+        self.spread(members, generation)
+        assert self.state == "Stable"
+        return members
+
+    def spread(self, members: list[str], generation: int) -> None:
+        """Sync everyone, followers first; each is assigned its own id as bytes."""
+        waiting = [self.sync(member_id, generation) for member_id in members[1:]]
+        assignments = {member_id: member_id.encode() for member_id in members}
+        waiting.append(self.sync(members[0], generation, assignments=assignments))
+        for one in waiting:
+            assert one.answer().error is ErrorCode.none
+
+
+def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[GroupProtocol, ...]:
+    """Return protocols with a consumer's subscription to ``topics`` (version 0)."""
+    subscription = b"\0\0" + len(topics).to_bytes(4, "big")
+    for topic in topics:
+        subscription += len(topic).to_bytes(2, "big") + topic.encode()
+    subscription += (0).to_bytes(4, "big", signed=True)
+    return tuple(GroupProtocol(name, subscription) for name in names)
+
+
+@pytest.fixture
+def world() -> GroupWorld:
+    """A coordinator with Kafka's defaults."""
+    return GroupWorld()
+
+
+@pytest.fixture
+def make_world() -> type[GroupWorld]:
+    """The class, for settings of a test's own."""
+    return GroupWorld
+
+
+@pytest.fixture
+def make_protocols() -> Callable[..., tuple[GroupProtocol, ...]]:
+    """Protocols by name, with a subscription to given topics."""
+    return protocols
