@@ -25,14 +25,18 @@ from kio.serial.errors import SerialError
 from broker.errors import MalformedFrame
 from broker.wire import controller
 from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.wire.bounds import Check, bounds_check
 from broker.wire.header import skip_tagged_fields
 from broker.wire.schema import Message, entity_type
 
 # kio's entities share a Protocol but no type that says which fields there are.
 Entity: TypeAlias = Any
+Reader: TypeAlias = Callable[[bytes, int], tuple[Entity, int]]
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
+# What reading a frame that is cut short or makes no sense raises.
+_UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
@@ -52,9 +56,12 @@ def decode(api_key: int, version: int, frame: bytes, body_offset: int) -> Entity
     Raises `MalformedFrame` on bytes that are not such a request, and on a version
     that has no schema. Cost: 1 us for a Produce of one record.
     """
+    check, read = _request_reader(api_key, version)
     try:
-        return _request_reader(api_key, version)(frame, body_offset)[0]
-    except (SerialError, ValueError, OverflowError) as error:
+        if check is not None:
+            check(frame, body_offset, len(frame))
+        return read(frame, body_offset)[0]
+    except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
 
 
@@ -107,24 +114,25 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Enti
     offset = 4
     if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
         offset = skip_tagged_fields(frame, offset)
+    check, read = _response_reader(api_key, version)
     try:
-        return correlation_id, _response_reader(api_key, version)(frame, offset)[0]
-    except (SerialError, ValueError, OverflowError) as error:
+        if check is not None:
+            check(frame, offset, len(frame))
+        return correlation_id, read(frame, offset)[0]
+    except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
 
 
 @cache
-def _request_reader(
-    api_key: int, version: int
-) -> Callable[[bytes, int], tuple[Entity, int]]:
-    return entity_reader(request_type(api_key, version))
+def _request_reader(api_key: int, version: int) -> tuple[Check | None, Reader]:
+    entity = request_type(api_key, version)
+    return bounds_check(entity), entity_reader(entity)
 
 
 @cache
-def _response_reader(
-    api_key: int, version: int
-) -> Callable[[bytes, int], tuple[Entity, int]]:
-    return entity_reader(response_type(api_key, version))
+def _response_reader(api_key: int, version: int) -> tuple[Check | None, Reader]:
+    entity = response_type(api_key, version)
+    return bounds_check(entity), entity_reader(entity)
 
 
 @cache

@@ -1,0 +1,232 @@
+"""Array lengths checked before native decoding, against a frame that lies.
+
+kio's native reader reserves memory for as many items as an array says that it has,
+and aborts the process where that fails: a frame of twenty bytes could end the broker.
+`bounds_check` makes a function that walks a frame by its schema, without building
+anything, and raises `MalformedFrame` where an array says that it has more items than
+bytes are left. The function is Python source, compiled once per message and version
+as ``dataclasses`` compiles an ``__init__``: a walk of closures takes three times as
+long, on every request. Messages without arrays need no check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final, TypeAlias, Union, get_args, get_origin
+
+from broker.errors import MalformedFrame
+
+# Walks (frame, offset, length of the frame); returns the offset where it stopped.
+Check: TypeAlias = Callable[[bytes, int, int], int]
+
+_FIXED_BYTES: Final[Mapping[str, int]] = types.MappingProxyType(
+    {
+        **dict.fromkeys(("bool", "int8", "uint8"), 1),
+        **dict.fromkeys(("int16", "uint16", "error_code"), 2),
+        **dict.fromkeys(("int32", "uint32", "timedelta_i32"), 4),
+        **dict.fromkeys(("int64", "uint64", "float64"), 8),
+        **dict.fromkeys(("timedelta_i64", "datetime_i64"), 8),
+        "uuid": 16,
+    }
+)
+_INT32: Final = Struct(">i")
+
+
+def bounds_check(entity: type[Any]) -> Check | None:
+    """Return the check of ``entity``, or ``None`` where it has no arrays.
+
+    Called with (frame, offset, length of the frame), it raises `MalformedFrame`
+    where an array cannot be as long as it says, and `IndexError` or `struct.error`
+    where the frame ends too early.
+    """
+    if not _has_array(entity):
+        return None
+    source = _Source()
+    source.struct(entity, 1)
+    source.lines.append("    return o")
+    return source.compiled(entity.__name__)
+
+
+def _has_array(entity: Any) -> bool:
+    for field in dataclasses.fields(entity):
+        item, is_array, _ = _classify(field.type)
+        if is_array or (dataclasses.is_dataclass(item) and _has_array(item)):
+            return True
+    return False
+
+
+def _classify(annotation: Any) -> tuple[Any, bool, bool]:
+    """Return the item's type, whether there is an array, and whether it is nullable."""
+    nullable = False
+    if get_origin(annotation) in (types.UnionType, Union):
+        nullable = True
+        (annotation,) = (a for a in get_args(annotation) if a is not types.NoneType)
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0], True, nullable
+    return annotation, False, nullable
+
+
+class _Source:
+    """The source of one check, growing field by field.
+
+    In it ``f`` is the frame, ``o`` the offset, ``n`` the frame's length. Bytes of
+    fixed size are not skipped one by one but added up in ``ahead``.
+    """
+
+    def __init__(self) -> None:
+        self.lines = ["def check(f, o, n):"]
+        self.names: dict[str, Any] = {
+            "int32": _INT32.unpack_from,
+            "varint": _varint,
+            "long_string": _long_string,
+            "tags": _skip_tags,
+            "too_many": _too_many,
+        }
+        self.ahead = 0
+
+    def compiled(self, name: str) -> Check:
+        """Return the function."""
+        exec(compile("\n".join(self.lines), f"<bounds of {name}>", "exec"), self.names)
+        check: Check = self.names["check"]
+        return check
+
+    def struct(self, entity: type[Any], depth: int) -> None:
+        """Walk the fields of a struct, and its tagged fields after them."""
+        known: dict[int, Check | None] = {}
+        for field in dataclasses.fields(entity):
+            if "tag" in field.metadata:
+                known[field.metadata["tag"]] = _tag_check(entity, field)
+            else:
+                self.field(entity, field, depth)
+        if entity.__flexible__:
+            table = f"known_{len(self.names)}"
+            self.names[table] = known
+            at = self.here()
+            self.line(depth, f"if f[{at}]: o = tags(f, {at}, n, {table})")
+            self.line(depth, f"else: o = {at} + 1")
+        self.settle(depth)
+
+    def field(
+        self, entity: type[Any], field: dataclasses.Field[Any], depth: int
+    ) -> None:
+        """Walk one field that has no tag."""
+        item, is_array, nullable = _classify(field.type)
+        wire_type = field.metadata.get("kafka_type")
+        if is_array:
+            self.array(entity, item, wire_type, depth)
+        elif wire_type is not None:
+            self.primitive(entity, wire_type, depth)
+        elif nullable:
+            at = self.here()
+            self.line(depth, f"p = f[{at}]; o = {at} + 1")
+            self.line(depth, "if p != 255:")
+            self.struct(item, depth + 1)
+        else:
+            self.struct(item, depth)
+
+    def array(
+        self, entity: type[Any], item: Any, wire_type: str | None, depth: int
+    ) -> None:
+        """Check an array's length, then walk its items."""
+        at = self.here()
+        if entity.__flexible__:
+            self.line(depth, f"c = f[{at}]; o = {at} + 1")
+            self.line(depth, "if c > 127: c, o = varint(f, o - 1)")
+            self.line(depth, "c -= 1")
+        else:
+            self.line(depth, f"c, = int32(f, {at}); o = {at} + 4")
+        size = 1 if wire_type is None else _FIXED_BYTES.get(wire_type, 1)
+        needed = "c" if size == 1 else f"c * {size}"
+        self.line(depth, f"if {needed} > n - o: too_many(c, n - o)")
+        if wire_type in _FIXED_BYTES:
+            self.line(depth, f"if c > 0: o += {needed}")
+            return
+        self.line(depth, "for _ in range(c):")
+        if wire_type is None:
+            self.struct(item, depth + 1)
+        else:
+            self.primitive(entity, wire_type, depth + 1)
+            self.settle(depth + 1)
+
+    def primitive(self, entity: type[Any], wire_type: str, depth: int) -> None:
+        """Skip one value that is neither a struct nor an array."""
+        if wire_type in _FIXED_BYTES:
+            self.ahead += _FIXED_BYTES[wire_type]
+            return
+        at = self.here()
+        if entity.__flexible__:
+            # A compact length counts itself, and 0 is null.
+            self.line(depth, f"c = f[{at}]")
+            self.line(
+                depth, f"o = {at} + (c or 1) if c < 128 else long_string(f, {at})"
+            )
+        elif wire_type == "string":
+            self.line(depth, f"c = f[{at}] << 8 | f[{at} + 1]")
+            self.line(depth, f"o = {at} + 2 + (c if c < 32768 else 0)")
+        else:
+            self.line(depth, f"c, = int32(f, {at})")
+            self.line(depth, f"o = {at} + 4 + (c if c > 0 else 0)")
+
+    def here(self) -> str:
+        """Return the expression of the current offset, and forget what is ahead."""
+        ahead, self.ahead = self.ahead, 0
+        return f"o + {ahead}" if ahead else "o"
+
+    def settle(self, depth: int) -> None:
+        """Put what is ahead into the offset, before control flow parts or joins."""
+        if self.ahead:
+            self.line(depth, f"o += {self.ahead}")
+            self.ahead = 0
+
+    def line(self, depth: int, text: str) -> None:
+        """Add one line of source."""
+        self.lines.append("    " * depth + text)
+
+
+def _tag_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check | None:
+    """Return the check of a tagged field, or ``None`` where it holds no array."""
+    item, is_array, _ = _classify(field.type)
+    if not is_array and not (dataclasses.is_dataclass(item) and _has_array(item)):
+        return None
+    source = _Source()
+    source.field(entity, field, 1)
+    source.settle(1)
+    source.lines.append("    return o")
+    return source.compiled(f"{entity.__name__}.{field.name}")
+
+
+def _skip_tags(
+    frame: bytes, offset: int, length: int, known: Mapping[int, Check | None]
+) -> int:
+    count, offset = _varint(frame, offset)
+    for _ in range(count):
+        tag, offset = _varint(frame, offset)
+        size, offset = _varint(frame, offset)
+        check = known.get(tag)
+        if check is not None:
+            check(frame, offset, length)
+        offset += size
+    return offset
+
+
+def _long_string(frame: bytes, offset: int) -> int:
+    length, offset = _varint(frame, offset)
+    return offset + length - 1
+
+
+def _varint(frame: bytes, offset: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, offset
+    raise MalformedFrame("varint of more than five bytes")
+
+
+def _too_many(items: int, bytes_left: int) -> None:
+    raise MalformedFrame(f"array of {items} items in {bytes_left} bytes")
