@@ -4,9 +4,10 @@ kio's native reader reserves memory for as many items as an array says that it h
 and aborts the process where that fails: a frame of twenty bytes could end the broker.
 `bounds_check` makes a function that walks a frame by its schema, without building
 anything, and raises `MalformedFrame` where an array says that it has more items than
-bytes are left. The function is Python source, compiled once per message and version
-as ``dataclasses`` compiles an ``__init__``: a walk of closures takes three times as
-long, on every request. Messages without arrays need no check.
+bytes are left, or is null where the schema has no null (kio reads ``None`` there). The
+function is Python source, compiled once per message and version as ``dataclasses``
+compiles an ``__init__``: a walk of closures takes three times as long, on every
+request. Messages without arrays need no check.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class _Source:
             "long_string": _long_string,
             "tags": _skip_tags,
             "too_many": _too_many,
+            "no_array": _no_array,
         }
         self.ahead = 0
 
@@ -116,6 +118,7 @@ class _Source:
         item, is_array, nullable = _classify(field.type)
         wire_type = field.metadata.get("kafka_type")
         if is_array:
+            self.array_length(entity, depth, nullable=nullable)
             self.array(entity, item, wire_type, depth)
         elif wire_type is not None:
             self.primitive(entity, wire_type, depth)
@@ -127,10 +130,8 @@ class _Source:
         else:
             self.struct(item, depth)
 
-    def array(
-        self, entity: type[Any], item: Any, wire_type: str | None, depth: int
-    ) -> None:
-        """Check an array's length, then walk its items."""
+    def array_length(self, entity: type[Any], depth: int, *, nullable: bool) -> None:
+        """Read an array's length; kio would give ``None`` where null is no value."""
         at = self.here()
         if entity.__flexible__:
             self.line(depth, f"c = f[{at}]; o = {at} + 1")
@@ -138,6 +139,13 @@ class _Source:
             self.line(depth, "c -= 1")
         else:
             self.line(depth, f"c, = int32(f, {at}); o = {at} + 4")
+        if not nullable:
+            self.line(depth, "if c < 0: no_array(c)")
+
+    def array(
+        self, entity: type[Any], item: Any, wire_type: str | None, depth: int
+    ) -> None:
+        """Check an array's length against the frame, then walk its items."""
         size = 1 if wire_type is None else _FIXED_BYTES.get(wire_type, 1)
         needed = "c" if size == 1 else f"c * {size}"
         self.line(depth, f"if {needed} > n - o: too_many(c, n - o)")
@@ -230,3 +238,7 @@ def _varint(frame: bytes, offset: int) -> tuple[int, int]:
 
 def _too_many(items: int, bytes_left: int) -> None:
     raise MalformedFrame(f"array of {items} items in {bytes_left} bytes")
+
+
+def _no_array(length: int) -> None:
+    raise MalformedFrame(f"array of length {length}, null is not allowed here")
