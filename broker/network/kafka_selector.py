@@ -67,6 +67,11 @@ class KafkaSelector:
         """Say whether ``poll`` has something to do without waiting."""
         return bool(self._to_read or self._to_write)
 
+    @property
+    def sending(self) -> bool:
+        """Say whether a response is partly written."""
+        return any(channel.send is not None for channel in self._by_id.values())
+
     def channel(self, connection_id: int) -> KafkaChannel | None:
         """Return the channel, unless it has been closed."""
         return self._by_id.get(connection_id)

@@ -64,7 +64,8 @@ class Processor:
     ) -> None:
         self.processor_id = processor_id
         self.listener = listener
-        self.idle_ns = 0
+        self._idle_ns = 0
+        self._waiting_since_ns: int | None = None
         self.expired_connections = 0
         self._request_channel = request_channel
         self._context = context
@@ -93,6 +94,17 @@ class Processor:
     def response_queue_size(self) -> int:
         """Count the responses that wait to be written (``ResponseQueueSize``)."""
         return len(self._responses)
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a response is still to be written."""
+        return bool(self._responses) or self._selector.sending
+
+    def idle_ns(self, now_ns: int) -> int:
+        """Return how long this processor has waited for its sockets so far."""
+        if self._waiting_since_ns is None:
+            return self._idle_ns
+        return self._idle_ns + now_ns - self._waiting_since_ns
 
     # ---- what others call -----------------------------------------------------------
 
@@ -137,9 +149,10 @@ class Processor:
                     if self._selector.has_work:
                         await trio.lowlevel.checkpoint()
                         continue
-                    waited_from_ns = self._now_ns()
+                    self._waiting_since_ns = self._now_ns()
                     await self._selector.wait()
-                    self.idle_ns += self._now_ns() - waited_from_ns
+                    self._idle_ns += self._now_ns() - self._waiting_since_ns
+                    self._waiting_since_ns = None
             finally:
                 self._close()
 

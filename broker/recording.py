@@ -1,0 +1,212 @@
+"""Every finished request as one fixed row of a binary file, and what reads it back.
+
+The broker writes stamps only; durations are the analysis' to derive. A row is packed
+when its response has been sent, and written with many others, so that recording costs
+a request about a microsecond. Names (classes, flows, planes) stand once, as JSON
+strings, in a file beside the rows; rows hold their line numbers.
+
+Requests with a negative correlation id are not recorded: load generators number the
+requests that count from 0, and set up topics with negative ids.
+
+Beside the requests there are samples of every plane at a fixed period: how much was
+queued, how idle its handlers and processors were. A file whose writer was killed ends
+in a torn row, which readers drop.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple, TextIO
+
+from broker.request import Request
+
+NAMES_SUFFIX: Final = ".names"
+SAMPLES_SUFFIX: Final = ".samples"
+_FLUSH_BYTES: Final = 1 << 16
+
+
+class RequestRow(NamedTuple):
+    """One request; times are nanoseconds of the broker's monotonic clock."""
+
+    correlation_id: int
+    request_class: str
+    flow: str
+    api_key: int
+    size_bytes: int
+    received_ns: int
+    enqueued_ns: int
+    dequeued_ns: int
+    local_done_ns: int
+    remote_done_ns: int
+    response_dequeued_ns: int
+    response_sent_ns: int
+    service_ns: int
+    suspended_ns: int
+    preemptions: int
+    error_code: int
+
+
+class SampleRow(NamedTuple):
+    """One plane at one instant.
+
+    ``queued`` requests were never served, ``waiting`` are queued or preempted,
+    ``seated`` are being served, and ``refused`` were read but found the queue full.
+    The idle ratios are those of the period since the last sample: the share of it in
+    which the plane's handlers used no CPU, and in which its processors, on average,
+    waited for their sockets.
+    """
+
+    t_ns: int
+    plane: str
+    queued: int
+    waiting: int
+    seated: int
+    refused: int
+    handler_idle: float
+    processor_idle: float
+
+
+# Little-endian and packed: as a NumPy structured type, and for `struct`.
+_NUMPY_TO_STRUCT: Final = {"i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}
+REQUEST_TYPES: Final = tuple(
+    zip(
+        RequestRow._fields,
+        ("i4", "u4", "u4", "i2", "u4", *("i8",) * 9, "u4", "i2"),
+        strict=True,
+    )
+)
+SAMPLE_TYPES: Final = tuple(
+    zip(SampleRow._fields, ("i8", *("u4",) * 5, "f4", "f4"), strict=True)
+)
+
+
+def _struct(types: Sequence[tuple[str, str]]) -> struct.Struct:
+    codes = {**_NUMPY_TO_STRUCT, "f4": "f"}
+    return struct.Struct("<" + "".join(codes[code] for _, code in types))
+
+
+_REQUEST: Final = _struct(REQUEST_TYPES)
+_SAMPLE: Final = _struct(SAMPLE_TYPES)
+
+
+class Names:
+    """Numbers for names, in the order in which they first occur."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the name's number; a new name is written at once."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._numbers)
+            self._stream.write(json.dumps(name) + "\n")
+            self._stream.flush()
+        return number
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
+class Recorder:
+    """Writes rows; the streams are its own from now on."""
+
+    def __init__(self, requests: BinaryIO, samples: BinaryIO, names: TextIO) -> None:
+        self._requests = requests
+        self._samples = samples
+        self._names = Names(names)
+        self._rows: list[bytes] = []
+
+    def record(self, request: Request) -> None:
+        """Add the row of a request that is done with."""
+        if request.correlation_id < 0:
+            return
+        number = self._names.number
+        self._rows.append(
+            _REQUEST.pack(
+                request.correlation_id,
+                number(request.request_class),
+                number(request.flow),
+                request.api_key,
+                request.size_bytes,
+                request.received_ns,
+                request.enqueued_ns,
+                request.dequeued_ns,
+                request.local_done_ns,
+                request.remote_done_ns,
+                request.response_dequeued_ns,
+                request.response_sent_ns,
+                request.attained_ns,
+                request.suspended_ns,
+                request.preemptions,
+                request.error_code,
+            )
+        )
+        if len(self._rows) * _REQUEST.size >= _FLUSH_BYTES:
+            self.flush()
+
+    def sample(self, row: SampleRow) -> None:
+        """Add the sample of one plane."""
+        self._samples.write(
+            _SAMPLE.pack(row.t_ns, self._names.number(row.plane), *row[2:])
+        )
+
+    def flush(self) -> None:
+        """Hand all rows to the operating system."""
+        self._requests.write(b"".join(self._rows))
+        self._rows.clear()
+        self._requests.flush()
+        self._samples.flush()
+
+    def close(self) -> None:
+        """Write what is left, and close the files."""
+        self.flush()
+        self._requests.close()
+        self._samples.close()
+        self._names.close()
+
+
+def open_recorder(path: Path) -> Recorder:
+    """Return a recorder that writes new files at ``path`` and beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Recorder(
+        path.open("wb"),
+        _beside(path, SAMPLES_SUFFIX).open("wb"),
+        _beside(path, NAMES_SUFFIX).open("w", encoding="utf-8"),
+    )
+
+
+def read_names(path: Path) -> list[str]:
+    """Return the names of a recording by their numbers."""
+    lines = _beside(path, NAMES_SUFFIX).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def read_requests(path: Path) -> Iterator[RequestRow]:
+    """Iterate over the requests of a recording, in the order they were finished."""
+    names = read_names(path)
+    for row in _rows(path, _REQUEST):
+        correlation_id, request_class, flow, *rest = row
+        yield RequestRow(correlation_id, names[request_class], names[flow], *rest)
+
+
+def read_samples(path: Path) -> Iterator[SampleRow]:
+    """Iterate over the samples of a recording, in order of time."""
+    names = read_names(path)
+    for t_ns, plane, *rest in _rows(_beside(path, SAMPLES_SUFFIX), _SAMPLE):
+        yield SampleRow(t_ns, names[plane], *rest)
+
+
+def _rows(path: Path, row: struct.Struct) -> Iterator[tuple[int, ...]]:
+    data = path.read_bytes()
+    whole = len(data) - len(data) % row.size
+    return row.iter_unpack(memoryview(data)[:whole])
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

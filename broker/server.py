@@ -1,0 +1,318 @@
+"""The composition root: from a configuration to a running broker, top to bottom.
+
+`run_process` is a process: real sockets, real files, the machine's clock, signals.
+`BrokerServer` is the same broker with its surroundings handed in, which is how it runs
+in virtual time. Nothing here decides anything about a request.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import trio
+
+from broker import network_settings
+from broker.config import (
+    DOORKEEPER_QUANTUM_US,
+    DOORKEEPER_READER,
+    DOORKEEPER_RECORD_FILE,
+    DOORKEEPER_RECORD_SAMPLES_MS,
+    SOCKET_REQUEST_MAX_BYTES,
+    BrokerConfig,
+    Listener,
+)
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.epoll import TcpNetwork
+from broker.network.intake import Intake
+from broker.network.processor import Processor, ProcessorContext
+from broker.network.request_channel import (
+    BlindRequestChannel,
+    ClassAwareRequestChannel,
+    RequestChannel,
+)
+from broker.network.socket_server import Endpoint, SocketServer
+from broker.network.transport import Network
+from broker.recording import Recorder, open_recorder
+from broker.request import Request, Response
+from broker.sampler import Sampler
+from broker.timer import DeadlineTimer
+from broker.topology import Topology, build
+from broker.wire.api_keys import SUPPORTED
+from planes import PlaneCore, Task
+from planes.plane import Dispatcher, NowNs
+
+# A stop waits up to a second for requests in progress.
+_DRAIN_LOOK_S = 0.005
+_DRAIN_LOOKS = 200
+
+
+class Application(Protocol):
+    """What the server serves: the broker behind its sockets."""
+
+    def open(self, listeners: Sequence[Listener], timer_moved: TimerMoved) -> None:
+        """Start, knowing the addresses that clients are to be told.
+
+        ``timer_moved`` is to be called when ``next_expiry_ns`` has come nearer.
+        """
+
+    def serve(self, request: Request) -> Coroutine[Any, Any, Response]:
+        """Return the handler of a request."""
+
+    def next_expiry_ns(self) -> int | None:
+        """Return when ``expire`` has something to do, if ever."""
+
+    def expire(self, now_ns: int) -> None:
+        """Complete whatever has waited long enough."""
+
+    def close(self) -> None:
+        """Flush and close all files; nothing is served any more."""
+
+
+TimerMoved = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The world that a broker runs in.
+
+    ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
+    handler, and moves the clock where time is virtual.
+    """
+
+    network: Network
+    now_ns: NowNs
+    rng: random.Random
+    spend: Callable[[Task], None] | None = None
+    recorder: Recorder | None = None
+
+
+class BrokerServer:
+    """A broker: planes, network, application. Its sockets are open once it is made."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        application: Application,
+        surroundings: Surroundings,
+    ) -> None:
+        self._config = config
+        self._application = application
+        self._surroundings = surroundings
+        self._now_ns = surroundings.now_ns
+        self._stop = trio.Event()
+        self.topology = build(config, surroundings.rng)
+        self.dispatcher = _dispatcher(config, self.topology, surroundings)
+        self.classifier = network_settings.classifier(config)
+        self.quotas = ConnectionQuotas(network_settings.connection_limits(config))
+        self.pool = network_settings.memory_pool(config)
+        self.request_channels = {
+            plane: _request_channel(config, plane, self.dispatcher)
+            for plane in self.topology.planes
+        }
+        self.socket_server = self._socket_server()
+        self.timer = DeadlineTimer(
+            application.next_expiry_ns, application.expire, self._now_ns
+        )
+        application.open(self.advertised, self.timer.moved)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Return the port of each listener by its name."""
+        return self.socket_server.ports
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """Return the open listeners, with the ports that they really have."""
+        return [
+            replace(route.listener, port=self.ports[route.listener.name])
+            for route in self.topology.routes
+        ]
+
+    @property
+    def advertised(self) -> Sequence[Listener]:
+        """Return the listeners as clients are told of them."""
+        advertised = {listener.name: listener for listener in self._config.advertised}
+        return [
+            _reachable(advertised.get(listener.name, listener), listener)
+            for listener in self.listeners
+        ]
+
+    @property
+    def processors(self) -> Mapping[PlaneCore, Sequence[Processor]]:
+        """Return the processors that feed each plane."""
+        of_listener = {
+            acceptor.listener: acceptor.processors
+            for acceptor in self.socket_server.acceptors
+        }
+        return {
+            plane: [
+                processor
+                for route in self.topology.routes
+                if route.plane is plane
+                for processor in of_listener[route.listener.name]
+            ]
+            for plane in self.topology.planes
+        }
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until `stop` is called, or until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.dispatcher.run)
+                await nursery.start(self.socket_server.run)
+                nursery.start_soon(self.timer.run)
+                self._start_sampler(nursery)
+                task_status.started()
+                await self._stop.wait()
+                self.socket_server.stop_accepting()
+                await self._drain()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._application.close()
+            if self._surroundings.recorder is not None:
+                self._surroundings.recorder.close()
+
+    def stop(self) -> None:
+        """Take no further request, answer those in progress, and end `run`."""
+        self._stop.set()
+
+    async def _drain(self) -> None:
+        """Wait for requests in progress; those in purgatory are not waited for."""
+        for _ in range(_DRAIN_LOOKS):
+            if not self._in_progress():
+                return
+            await trio.sleep(_DRAIN_LOOK_S)
+
+    def _in_progress(self) -> bool:
+        """Say whether a request waits or is served, or a response is to be written."""
+        return any(
+            plane.seated or len(plane.scheduler) for plane in self.topology.planes
+        ) or any(processor.busy for processor in self.socket_server.processors)
+
+    def _socket_server(self) -> SocketServer:
+        context = ProcessorContext(
+            now_ns=self._now_ns,
+            intake=Intake(
+                self._application.serve,
+                self.classifier,
+                {
+                    key: (versions.implemented_min, versions.max)
+                    for key, versions in SUPPORTED.items()
+                },
+            ),
+            quotas=self.quotas,
+            pool=self.pool,
+            finished=self._finished(),
+            frame_bytes_max=self._config[SOCKET_REQUEST_MAX_BYTES],
+            idle_ns_max=network_settings.idle_ns_max(self._config),
+        )
+        endpoints = [
+            Endpoint(
+                listener=route.listener.name,
+                host=route.listener.host,
+                port=route.listener.port,
+                processors=route.processors,
+                request_channel=self.request_channels[route.plane],
+            )
+            for route in self.topology.routes
+        ]
+        return SocketServer(endpoints, self._surroundings.network, context)
+
+    def _finished(self) -> list[Callable[[Request], None]]:
+        """Return what learns of each request that is done with."""
+        recorder = self._surroundings.recorder
+        observers: list[Callable[[Request], None]] = [self.classifier.learn]
+        if recorder is not None:
+            observers.append(recorder.record)
+        return observers
+
+    def _start_sampler(self, nursery: trio.Nursery) -> None:
+        recorder = self._surroundings.recorder
+        if recorder is None:
+            return
+        sampler = Sampler(
+            tuple(self.request_channels.values()),
+            self.processors,
+            recorder,
+            self._now_ns,
+        )
+        period_ns = self._config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
+        nursery.start_soon(sampler.run, period_ns)
+
+
+def _dispatcher(
+    config: BrokerConfig, topology: Topology, surroundings: Surroundings
+) -> Dispatcher:
+    quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
+    if surroundings.spend is None:
+        return Dispatcher(
+            topology.planes, now_ns=surroundings.now_ns, quantum_ns=quantum_ns
+        )
+    return Dispatcher(
+        topology.planes,
+        now_ns=surroundings.now_ns,
+        quantum_ns=quantum_ns,
+        spend=surroundings.spend,
+    )
+
+
+def _request_channel(
+    config: BrokerConfig, plane: PlaneCore, dispatcher: Dispatcher
+) -> RequestChannel:
+    if config[DOORKEEPER_READER] == "class-aware":
+        return ClassAwareRequestChannel(plane, dispatcher)
+    return BlindRequestChannel(plane, dispatcher)
+
+
+def _reachable(advertised: Listener, opened: Listener) -> Listener:
+    """Return an advertised listener with the host and port that it left open."""
+    return replace(
+        advertised,
+        host=advertised.host or socket.getfqdn(),
+        port=advertised.port or opened.port,
+    )
+
+
+# ---- the process ----------------------------------------------------------------
+
+
+def run_process(config: BrokerConfig, application: Application) -> None:
+    """Run a broker as this process until SIGTERM or SIGINT.
+
+    :raises ConfigError: if a key does not allow it to start.
+    """
+    record_file = config[DOORKEEPER_RECORD_FILE]
+    surroundings = Surroundings(
+        network=TcpNetwork(network_settings.socket_options(config)),
+        now_ns=time.monotonic_ns,
+        rng=random.Random(),
+        recorder=open_recorder(Path(record_file)) if record_file else None,
+    )
+    trio.run(_run_until_signal, config, application, surroundings)
+
+
+async def _run_until_signal(
+    config: BrokerConfig, application: Application, surroundings: Surroundings
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        server = BrokerServer(config, application, surroundings)
+        # What has been built lives as long as the process: no collection need look.
+        gc.collect()
+        gc.freeze()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            for listener in server.listeners:
+                print(f"listening on {listener}", flush=True)
+            async for _ in signals:
+                server.stop()
+                break

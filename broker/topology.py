@@ -1,0 +1,143 @@
+"""Which planes a broker has, which policy each runs, and which listener leads to it.
+
+Two settings, independent of one another: *topology* (one shared plane, or a control
+plane beside the data plane, as in KIP-291) and *discipline* (the policy of the data
+plane). ``doorkeeper.scheduler`` names both at once: ``planes`` stands for separate
+planes with ``doorkeeper.data.scheduler`` inside the data plane; every other name is the
+policy of the data plane, and the planes are separate only where
+``control.plane.listener.name`` is set.
+
+The control plane has Kafka's figures: one processor, a queue of 20, one handler.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config import (
+    CONTROL_PLANE_LISTENER_NAME,
+    DOORKEEPER_ADMISSION,
+    DOORKEEPER_ADMISSION_FAVOURED,
+    DOORKEEPER_ADMISSION_RESERVED,
+    DOORKEEPER_DATA_SCHEDULER,
+    DOORKEEPER_PRIORITY_AGEING_MS,
+    DOORKEEPER_QUANTUM_US,
+    DOORKEEPER_SCHEDULER,
+    DOORKEEPER_WFQ_WEIGHTS,
+    NUM_IO_THREADS,
+    NUM_NETWORK_THREADS,
+    QUEUED_MAX_REQUESTS,
+    BrokerConfig,
+    Key,
+    Listener,
+)
+from broker.errors import ConfigError
+from planes import Admission, PlaneCore
+from planes.admission import RESERVE
+from schedulers import Scheduler, SchedulerConfig
+from schedulers.registry import UnknownScheduler, make
+
+PLANES: Final = "planes"
+CONTROL_PLANE_QUEUE: Final = 20
+CONTROL_PLANE_SEATS: Final = 1
+CONTROL_PLANE_PROCESSORS: Final = 1
+# The listener that ``planes`` adds where no listener is named for control requests.
+_CONTROLLER: Final = Listener(
+    name="CONTROLLER", host="127.0.0.1", port=0, security_protocol="PLAINTEXT"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A listener, the plane that it feeds, and how many processors read it."""
+
+    listener: Listener
+    plane: PlaneCore
+    processors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The planes of a broker, and a route for each listener."""
+
+    planes: Sequence[PlaneCore]
+    routes: Sequence[Route]
+
+
+def build(config: BrokerConfig, rng: random.Random) -> Topology:
+    """Make the planes that ``config`` describes; ``rng`` is for policies that draw.
+
+    :raises ConfigError: if a policy is unknown or refuses its settings.
+    """
+    key = DOORKEEPER_SCHEDULER
+    if config[key] == PLANES:
+        key = DOORKEEPER_DATA_SCHEDULER
+    data = PlaneCore(
+        "data",
+        _scheduler(config, key, rng),
+        _admission(config),
+        seats=config[NUM_IO_THREADS],
+    )
+    control_listener = _control_listener(config)
+    data_routes = [
+        Route(listener=listener, plane=data, processors=config[NUM_NETWORK_THREADS])
+        for listener in config.listeners
+        if listener != control_listener
+    ]
+    if control_listener is None:
+        return Topology(planes=(data,), routes=data_routes)
+    control = PlaneCore(
+        "control",
+        make("fifo", SchedulerConfig()),
+        Admission(capacity=CONTROL_PLANE_QUEUE),
+        seats=CONTROL_PLANE_SEATS,
+    )
+    control_route = Route(
+        listener=control_listener, plane=control, processors=CONTROL_PLANE_PROCESSORS
+    )
+    return Topology(planes=(data, control), routes=[*data_routes, control_route])
+
+
+def _control_listener(config: BrokerConfig) -> Listener | None:
+    """Return the listener of the control plane, if there is to be such a plane."""
+    if config.control_plane_listener is not None:
+        return config.control_plane_listener
+    if config[DOORKEEPER_SCHEDULER] != PLANES:
+        return None
+    if any(listener.name == _CONTROLLER.name for listener in config.listeners):
+        raise ConfigError(
+            CONTROL_PLANE_LISTENER_NAME.name,
+            config[CONTROL_PLANE_LISTENER_NAME],
+            "the name of the control plane's listener, as CONTROLLER is taken",
+        )
+    return _CONTROLLER
+
+
+def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Scheduler:
+    ageing_ms = config[DOORKEEPER_PRIORITY_AGEING_MS]
+    weights = config[DOORKEEPER_WFQ_WEIGHTS]
+    settings = SchedulerConfig(
+        weights={request_class: float(each) for request_class, each in weights.items()},
+        seats=config[NUM_IO_THREADS],
+        ageing_ns=ageing_ms * 1_000_000 or None,
+        quantum_ns=config[DOORKEEPER_QUANTUM_US] * 1000,
+        rng=rng,
+    )
+    try:
+        return make(config[key], settings)
+    except UnknownScheduler as error:
+        raise ConfigError(key.name, config[key], str(error)) from error
+
+
+def _admission(config: BrokerConfig) -> Admission:
+    rule = config[DOORKEEPER_ADMISSION]
+    favoured = config[DOORKEEPER_ADMISSION_FAVOURED]
+    return Admission(
+        capacity=config[QUEUED_MAX_REQUESTS],
+        rule=rule,
+        favoured=frozenset(favoured),
+        reserved=config[DOORKEEPER_ADMISSION_RESERVED] if rule == RESERVE else 0,
+    )

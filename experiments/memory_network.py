@@ -1,0 +1,385 @@
+"""A network in memory: bounded buffers, seeded latency, cuts. For virtual time.
+
+It offers what ``broker.network.transport`` asks for, with the habits of TCP that matter
+to a broker: a full buffer pushes back, bytes arrive later than they were sent and in
+order, a peer can finish sending, vanish, or be cut off in the middle of a frame. It
+passes the same contract tests as real sockets.
+
+Latency is drawn per chunk, for each direction of each connection. Without latency
+(``latency_ns=(0, 0)``) bytes arrive at once, and `MemoryNetwork.run` is not needed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import trio
+
+from broker.network.transport import (
+    BROKEN,
+    PEER_FINISHED,
+    READABLE,
+    WRITABLE,
+    Bytes,
+    Connection,
+)
+from broker.request import FileRegion
+from broker.timer import DeadlineTimer
+
+OnEvent = Callable[["MemoryConnection", int], None]
+
+
+class MemoryNetwork:
+    """Hosts, listeners and connections that exist in this process only."""
+
+    def __init__(
+        self,
+        *,
+        now_ns: Callable[[], int],
+        rng: random.Random,
+        latency_ns: tuple[int, int] = (0, 0),
+        buffer_bytes: int = 65_536,
+    ) -> None:
+        self._now_ns = now_ns
+        self._rng = rng
+        self._latency_ns = latency_ns
+        self._buffer_bytes = buffer_bytes
+        self._filenos = itertools.count(1000)
+        self._ports = itertools.count(40_000)
+        self._listeners: dict[int, MemoryListener] = {}
+        self._travelling: list[tuple[int, int, MemoryConnection, bytes | None]] = []
+        self._sent = itertools.count()
+        self._timer = DeadlineTimer(self._next_arrival_ns, self._arrive, now_ns)
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Carry bytes until cancelled."""
+        task_status.started()
+        await self._timer.run()
+
+    def listen(self, host: str, port: int) -> MemoryListener:
+        """Bind a port; the network has one host."""
+        port = port or next(self._ports)
+        if port in self._listeners:
+            raise OSError(98, f"port {port} is taken")
+        listener = self._listeners[port] = MemoryListener(self, host, port)
+        return listener
+
+    def selector(self) -> MemorySelector:
+        """Return a new selector."""
+        return MemorySelector()
+
+    def connect(self, port: int, *, address: str = "127.0.0.1") -> MemoryConnection:
+        """Connect from ``address``, or raise `ConnectionRefusedError`."""
+        listener = self._listeners.get(port)
+        if listener is None:
+            raise ConnectionRefusedError(111, f"nobody listens at {port}")
+        ours = MemoryConnection(self, next(self._filenos), self._buffer_bytes)
+        theirs = MemoryConnection(self, next(self._filenos), self._buffer_bytes)
+        ours.peer, theirs.peer = theirs, ours
+        listener.push(theirs, address)
+        return ours
+
+    def cut(self, connection: MemoryConnection) -> None:
+        """Break a connection for both sides; what travels is lost."""
+        ends = (connection, connection.peer)
+        self._travelling = [item for item in self._travelling if item[2] not in ends]
+        heapq.heapify(self._travelling)
+        for end in ends:
+            end.break_off()
+
+    # ---- for connections and listeners --------------------------------------------
+
+    def carry(self, to: MemoryConnection, chunk: bytes | None) -> None:
+        """Bring a chunk, or the end of them (None), to a connection."""
+        low, high = self._latency_ns
+        if high == 0:
+            to.arrive(chunk)
+            return
+        due_ns = max(self._now_ns() + self._rng.randint(low, high), to.last_arrival_ns)
+        to.last_arrival_ns = due_ns
+        item = (due_ns, next(self._sent), to, chunk)
+        heapq.heappush(self._travelling, item)
+        if self._travelling[0] is item:
+            self._timer.moved()
+
+    def forget(self, port: int) -> None:
+        """Free a port."""
+        del self._listeners[port]
+
+    def _next_arrival_ns(self) -> int | None:
+        return self._travelling[0][0] if self._travelling else None
+
+    def _arrive(self, now_ns: int) -> None:
+        while self._travelling and self._travelling[0][0] <= now_ns:
+            _, _, to, chunk = heapq.heappop(self._travelling)
+            to.arrive(chunk)
+
+
+class MemoryConnection:
+    """One end of a connection; ``on_event`` hears of its readiness."""
+
+    peer: MemoryConnection
+
+    def __init__(self, network: MemoryNetwork, fileno: int, buffer_bytes: int) -> None:
+        self._network = network
+        self._fileno = fileno
+        self._buffer_bytes = buffer_bytes
+        self._incoming = bytearray()
+        # Bytes sent here that have not been read: travelling ones count.
+        self._held = 0
+        self._peer_finished = False
+        self._finished = False
+        self._broken = False
+        self._closed = False
+        self.last_arrival_ns = 0
+        self.on_event: OnEvent | None = None
+
+    def __repr__(self) -> str:
+        return f"<memory connection {self._fileno}: {self._held} bytes to be read>"
+
+    def fileno(self) -> int:
+        """Return a number unique in the network."""
+        return self._fileno
+
+    def recv(self, size: int, /) -> bytes:
+        """Return some of what has arrived."""
+        self._check_open()
+        if not self._incoming:
+            if self._peer_finished:
+                return b""
+            raise BlockingIOError
+        chunk = bytes(self._incoming[:size])
+        del self._incoming[:size]
+        was_full = self._held >= self._buffer_bytes
+        self._held -= len(chunk)
+        if was_full and not self.peer._closed:
+            self.peer.notify(WRITABLE)
+        return chunk
+
+    def recv_into(self, buffer: memoryview, size: int = 0, /) -> int:
+        """Put some of what has arrived into ``buffer``."""
+        chunk = self.recv(size or len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def send(self, data: Bytes, /) -> int:
+        """Take as much as the peer has room for."""
+        self._check_open()
+        if self._finished or self.peer._broken:
+            raise BrokenPipeError(32, "the sending side is finished")
+        room = self._buffer_bytes - self.peer._held
+        if room <= 0:
+            raise BlockingIOError
+        chunk = bytes(data[:room])
+        self.peer._held += len(chunk)
+        self._network.carry(self.peer, chunk)
+        return len(chunk)
+
+    def finish_sending(self) -> None:
+        """Send no more; the peer reads the end after everything else."""
+        if not self._finished:
+            self._finished = True
+            self._network.carry(self.peer, None)
+
+    def close(self) -> None:
+        """Let go of this end; what was sent still arrives."""
+        if not self._closed:
+            self._closed = True
+            self.on_event = None
+            if not self._broken:
+                self.finish_sending()
+
+    # ---- for the network ------------------------------------------------------------
+
+    def arrive(self, chunk: bytes | None) -> None:
+        """Take what has travelled here."""
+        if self._broken:
+            return
+        if self._closed:
+            # TCP answers data for a closed socket with a reset.
+            if chunk is not None:
+                self.peer.break_off()
+            return
+        if chunk is None:
+            self._peer_finished = True
+            self.notify(READABLE | PEER_FINISHED)
+        else:
+            self._incoming += chunk
+            self.notify(READABLE)
+
+    def break_off(self) -> None:
+        """Be broken: whatever is tried from now on fails."""
+        self._broken = True
+        self._incoming.clear()
+        if not self._closed:
+            self.notify(BROKEN | READABLE | WRITABLE)
+
+    def notify(self, events: int) -> None:
+        """Tell whoever waits that this end has become ready."""
+        if self.on_event is not None:
+            self.on_event(self, events)
+
+    def readiness(self) -> int:
+        """Return what this end is ready for now."""
+        events = 0
+        if self._incoming:
+            events |= READABLE
+        if self._peer_finished:
+            events |= READABLE | PEER_FINISHED
+        if self._broken:
+            events |= BROKEN | READABLE | WRITABLE
+        if self.peer._held < self._buffer_bytes:
+            events |= WRITABLE
+        return events
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError(9, "the connection is closed")
+        if self._broken:
+            raise ConnectionResetError(104, "the connection is broken")
+
+
+class MemorySelector:
+    """Remembers what has become ready, edge-triggered as epoll is."""
+
+    def __init__(self) -> None:
+        self._ready: dict[int, int] = {}
+        self._woken = False
+        self._lot = trio.lowlevel.ParkingLot()
+
+    def register(self, connection: Connection) -> None:
+        """Report on the connection from now on."""
+        assert isinstance(connection, MemoryConnection)
+        assert connection.on_event is None, "registered twice"
+        connection.on_event = self._note
+        events = connection.readiness()
+        if events:
+            self._note(connection, events)
+
+    def unregister(self, connection: Connection) -> None:
+        """Report no more."""
+        assert isinstance(connection, MemoryConnection)
+        connection.on_event = None
+        self._ready.pop(connection.fileno(), None)
+
+    def poll(self) -> Sequence[tuple[int, int]]:
+        """Return what has become ready since the last poll."""
+        ready = list(self._ready.items())
+        self._ready.clear()
+        return ready
+
+    async def wait(self) -> None:
+        """Wait until something is ready or somebody calls ``wakeup``."""
+        if self._ready or self._woken:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._lot.park()
+        self._woken = False
+
+    def wakeup(self) -> None:
+        """Let the present ``wait``, or else the next one, return."""
+        self._woken = True
+        self._lot.unpark()
+
+    def send_many(
+        self, connection: Connection, pieces: Sequence[Bytes], more: bool
+    ) -> int:
+        """Send some of several pieces."""
+        return connection.send(b"".join(pieces))
+
+    def send_file(
+        self, connection: Connection, region: FileRegion, skip: int, size: int
+    ) -> int:
+        """Send some of a file's bytes, which are copied here."""
+        return connection.send(region.read()[skip : skip + size])
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._ready.clear()
+
+    def _note(self, connection: MemoryConnection, events: int) -> None:
+        fileno = connection.fileno()
+        self._ready[fileno] = self._ready.get(fileno, 0) | events
+        self._lot.unpark()
+
+
+class MemoryListener:
+    """A port that takes connections."""
+
+    def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._network = network
+        self._pending: deque[tuple[MemoryConnection, str]] = deque()
+        self._lot = trio.lowlevel.ParkingLot()
+
+    async def accept(self) -> tuple[Connection, str]:
+        """Wait for a connection; return it and the peer's address."""
+        await trio.lowlevel.checkpoint()
+        while not self._pending:
+            await self._lot.park()
+        return self._pending.popleft()
+
+    def push(self, connection: MemoryConnection, address: str) -> None:
+        """Let a connection wait to be accepted."""
+        self._pending.append((connection, address))
+        self._lot.unpark()
+
+    def close(self) -> None:
+        """Free the port; who was not accepted is cut off."""
+        self._network.forget(self.port)
+        for connection, _ in self._pending:
+            self._network.cut(connection)
+        self._pending.clear()
+
+
+class MemoryStream:
+    """A client's end as a Trio stream."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self.connection = connection
+        self._lot = trio.lowlevel.ParkingLot()
+        connection.on_event = self._note
+
+    async def send_all(self, data: Bytes) -> None:
+        """Send all of ``data``, waiting while the peer's buffer is full."""
+        await trio.lowlevel.checkpoint()
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self.connection.send(rest) :]
+            except BlockingIOError:
+                await self._lot.park()
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+
+    async def receive_some(self, max_bytes: int = 65_536) -> bytes:
+        """Receive some bytes; none, if the peer has finished."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                return self.connection.recv(max_bytes)
+            except BlockingIOError:
+                await self._lot.park()
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+
+    async def send_eof(self) -> None:
+        """Send no more."""
+        await trio.lowlevel.checkpoint()
+        self.connection.finish_sending()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+        self._lot.unpark_all()
+        await trio.lowlevel.checkpoint()
+
+    def _note(self, connection: MemoryConnection, events: int) -> None:
+        self._lot.unpark_all()
