@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 
 _CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
+_DIRECTORY = click.Path(path_type=Path)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,6 +51,108 @@ def schedulers() -> None:
 
     for line in scheduler_lines():
         click.echo(line)
+
+
+@main.group()
+def experiment() -> None:
+    """Replay the same requests to every arm, and record each of them."""
+
+
+_CONFIG = click.argument("config", type=_CONFIG_FILE)
+_SCHEDULERS = click.option(
+    "--schedulers", metavar="A,B", help="Only these arms, or schedulers as new arms."
+)
+_WORLD = click.option("--world", type=click.Choice(["live", "virtual", "model"]))
+
+
+@experiment.command()
+@_CONFIG
+@click.option("--out", type=_DIRECTORY, help="Where to record; default runs/NAME.")
+@_SCHEDULERS
+@_WORLD
+@click.option("--resume", is_flag=True, help="Go on; repeat no cell that is done.")
+def run(
+    config: Path,
+    out: Path | None,
+    schedulers: str | None,
+    world: str | None,
+    resume: bool,
+) -> None:
+    """Run an experiment; exit status 1 if a cell has no run that counts."""
+    from rich.console import Console
+
+    from experiments import commands
+    from experiments.config_errors import ExperimentError
+
+    try:
+        chosen = commands.load(config, schedulers, world)
+        directory = out or Path("runs") / chosen.name
+        complete = commands.run_experiment(chosen, directory, Console(), resume=resume)
+    except ExperimentError as error:
+        raise click.UsageError(str(error)) from error
+    if not complete:
+        raise SystemExit(1)
+
+
+@experiment.command()
+@_CONFIG
+def validate(config: Path) -> None:
+    """Check a config, its broker keys included."""
+    from experiments import commands
+    from experiments.config_errors import ExperimentError
+
+    try:
+        chosen = commands.load(config, None, None)
+    except ExperimentError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(f"{config}: {chosen.name} is well formed")
+
+
+@experiment.command()
+@_CONFIG
+@_SCHEDULERS
+@_WORLD
+def plan(config: Path, schedulers: str | None, world: str | None) -> None:
+    """Print the cells, the runs and the minutes of an experiment."""
+    from rich.console import Console
+
+    from experiments import commands
+    from experiments.config_errors import ExperimentError
+
+    try:
+        chosen = commands.load(config, schedulers, world)
+    except ExperimentError as error:
+        raise click.UsageError(str(error)) from error
+    commands.describe(chosen, Console())
+
+
+@main.command()
+@click.argument("run_dir", type=_RUN_DIR)
+@click.option("--out", type=_DIRECTORY, help="Default RUN_DIR/report.")
+@click.option("--master", metavar="URL", help="A Spark cluster; default local.")
+def analyze(run_dir: Path, out: Path | None, master: str | None) -> None:
+    """Compare the arms of a recorded experiment: tables, figures, verdicts."""
+    from spark_analysis import analyze as analysis
+    from spark_analysis.contract import RecordingError
+
+    try:
+        analysis.analyze(run_dir, out, master)
+    except RecordingError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("run_dir", type=_RUN_DIR)
+@click.option("--out", type=_DIRECTORY, default=Path("paper.pdf"), show_default=True)
+def paper(run_dir: Path, out: Path) -> None:
+    """Typeset the paper with the numbers of a recorded experiment."""
+    from spark_analysis import paper as typesetting
+    from spark_analysis.contract import RecordingError
+
+    try:
+        typesetting.build(run_dir, out)
+    except RecordingError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _overrides(settings: tuple[str, ...]) -> dict[str, str]:

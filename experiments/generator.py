@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import select
 import socket
 import sys
@@ -33,6 +32,7 @@ from experiments.config import Experiment
 from experiments.openloop import Observed, OpenLoop, Schedule
 from experiments.senders import senders
 from experiments.workload import LeaderAndIsr, Produce, UpdateMetadata, Workload
+from experiments.worlds.child import bind
 
 Address = tuple[str, int]
 # From "everything is prepared" to the trace's zero.
@@ -47,6 +47,7 @@ class Job:
     trace: str
     content: dict[str, Any]
     out: str
+    parent: int
     cpu: int | None
 
 
@@ -97,8 +98,7 @@ class SetupClient:
 def main() -> None:
     """Run the job whose file the command line names."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    if job.cpu is not None:
-        os.sched_setaffinity(0, {job.cpu})
+    bind(job.parent, job.cpu)
     experiment = config.parse(job.content)
     requests = trace.read(Path(job.trace), block=0)
     told = json.loads(sys.stdin.readline())

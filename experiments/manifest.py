@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,13 @@ class Manifest:
         self.content = content
 
     @classmethod
-    def new(cls, directory: Path, experiment: Experiment) -> Manifest:
-        """Describe an experiment that has not begun."""
+    def new(
+        cls, directory: Path, experiment: Experiment, surroundings: Mapping[str, Any]
+    ) -> Manifest:
+        """Describe an experiment that has not begun.
+
+        ``surroundings`` is what its world adds to the environment.
+        """
         workload, header = experiment.workload, experiment.experiment
         window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
         content = {
@@ -55,7 +60,7 @@ class Manifest:
             "config": experiment.content(),
             "config_sha256": experiment.sha256(),
             "code": code(),
-            "environment": environment(),
+            "environment": {**environment(), **surroundings},
             "traces": [],
             "plan": [],
             "runs": [],

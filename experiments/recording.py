@@ -74,6 +74,7 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("queued", pa.int32(), nullable=False),
         pa.field("waiting", pa.int32(), nullable=False),
         pa.field("seated", pa.int32(), nullable=False),
+        pa.field("refused", pa.int32(), nullable=False),
         pa.field("handler_idle", pa.float64(), nullable=False),
         pa.field("processor_idle", pa.float64(), nullable=False),
     ],
@@ -188,6 +189,13 @@ def lateness(offered_ns: Int64s, intended_ns: Int64s) -> dict[str, int]:
         name: int(late[max(0, int(np.ceil(share * len(late))) - 1)])
         for name, share in ranks.items()
     }
+
+
+def late(p99_ns: int, limit_ms: float) -> str:
+    """Say that a generator was later than its limit, or say nothing."""
+    if p99_ns <= limit_ms * 1e6:
+        return ""
+    return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:g} ms"
 
 
 def _labelled(labels: RunLabels, rows: int) -> dict[str, Any]:

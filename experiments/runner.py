@@ -79,7 +79,7 @@ def run(
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment.
     """
-    manifest = _open(experiment, directory, resume=resume)
+    manifest = _open(experiment, directory, world, resume=resume)
     shas = _draw_traces(experiment, manifest)
     cells = list(plan(experiment))
     keys = [
@@ -111,9 +111,11 @@ def run(
     ]
 
 
-def _open(experiment: Experiment, directory: Path, *, resume: bool) -> Manifest:
+def _open(
+    experiment: Experiment, directory: Path, world: World, *, resume: bool
+) -> Manifest:
     """Make a new manifest, or take up the one that is there."""
-    fresh = Manifest.new(directory, experiment)
+    fresh = Manifest.new(directory, experiment, world.environment())
     old = Manifest.load(directory)
     if old is None:
         return fresh

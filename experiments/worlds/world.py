@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from experiments.config import Arm, Experiment
 from experiments.recording import RunLabels
@@ -71,6 +71,9 @@ class World(Protocol):
     """A place to replay traces in."""
 
     name: str
+
+    def environment(self) -> Mapping[str, Any]:
+        """Return what the manifest's environment should say of this world."""
 
     def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to the cell's arm and write its rows to ``out``.

@@ -1,0 +1,88 @@
+"""The broker's own record of a run, joined with what the load saw.
+
+The broker numbers nothing: the correlation id of a request is its index in the trace,
+so the join is an assignment by index. What cannot be joined is a fault of the run and
+is said in words, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from broker.recording import (
+    REQUEST_TYPES,
+    SAMPLE_TYPES,
+    SAMPLES_SUFFIX,
+    read_names,
+)
+from experiments.recording import MEASURES, NEVER, STAMPS, Int64s
+
+_BROKER_STAMPS = tuple(
+    name for name in STAMPS if name not in {"sent_ns", "client_done_ns"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokerRows:
+    """The columns that the broker knows, by request, and what is wrong with them."""
+
+    columns: Mapping[str, Int64s]
+    fault: str
+
+
+def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
+    """Read the broker's rows into columns of ``requests`` values each.
+
+    Stamps are counted from ``origin_ns``; ``NEVER`` where the broker has no row.
+    """
+    rows = _read(recording, REQUEST_TYPES)
+    ids = rows["correlation_id"]
+    strangers = int(np.count_nonzero((ids < 0) | (ids >= requests)))
+    rows = rows[(ids >= 0) & (ids < requests)]
+    ids = rows["correlation_id"]
+    twice = len(ids) - len(np.unique(ids))
+    columns = {}
+    for name in (*_BROKER_STAMPS, *MEASURES):
+        column = np.full(requests, NEVER, np.int64)
+        values = rows[name].astype(np.int64)
+        column[ids] = relative(values, origin_ns) if name in STAMPS else values
+        columns[name] = column
+    fault = ""
+    if strangers or twice:
+        fault = f"broker recorded {strangers} unknown requests and {twice} twice"
+    return BrokerRows(columns=columns, fault=fault)
+
+
+def read_samples(recording: Path, origin_ns: int) -> tuple[dict[str, Any], int]:
+    """Return the columns of the broker's samples since the origin, and their length."""
+    names = read_names(recording)
+    rows = _read(recording.with_name(recording.name + SAMPLES_SUFFIX), SAMPLE_TYPES)
+    rows = rows[rows["t_ns"] >= origin_ns]
+    columns: dict[str, Any] = {
+        "t_ns": rows["t_ns"] - origin_ns,
+        "plane": [names[number] for number in rows["plane"]],
+    }
+    for name in ("queued", "waiting", "seated", "refused"):
+        columns[name] = rows[name].astype(np.int32)
+    for name in ("handler_idle", "processor_idle"):
+        columns[name] = rows[name].astype(np.float64)
+    return columns, len(rows)
+
+
+def relative(stamps_ns: Int64s, origin_ns: int) -> Int64s:
+    """Count stamps from the origin; what never happened still never did."""
+    counted: Int64s = np.where(stamps_ns < 0, NEVER, stamps_ns - origin_ns)
+    return counted
+
+
+def _read(path: Path, types: tuple[tuple[str, str], ...]) -> npt.NDArray[Any]:
+    """Read whole rows; a row torn by the end of the broker is not one."""
+    dtype = np.dtype([(name, f"<{code}") for name, code in types])
+    content = path.read_bytes()
+    return np.frombuffer(content, dtype, count=len(content) // dtype.itemsize)

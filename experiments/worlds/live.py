@@ -1,0 +1,234 @@
+"""The live world: a fresh broker process per run, real sockets, real files.
+
+The broker has one CPU to itself and the load generator another, so that neither takes
+time from the other; on a machine with a single CPU both share it, and the manifest says
+so. Every run starts from an empty data directory, which is deleted afterwards. Broker
+and generator stamp by the same monotonic clock, so their rows subtract.
+
+Nothing here raises because a run went wrong: a broker that fails to start, dies or will
+not stop, and a generator that is late, are results with a reason; the runner decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from experiments import broker_rows, recording, trace
+from experiments.answers import NETWORK_EXCEPTION
+from experiments.config import Experiment
+from experiments.generator import Address, Job
+from experiments.recording import NEVER, Results
+from experiments.trace import Trace
+from experiments.worlds.processes import Child, RunFailed
+from experiments.worlds.world import Cell, RunFiles, RunResult
+
+# Starting both processes, setting up, joining and writing the rows.
+_OVERHEAD_S = 1.5
+_START_TIMEOUT_S = 20.0
+# Beyond the trace's length and the drain: set-up, reading answers, writing rows.
+_GENERATOR_GRACE_S = 40.0
+_STOP_TIMEOUT_S = 10.0
+_READY = "listening on "
+_CONTROLLER = "CONTROLLER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadEnd:
+    """How the load ended: the generator's summary, then how the broker stopped."""
+
+    origin_ns: int
+    ended_ns: int
+    trace_sha256: str
+    broker_cpu_s: float
+    fault: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinning:
+    """The CPUs of a run; None where there is only one for both."""
+
+    broker: int | None
+    generator: int | None
+
+    @classmethod
+    def here(cls) -> Pinning:
+        """Choose the first two CPUs that this process may use."""
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) < 2:
+            return cls(broker=None, generator=None)
+        return cls(broker=cpus[0], generator=cpus[1])
+
+
+class Live:
+    """Runs cells with real processes; ``tick`` is called once a second meanwhile."""
+
+    name = "live"
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self._tick = tick
+        self._pinning = Pinning.here()
+
+    def environment(self) -> Mapping[str, Any]:
+        """Say where the processes are pinned."""
+        pinned = self._pinning.broker is not None
+        return {"pinned": pinned, "cpus": asdict(self._pinning) if pinned else None}
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        """Add to the load's length what a run costs beside it."""
+        return experiment.workload.duration_s + _OVERHEAD_S
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        """Start a broker, replay the trace to it, stop it, write the joined rows."""
+        prefix = f"doorkeeper-{cell.run_id}-"
+        with tempfile.TemporaryDirectory(prefix=prefix) as scratch:
+            try:
+                return self._run(cell, trace, out, Path(scratch))
+            except RunFailed as failure:
+                return RunResult(
+                    valid=False,
+                    reason=str(failure),
+                    recorded=False,
+                    trace_sha256=trace.sha256,
+                )
+
+    def _run(self, cell: Cell, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
+        limits, workload = cell.experiment.limits, cell.experiment.workload
+        with self._broker(cell, at) as broker, self._load(cell, replayed, at) as load:
+            load.tell(json.dumps(_listeners(cell, broker)))
+            patience_s = workload.duration_s + limits.drain_s + _GENERATOR_GRACE_S
+            summary = json.loads(load.line(patience_s, broker))
+            end = LoadEnd(
+                **summary,
+                broker_cpu_s=round(broker.cpu_s(), 3),
+                fault=broker.stop(_STOP_TIMEOUT_S),
+            )
+        return _write_rows(cell, replayed, out, at, end)
+
+    def _broker(self, cell: Cell, at: Path) -> Child:
+        properties = at / "server.properties"
+        properties.write_text(_properties(cell, at), encoding="utf-8")
+        cpu = self._pinning.broker
+        command = [
+            *(sys.executable, "-m", "experiments.worlds.child"),
+            *(str(os.getpid()), "-" if cpu is None else str(cpu)),
+            *("serve", "--config", str(properties)),
+        ]
+        return Child("broker", command, at / "broker.err", tick=self._tick)
+
+    def _load(self, cell: Cell, replayed: Trace, at: Path) -> Child:
+        trace.store(replayed, at / "trace.parquet")
+        job = Job(
+            trace=str(at / "trace.parquet"),
+            content=cell.experiment.content(),
+            out=str(_observed(at)),
+            parent=os.getpid(),
+            cpu=self._pinning.generator,
+        )
+        file = at / "job.json"
+        file.write_text(json.dumps(asdict(job)), encoding="utf-8")
+        command = [sys.executable, "-m", "experiments.generator", str(file)]
+        return Child("generator", command, at / "generator.err", tick=self._tick)
+
+
+def _properties(cell: Cell, at: Path) -> str:
+    """Return the broker's configuration: the arm's keys, then what the run owns."""
+    keys = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        **cell.experiment.broker_keys(cell.arm),
+        "log.dirs": str(at / "data"),
+        "doorkeeper.record.file": str(_recording(at)),
+    }
+    return "".join(f"{key}={value}\n" for key, value in keys.items())
+
+
+def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
+    """Wait until the broker listens; return where, for data and for control.
+
+    When it is ready, a broker says ``listening on NAME://host:port`` for each listener.
+    """
+    keys = cell.experiment.broker_keys(cell.arm)
+    control = keys.get("control.plane.listener.name")
+    expected = len(keys.get("listeners", "one").split(","))
+    if control is None and cell.arm.scheduler == "planes":
+        control = _CONTROLLER
+        expected += 1
+    found: dict[str, Address] = {}
+    for _ in range(expected):
+        line = broker.line(_START_TIMEOUT_S)
+        name, _, address = line.removeprefix(_READY).partition("://")
+        host, _, port = address.rpartition(":")
+        if not line.startswith(_READY) or not port.isdecimal():
+            raise broker.failure(f"said {line!r}, not where it listens")
+        found[name] = (host.strip("[]"), int(port))
+    data = [address for name, address in found.items() if name != control]
+    return {"data": data[0], "control": found.get(control or "")}
+
+
+def _write_rows(
+    cell: Cell, replayed: Trace, out: RunFiles, at: Path, end: LoadEnd
+) -> RunResult:
+    """Join what load and broker saw, write it, and judge whether the run counts."""
+    limits = cell.experiment.limits
+    seen = _observations(at)
+    broker = broker_rows.read_requests(_recording(at), len(replayed), end.origin_ns)
+    done_ns = broker_rows.relative(seen["done_ns"], end.origin_ns)
+    results = Results(
+        columns={
+            **broker.columns,
+            "sent_ns": broker_rows.relative(seen["sent_ns"], end.origin_ns),
+            "client_done_ns": done_ns,
+        },
+        error_code=seen["error_code"],
+        ended_ns=end.ended_ns - end.origin_ns,
+    )
+    labels = cell.labels(Live.name)
+    timeout_ns = round(limits.timeout_ms * 1e6)
+    rows = recording.requests_table(labels, replayed, results, timeout_ns)
+    recording.write(rows, out.requests)
+    samples, count = broker_rows.read_samples(_recording(at), end.origin_ns)
+    recording.write(recording.samples_table(labels, samples, count), out.samples)
+    offered_ns = broker_rows.relative(seen["offered_ns"], end.origin_ns)
+    lateness = recording.lateness(offered_ns, replayed.table["intended_ns"].to_numpy())
+    unseen = (done_ns != NEVER) & (seen["error_code"] != NETWORK_EXCEPTION)
+    unseen &= broker.columns["received_ns"] == NEVER
+    faults = [
+        end.fault,
+        broker.fault,
+        f"broker has no record of {unseen.sum()} requests it answered"
+        if unseen.any()
+        else "",
+        recording.late(lateness["p99"], limits.lateness_p99_ms),
+    ]
+    reasons = [fault for fault in faults if fault]
+    return RunResult(
+        valid=not reasons,
+        reason="; ".join(reasons),
+        trace_sha256=end.trace_sha256,
+        counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
+        lateness_ns=lateness,
+        broker_cpu_s=end.broker_cpu_s,
+    )
+
+
+def _observations(at: Path) -> dict[str, Any]:
+    """Read the generator's file into arrays."""
+    with pa.OSFile(str(_observed(at)), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _recording(at: Path) -> Path:
+    return at / "broker.rows"
+
+
+def _observed(at: Path) -> Path:
+    return at / "observed.arrow"

@@ -1,0 +1,279 @@
+"""Discrete events around the broker's own planes: no Trio, no bytes, only decisions.
+
+The engine drives ``PlaneCore`` and its scheduler exactly as the dispatcher does, but
+time is a heap of events and a request is a demand in nanoseconds. A *site* is what
+serves: one plane whose seats are independent servers (M/G/c), or one CPU at which all
+planes take turns (``planes.Cpu``).
+
+A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
+its own service, anywhere if that is 0. A policy is asked when ``Scheduler.preempts``
+says that its answer can change: never, when something comes to wait, or also at every
+point (every quantum, if anywhere is a point) while something waits. ``preemption_ns`` and ``switch_ns`` are overheads
+that a server pays when it preempts, and when it starts anything but the task it left
+last; they are lost work, billed to nobody.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from planes import Cpu, PlaneCore, Task
+from schedulers import IN_SERVICE, NEVER
+
+NEVER_NS: Final = 1 << 62
+
+
+@dataclass(slots=True, eq=False, kw_only=True, repr=False)
+class ModelTask(Task):
+    """A task that needs ``demand_ns`` of service; the rest is the engine's.
+
+    ``charged_ns`` is when its present slice was last billed, ``ends_ns`` when it will
+    end if nothing interrupts it, ``epoch`` tells events of earlier slices apart.
+    """
+
+    demand_ns: int
+    index: int = -1
+    connection: int = -1
+    charged_ns: int = 0
+    ends_ns: int = 0
+    epoch: int = 0
+    check_planned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """Where tasks may be preempted, and what that costs a server."""
+
+    granularity_ns: int = 0
+    preemption_ns: int = 0
+    switch_ns: int = 0
+
+
+class Arrivals(Protocol):
+    """Where tasks come from, and where they go when they are done."""
+
+    def next_ns(self) -> int:
+        """When the next task arrives; ``NEVER_NS`` after the last one."""
+
+    def arrive(self, now_ns: int) -> None:
+        """Let the tasks of this moment in."""
+
+    def done(self, task: ModelTask, now_ns: int) -> None:
+        """Take a task that has been served."""
+
+    def room(self, plane: PlaneCore, now_ns: int) -> None:
+        """Hear that a task has left a queue."""
+
+
+class Site:
+    """One plane's servers, or one CPU shared by several planes."""
+
+    def __init__(
+        self,
+        planes: Iterable[PlaneCore],
+        overheads: Overheads,
+        *,
+        cpu: Cpu | None = None,
+    ) -> None:
+        self.planes = tuple(planes)
+        assert cpu is not None or len(self.planes) == 1
+        driver = cpu if cpu is not None else self.planes[0]
+        self.pick = driver.pick
+        self.charge = driver.charge
+        self.must_yield = driver.must_yield
+        self.wake: Callable[[PlaneCore], None] | None = cpu.wake if cpu else None
+        self.servers = 1 if cpu else self.planes[0].seats
+        self.running: list[ModelTask] = []
+        self.overheads = overheads
+        self.overhead_ns = overheads.preemption_ns + overheads.switch_ns > 0
+        preempts = {plane.scheduler.preempts for plane in self.planes}
+        self.watches = len(self.planes) > 1 or IN_SERVICE in preempts
+        self.asks = self.watches or preempts != {NEVER}
+        self.last: ModelTask | None = None
+        self.preempted = False
+        self.lost_ns = 0
+        self.alarm_ns = NEVER_NS
+        self.check_every_ns = overheads.granularity_ns
+
+    def waiting(self) -> bool:
+        """Say whether any task waits here."""
+        return any(len(plane.scheduler) for plane in self.planes)
+
+
+class Engine:
+    """Runs sites from event to event until nothing is left, or until a deadline."""
+
+    def __init__(self, sites: Iterable[Site], *, quantum_ns: int) -> None:
+        self.now_ns = 0
+        self.sites = tuple(sites)
+        self._site_of = {plane: site for site in self.sites for plane in site.planes}
+        self._events: list[tuple[int, int, Any, int]] = []
+        self._serial = 0
+        self._source: Arrivals | None = None
+        for site in self.sites:
+            site.check_every_ns = site.overheads.granularity_ns or quantum_ns
+
+    def run(self, source: Arrivals, *, until_ns: int = NEVER_NS - 1) -> None:
+        """Serve what the source lets in. Cost: O(log n) an event."""
+        self._source = source
+        events, pop = self._events, heapq.heappop
+        while True:
+            arrival_ns = source.next_ns()
+            if events and events[0][0] <= arrival_ns:
+                if events[0][0] > until_ns:
+                    break
+                now_ns, _, it, epoch = pop(events)
+                self.now_ns = now_ns
+                if type(it) is ModelTask:
+                    if it.epoch == epoch:
+                        self._boundary(it, now_ns)
+                elif type(it) is Site:
+                    it.alarm_ns = NEVER_NS
+                    self._fill(it, now_ns)
+                else:
+                    it(now_ns)
+            elif arrival_ns <= until_ns:
+                self.now_ns = arrival_ns
+                source.arrive(arrival_ns)
+            else:
+                break
+
+    def at(self, at_ns: int, call: Callable[[int], None]) -> None:
+        """Call something at a moment of the run."""
+        self._push(at_ns, call, 0)
+
+    def offer(self, plane: PlaneCore, task: ModelTask, now_ns: int) -> bool:
+        """Put a task into a plane's queue, and see to it that it is served."""
+        if not plane.offer(task, now_ns):
+            return False
+        site = self._site_of[plane]
+        if site.wake is not None:
+            site.wake(plane)
+        if len(site.running) < site.servers:
+            self._fill(site, now_ns)
+        elif site.asks:
+            self._consider(site, now_ns)
+        return True
+
+    # ---- serving ------------------------------------------------------------------
+
+    def _push(self, at_ns: int, it: Any, epoch: int) -> None:
+        self._serial += 1
+        heapq.heappush(self._events, (at_ns, self._serial, it, epoch))
+
+    def _fill(self, site: Site, now_ns: int) -> None:
+        """Start tasks while a server is free and something is ready."""
+        source = self._source
+        assert source is not None
+        while len(site.running) < site.servers:
+            task: Any = site.pick(now_ns)
+            if task is None:
+                self._set_alarm(site, now_ns)
+                return
+            starts_ns = now_ns
+            if site.overhead_ns:
+                starts_ns += self._overhead_ns(site, task)
+            task.epoch += 1
+            task.check_planned = False
+            task.charged_ns = starts_ns
+            task.ends_ns = ends_ns = starts_ns + task.demand_ns - task.attained_ns
+            site.running.append(task)
+            self._serial += 1
+            heapq.heappush(self._events, (ends_ns, self._serial, task, task.epoch))
+            if site.watches and site.waiting():
+                self._plan_check(site, task, now_ns)
+            if task.dequeued_ns == now_ns:
+                source.room(task.plane, now_ns)
+
+    def _overhead_ns(self, site: Site, task: ModelTask) -> int:
+        """Return what the server pays before it starts a task."""
+        cost_ns = site.overheads.switch_ns if site.last is not task else 0
+        if site.preempted:
+            cost_ns += site.overheads.preemption_ns
+        site.last, site.preempted = task, False
+        site.lost_ns += cost_ns
+        return cost_ns
+
+    def _boundary(self, task: ModelTask, now_ns: int) -> None:
+        """End a task, or ask at its preemption point whether it must give way."""
+        plane: PlaneCore = task.plane
+        site = self._site_of[plane]
+        site.charge(task, now_ns - task.charged_ns, now_ns)
+        task.charged_ns = now_ns
+        if now_ns == task.ends_ns:
+            site.running.remove(task)
+            task.epoch += 1
+            plane.leave(task, now_ns)
+            source = self._source
+            assert source is not None
+            source.done(task, now_ns)
+            self._fill(site, now_ns)
+            return
+        task.check_planned = False
+        if site.must_yield(task, now_ns):
+            self._preempt(site, task, now_ns)
+            self._fill(site, now_ns)
+        elif site.watches and site.waiting():
+            self._plan_check(site, task, now_ns)
+
+    def _preempt(self, site: Site, task: ModelTask, now_ns: int) -> None:
+        site.running.remove(task)
+        task.epoch += 1
+        plane: PlaneCore = task.plane
+        plane.suspend(task, now_ns)
+        site.preempted = True
+        if site.wake is not None:
+            site.wake(plane)
+
+    def _consider(self, site: Site, now_ns: int) -> None:
+        """Something has come to wait: ask those in service at their next point."""
+        if site.overheads.granularity_ns:
+            for task in site.running:
+                if not task.check_planned:
+                    self._plan_check(site, task, now_ns)
+            return
+        running = site.running
+        if len(running) > 1:
+            # The least urgent gives way first, so that no task is preempted in vain.
+            running = sorted(running, key=_by_urgency)
+        for task in running:
+            used_ns = now_ns - task.charged_ns
+            if used_ns >= 0:
+                site.charge(task, used_ns, now_ns)
+                task.charged_ns = now_ns
+                if site.must_yield(task, now_ns):
+                    self._preempt(site, task, now_ns)
+                    self._fill(site, now_ns)
+                    continue
+            if site.watches and not task.check_planned:
+                self._plan_check(site, task, now_ns)
+
+    def _plan_check(self, site: Site, task: ModelTask, now_ns: int) -> None:
+        """Ask again at the next preemption point, if the task lasts that long."""
+        every_ns = site.check_every_ns
+        begun_ns = max(now_ns, task.charged_ns)
+        into_ns = (task.attained_ns + begun_ns - task.charged_ns) % every_ns
+        if into_ns == 0 and begun_ns == now_ns > task.charged_ns:
+            at_ns = now_ns
+        else:
+            at_ns = begun_ns + every_ns - into_ns
+        if at_ns < task.ends_ns:
+            task.check_planned = True
+            self._push(at_ns, task, task.epoch)
+
+    def _set_alarm(self, site: Site, now_ns: int) -> None:
+        """Come back when time alone makes a task ready."""
+        if not any(len(plane.scheduler) for plane in site.planes):
+            return
+        for plane in site.planes:
+            event_ns = plane.next_event_ns(now_ns)
+            if event_ns is not None and event_ns < site.alarm_ns:
+                site.alarm_ns = event_ns
+                self._push(event_ns, site, 0)
+
+
+def _by_urgency(task: ModelTask) -> tuple[int, int]:
+    return -task.level, -task.number

@@ -1,0 +1,126 @@
+"""Child processes of a live run: started, listened to, stopped, never left behind.
+
+Every wait has a deadline and a named failure, so no run can hang an experiment.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_TICK_S = 1.0
+
+
+class RunFailed(Exception):
+    """A run that produced no rows; the message is the reason."""
+
+
+class Child:
+    """One child process: its lines of standard output, its complaints, its end.
+
+    ``tick`` is called about once a second while a line is waited for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        complaints: Path,
+        *,
+        tick: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self._complaints = complaints
+        self._tick = tick
+        with complaints.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+            )
+        self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Kill the process if it still runs, and reap it."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def tell(self, line: str) -> None:
+        """Write a line to the process's standard input.
+
+        :raises RunFailed: if it has ended.
+        """
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+        except BrokenPipeError as error:
+            raise self.failure("ended before it was told where to connect") from error
+
+    def line(self, timeout_s: float, *others: Child) -> str:
+        """Wait for a line of standard output.
+
+        :raises RunFailed: if the process or one of ``others`` ends, or time is up.
+        """
+        stdout = self._process.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self.failure(f"said nothing for {timeout_s:.0f} s")
+            if not select.select([stdout], [], [], min(left_s, _TICK_S))[0]:
+                self._tick()
+                for other in others:
+                    other.expect_alive()
+                continue
+            piece = os.read(stdout.fileno(), 65536)
+            if not piece:
+                raise self.failure(f"ended with status {self._process.wait()}")
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
+
+    def expect_alive(self) -> None:
+        """Raise `RunFailed` if the process has ended."""
+        status = self._process.poll()
+        if status is not None:
+            raise self.failure(f"ended with status {status}")
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that the process has used, kernel's included."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        # proc(5): utime and stime are fields 14 and 15; the name may hold blanks.
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self, timeout_s: float) -> str:
+        """End the process by SIGTERM; say what went wrong, if anything did."""
+        self._process.terminate()
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return f"{self.name} did not stop within {timeout_s:.0f} s of SIGTERM"
+        return "" if status == 0 else str(self.failure(f"ended with status {status}"))
+
+    def failure(self, what: str) -> RunFailed:
+        """Describe a failure, with the last line that the process complained."""
+        lines = self._complaints.read_text(errors="replace").strip().splitlines()
+        return RunFailed(f"{self.name} {what}" + (f": {lines[-1]}" if lines else ""))

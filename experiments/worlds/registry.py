@@ -1,0 +1,15 @@
+"""The worlds by name; each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from experiments.worlds.world import World
+
+
+def make_world(name: str, tick: Callable[[], None]) -> World:
+    """Make the world called ``name``; it calls ``tick`` about once a second."""
+    assert name == "live", name
+    from experiments.worlds.live import Live
+
+    return Live(tick)

@@ -1,0 +1,300 @@
+"""The runner: order, identity, retries, and going on after it was killed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from experiments import recording, runner
+from experiments.config import Experiment, ExperimentError, parse
+from experiments.progress import Silence
+from experiments.recording import MEASURES, STAMPS, Results
+from experiments.trace import Trace
+from experiments.worlds.world import Cell, RunFiles, RunResult
+
+
+def experiment(**header: Any) -> Experiment:
+    return parse(
+        {
+            "experiment": {
+                "name": "small",
+                "seed": 3,
+                "blocks": 3,
+                "baseline": "fifo",
+                **header,
+            },
+            "workload": {
+                "duration_s": 0.1,
+                "traffic": [
+                    {
+                        "name": "meta",
+                        "arrivals": {"kind": "poisson", "rate_per_s": 200},
+                        "request": {"api": "metadata"},
+                    }
+                ],
+            },
+            "arms": [
+                {"name": "fifo", "scheduler": "fifo"},
+                {"name": "wfq", "scheduler": "wfq"},
+                {"name": "priority", "scheduler": "priority"},
+            ],
+            "limits": {"retries": 1},
+        }
+    )
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it."""
+
+
+def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    """Answer every request after a millisecond."""
+    intended = trace.table["intended_ns"].to_numpy()
+    results = Results(
+        columns=dict.fromkeys(STAMPS, intended + 1000000)
+        | {name: np.zeros(len(trace), np.int64) for name in MEASURES},
+        error_code=np.zeros(len(trace), np.int16),
+        ended_ns=10**9,
+    )
+    labels = cell.labels("fake")
+    table = recording.requests_table(labels, trace, results, timeout_ns=10**10)
+    recording.write(table, out.requests)
+    columns = {
+        name: [] for name in recording.SAMPLES_SCHEMA.names if name not in _LABELS
+    }
+    recording.write(recording.samples_table(labels, columns, 0), out.samples)
+    return RunResult(
+        valid=True,
+        trace_sha256=trace.sha256,
+        counts=recording.counts(table, len(trace)),
+        lateness_ns={"p50": 1, "p99": 2, "max": 3},
+    )
+
+
+_LABELS = ("run_id", "block", "arm", "scheduler", "world")
+Play = Callable[[Cell, Trace, RunFiles], RunResult]
+
+
+@dataclass
+class FakeWorld:
+    """Plays what it is told to, and remembers for which cells."""
+
+    play: Play = good
+    name: str = "fake"
+    ran: list[str] = field(default_factory=list)
+    traces: list[tuple[int, str]] = field(default_factory=list)
+
+    def environment(self) -> Mapping[str, Any]:
+        return {"pinned": False}
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        return 0.01
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        self.ran.append(cell.run_id)
+        self.traces.append((cell.block, trace.sha256))
+        return self.play(cell, trace, out)
+
+
+def run(
+    directory: Path, world: FakeWorld, *, resume: bool = False, **header: Any
+) -> Any:
+    return runner.run(experiment(**header), directory, world, Silence(), resume=resume)
+
+
+def manifest(directory: Path) -> Any:
+    return json.loads((directory / "manifest.json").read_text())
+
+
+def test_every_block_runs_every_arm_once_and_the_baseline_again() -> None:
+    cells = list(runner.plan(experiment()))
+    for block in range(3):
+        arms = [cell.arm.name for cell in cells if cell.block == block]
+        assert sorted(arms) == ["fifo", "fifo-again", "priority", "wfq"]
+        orders = [cell.order for cell in cells if cell.block == block]
+        assert orders == [0, 1, 2, 3]
+
+
+def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
+    def orders(seed: int) -> list[str]:
+        return [cell.arm.name for cell in runner.plan(experiment(seed=seed, blocks=20))]
+
+    assert orders(3) == orders(3)
+    assert orders(3) != orders(4)
+
+
+def test_every_arm_stands_in_every_place_about_equally_often() -> None:
+    blocks = 400
+    cells = runner.plan(experiment(blocks=blocks))
+    places = Counter((cell.arm.name, cell.order) for cell in cells)
+    # Binomial(400, 1/4): mean 100, standard deviation 8.7; five of them.
+    assert len(places) == 16
+    assert all(abs(count - blocks / 4) < 44 for count in places.values()), places
+
+
+def test_all_arms_of_a_block_replay_the_same_trace_and_record_its_hash(
+    tmp_path: Path,
+) -> None:
+    world = FakeWorld()
+    assert run(tmp_path, world) == []
+    found = manifest(tmp_path)
+    stored = {entry["block"]: entry["sha256"] for entry in found["traces"]}
+    assert len(set(stored.values())) == 3
+    assert Counter(world.traces) == dict.fromkeys(stored.items(), 4)
+    assert all(each["trace_sha256"] == stored[each["block"]] for each in found["runs"])
+
+
+def test_a_finished_experiment_lists_files_that_are_there(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld())
+    found = manifest(tmp_path)
+    assert found["finished"] is not None
+    for each in found["runs"]:
+        table = pq.read_table(tmp_path / each["requests"])
+        assert table.schema.metadata[b"doorkeeper.schema"] == b"1"
+        assert set(table["run_id"].to_pylist()) == {each["run_id"]}
+        assert table.num_rows == each["counts"]["sent"] == each["counts"]["ok"]
+        assert (tmp_path / each["samples"]).exists()
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_directory_in_use_is_refused_without_resume(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld())
+    with pytest.raises(ExperimentError, match="holds an experiment; give --resume"):
+        run(tmp_path, FakeWorld())
+    with pytest.raises(ExperimentError, match="holds the experiment 'small'"):
+        run(tmp_path, FakeWorld(), resume=True, name="other")
+
+
+@pytest.mark.parametrize("when", range(12))
+@pytest.mark.parametrize("half_written", [False, True])
+def test_killed_in_any_run_it_goes_on_without_repeating_a_done_cell(
+    tmp_path: Path, when: int, half_written: bool
+) -> None:
+    calls = iter(range(99))
+
+    def killed(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        if next(calls) == when:
+            if half_written:
+                out.requests.write_bytes(b"PAR1 torn")
+            raise Killed
+        return good(cell, trace, out)
+
+    first = FakeWorld(killed)
+    with pytest.raises(Killed):
+        run(tmp_path, first)
+    assert manifest(tmp_path)["finished"] is None
+    second = FakeWorld()
+    assert run(tmp_path, second, resume=True) == []
+    assert [*first.ran[:when], *second.ran] == [
+        cell.run_id for cell in runner.plan(experiment())
+    ]
+    found = manifest(tmp_path)
+    assert len(found["runs"]) == 12
+    assert all(each["valid"] for each in found["runs"])
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_resuming_a_finished_experiment_runs_nothing(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld())
+    again = FakeWorld()
+    assert run(tmp_path, again, resume=True) == []
+    assert again.ran == []
+
+
+def test_a_changed_configuration_repeats_every_cell_it_touches(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld())
+    again = FakeWorld()
+    assert run(tmp_path, again, resume=True, seed=4) == []
+    assert len(again.ran) == 12
+    found = manifest(tmp_path)
+    stale = [each for each in found["runs"] if not each["valid"]]
+    assert {each["reason"] for each in stale} == {
+        "superseded: the experiment or the code has changed"
+    }
+    valid = [(each["block"], each["arm"]) for each in found["runs"] if each["valid"]]
+    assert len(valid) == len(set(valid)) == 12
+
+
+def test_more_blocks_add_cells_and_repeat_none(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld(), blocks=2)
+    more = FakeWorld()
+    run(tmp_path, more, resume=True, blocks=3)
+    assert len(more.ran) == 4
+    assert all(run_id.startswith("b002-") for run_id in more.ran)
+
+
+def late(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    """Be late in the first attempt at each wfq cell, and never get priority done."""
+    result = good(cell, trace, out)
+    if cell.arm.name == "wfq" and cell.attempt == 0:
+        return replace(result, valid=False, reason="generator late: p99 3.00 ms > 1 ms")
+    if cell.arm.name == "priority":
+        return RunResult(valid=False, reason="broker ended with 3", recorded=False)
+    return result
+
+
+def test_a_late_run_is_kept_marked_and_repeated(tmp_path: Path) -> None:
+    missing = run(tmp_path, FakeWorld(late))
+    runs = manifest(tmp_path)["runs"]
+    wfq = [each for each in runs if each["arm"] == "wfq" and each["block"] == 1]
+    assert [(each["run_id"], each["valid"]) for each in wfq] == [
+        ("b001-wfq-t0", False),
+        ("b001-wfq-t1", True),
+    ]
+    assert wfq[0]["reason"] == "generator late: p99 3.00 ms > 1 ms"
+    assert (tmp_path / wfq[0]["requests"]).exists()
+    assert {each.arm for each in missing} == {"priority"}
+
+
+def test_a_run_without_rows_is_repeated_up_to_its_retries(tmp_path: Path) -> None:
+    missing = run(tmp_path, FakeWorld(late))
+    assert missing[0].reason == "broker ended with 3"
+    runs = manifest(tmp_path)["runs"]
+    tries = [each for each in runs if each["arm"] == "priority" and each["block"] == 0]
+    assert [each["attempt"] for each in tries] == [0, 1]
+    assert [each["requests"] for each in tries] == [None, None]
+
+
+def test_a_failed_cell_is_not_done_and_is_tried_again_on_resume(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld(late))
+    again = FakeWorld()
+    assert run(tmp_path, again, resume=True) == []
+    assert sorted(again.ran) == [f"b00{block}-priority-t2" for block in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sent": -1}, "counts do not add up"),
+        ({"ok": -1}, "counts do not add up"),
+        ({"unfinished": 1}, "counts do not add up"),
+    ],
+)
+def test_a_run_whose_counts_do_not_add_up_does_not_count(
+    tmp_path: Path, change: dict[str, int], reason: str
+) -> None:
+    def leaking(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        result = good(cell, trace, out)
+        counts = Counter(result.counts)
+        counts.update(change)
+        return replace(result, counts=dict(counts))
+
+    missing = run(tmp_path, FakeWorld(leaking), blocks=1)
+    assert len(missing) == 4
+    assert all(each.reason.startswith(reason) for each in missing)
+
+
+def test_a_run_of_another_trace_does_not_count(tmp_path: Path) -> None:
+    def confused(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        return replace(good(cell, trace, out), trace_sha256="other")
+
+    missing = run(tmp_path, FakeWorld(confused), blocks=1)
+    assert missing[0].reason.startswith("replayed the trace other, not ")
