@@ -169,7 +169,7 @@ def test_members_that_never_sync_are_lost_after_the_rebalance_timeout(world) -> 
 
 
 def test_a_leader_that_never_syncs_is_lost(world) -> None:
-    leader, follower = joined(world, 2, session_timeout_ms=500_000)
+    _leader, follower = joined(world, 2, session_timeout_ms=500_000)
     waiting = world.sync(follower, 1)
     world.advance(60_000)
     assert waiting.answer().error is ErrorCode.rebalance_in_progress

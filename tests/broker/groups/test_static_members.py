@@ -133,7 +133,7 @@ def test_static_members_that_do_not_join_again_stay_until_they_do_not_sync(
         old["a"],
         2,
         instance_id="a",
-        assignments={member: b"x" for member in old.values()},
+        assignments=dict.fromkeys(old.values(), b"x"),
     )
     assert world.state == "Stable"
     world.advance(59_999)
