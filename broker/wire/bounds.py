@@ -1,13 +1,13 @@
-"""Array lengths checked before native decoding, against a frame that lies.
+"""Frames walked by their schema before native decoding, which trusts them too far.
 
 kio's native reader reserves memory for as many items as an array says that it has,
 and aborts the process where that fails: a frame of twenty bytes could end the broker.
-`bounds_check` makes a function that walks a frame by its schema, without building
-anything, and raises `MalformedFrame` where an array says that it has more items than
-bytes are left, or is null where the schema has no null (kio reads ``None`` there). The
-function is Python source, compiled once per message and version as ``dataclasses``
-compiles an ``__init__``: a walk of closures takes three times as long, on every
-request. Messages without arrays need no check.
+It takes null for an array that must not be, ignores the sizes of tagged fields, and
+refuses a tag that it does not know, which KIP-482 would have skipped.
+
+`bounds_check` makes a function that walks a frame without building anything. It is
+Python source, compiled once per message and version as ``dataclasses`` compiles an
+``__init__``: a walk of closures takes three times as long, on every request.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ _INT32: Final = Struct(">i")
 
 
 def bounds_check(entity: type[Any]) -> Check | None:
-    """Return the check of ``entity``, or ``None`` where it has no arrays.
+    """Return the check of ``entity``, or ``None`` where there is nothing to check.
 
     Called with (frame, offset, length of the frame), it raises `MalformedFrame`
-    where an array cannot be as long as it says, and `IndexError` or `struct.error`
-    where the frame ends too early.
+    where an array cannot be as long as it says or a tagged field has another size
+    than it says, `UnknownTag` at the first tag that the schema does not have, and
+    `IndexError` or `struct.error` where the frame ends too early.
     """
-    if not _has_array(entity):
+    if not entity.__flexible__ and not _has_array(entity):
         return None
     source = _Source()
     source.struct(entity, 1)
@@ -84,8 +85,7 @@ class _Source:
             "varint": _varint,
             "long_string": _long_string,
             "tags": _skip_tags,
-            "too_many": _too_many,
-            "no_array": _no_array,
+            "refuse": _refuse_length,
         }
         self.ahead = 0
 
@@ -97,10 +97,10 @@ class _Source:
 
     def struct(self, entity: type[Any], depth: int) -> None:
         """Walk the fields of a struct, and its tagged fields after them."""
-        known: dict[int, Check | None] = {}
+        known: dict[int, Check] = {}
         for field in dataclasses.fields(entity):
             if "tag" in field.metadata:
-                known[field.metadata["tag"]] = _tag_check(entity, field)
+                known[field.metadata["tag"]] = _field_check(entity, field)
             else:
                 self.field(entity, field, depth)
         if entity.__flexible__:
@@ -118,8 +118,8 @@ class _Source:
         item, is_array, nullable = _classify(field.type)
         wire_type = field.metadata.get("kafka_type")
         if is_array:
-            self.array_length(entity, depth, nullable=nullable)
-            self.array(entity, item, wire_type, depth)
+            self.array_length(entity, depth)
+            self.items(entity, item, wire_type, nullable, depth)
         elif wire_type is not None:
             self.primitive(entity, wire_type, depth)
         elif nullable:
@@ -130,8 +130,8 @@ class _Source:
         else:
             self.struct(item, depth)
 
-    def array_length(self, entity: type[Any], depth: int, *, nullable: bool) -> None:
-        """Read an array's length; kio would give ``None`` where null is no value."""
+    def array_length(self, entity: type[Any], depth: int) -> None:
+        """Read an array's length; null is -1."""
         at = self.here()
         if entity.__flexible__:
             self.line(depth, f"c = f[{at}]; o = {at} + 1")
@@ -139,16 +139,20 @@ class _Source:
             self.line(depth, "c -= 1")
         else:
             self.line(depth, f"c, = int32(f, {at}); o = {at} + 4")
-        if not nullable:
-            self.line(depth, "if c < 0: no_array(c)")
 
-    def array(
-        self, entity: type[Any], item: Any, wire_type: str | None, depth: int
+    def items(
+        self,
+        entity: type[Any],
+        item: Any,
+        wire_type: str | None,
+        nullable: bool,
+        depth: int,
     ) -> None:
         """Check an array's length against the frame, then walk its items."""
         size = 1 if wire_type is None else _FIXED_BYTES.get(wire_type, 1)
         needed = "c" if size == 1 else f"c * {size}"
-        self.line(depth, f"if {needed} > n - o: too_many(c, n - o)")
+        null = "" if nullable else "c < 0 or "
+        self.line(depth, f"if {null}{needed} > n - o: refuse(c, n - o)")
         if wire_type in _FIXED_BYTES:
             self.line(depth, f"if c > 0: o += {needed}")
             return
@@ -194,11 +198,8 @@ class _Source:
         self.lines.append("    " * depth + text)
 
 
-def _tag_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check | None:
-    """Return the check of a tagged field, or ``None`` where it holds no array."""
-    item, is_array, _ = _classify(field.type)
-    if not is_array and not (dataclasses.is_dataclass(item) and _has_array(item)):
-        return None
+def _field_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check:
+    """Return the check of one tagged field."""
     source = _Source()
     source.field(entity, field, 1)
     source.settle(1)
@@ -206,18 +207,65 @@ def _tag_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check | None
     return source.compiled(f"{entity.__name__}.{field.name}")
 
 
+class UnknownTag(Exception):
+    """A tagged field that the schema does not have, and how to be without it."""
+
+    def __init__(self, count_at: int, count: int, start: int, end: int) -> None:
+        super().__init__(count_at, count, start, end)
+        # (offset, value to subtract 1 from), then the sizes of enclosing tagged fields.
+        self.count = (count_at, count)
+        self.start = start
+        self.end = end
+        self.enclosing: list[tuple[int, int]] = []
+
+    def cut(self, frame: bytes) -> bytes:
+        """Return ``frame`` without the field."""
+        shorter = frame[: self.start] + frame[self.end :]
+        shorter = _replace_varint(shorter, *self.count, self.count[1] - 1)
+        for at, size in self.enclosing:
+            removed = len(frame) - len(shorter)
+            shorter = _replace_varint(shorter, at, size, size - removed)
+        return shorter
+
+
 def _skip_tags(
-    frame: bytes, offset: int, length: int, known: Mapping[int, Check | None]
+    frame: bytes, offset: int, length: int, known: Mapping[int, Check]
 ) -> int:
+    count_at = offset
     count, offset = _varint(frame, offset)
     for _ in range(count):
-        tag, offset = _varint(frame, offset)
-        size, offset = _varint(frame, offset)
+        start = offset
+        tag, size_at = _varint(frame, start)
+        size, offset = _varint(frame, size_at)
+        end = offset + size
+        if end > length:
+            raise MalformedFrame(f"tagged field of {size} bytes ends beyond the frame")
         check = known.get(tag)
-        if check is not None:
-            check(frame, offset, length)
-        offset += size
+        if check is None:
+            raise UnknownTag(count_at, count, start, end)
+        try:
+            found = check(frame, offset, length)
+        except UnknownTag as unknown:
+            unknown.enclosing.append((size_at, size))
+            raise
+        if found != end:
+            raise MalformedFrame(f"tagged field of {found - offset} bytes, not {size}")
+        offset = end
     return offset
+
+
+def _replace_varint(frame: bytes, at: int, old: int, new: int) -> bytes:
+    return frame[:at] + encode_varint(new) + frame[at + len(encode_varint(old)) :]
+
+
+def encode_varint(value: int) -> bytes:
+    """Return ``value`` as an unsigned varint."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _long_string(frame: bytes, offset: int) -> int:
@@ -236,9 +284,7 @@ def _varint(frame: bytes, offset: int) -> tuple[int, int]:
     raise MalformedFrame("varint of more than five bytes")
 
 
-def _too_many(items: int, bytes_left: int) -> None:
+def _refuse_length(items: int, bytes_left: int) -> None:
+    if items < 0:
+        raise MalformedFrame("null for an array that is not nullable")
     raise MalformedFrame(f"array of {items} items in {bytes_left} bytes")
-
-
-def _no_array(length: int) -> None:
-    raise MalformedFrame(f"array of length {length}, null is not allowed here")

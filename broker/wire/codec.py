@@ -25,7 +25,7 @@ from kio.serial.errors import SerialError
 from broker.errors import MalformedFrame
 from broker.wire import controller
 from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.wire.bounds import Check, bounds_check
+from broker.wire.bounds import Check, UnknownTag, bounds_check
 from broker.wire.header import skip_tagged_fields
 from broker.wire.schema import Message, entity_type
 
@@ -37,6 +37,7 @@ _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
 # What reading a frame that is cut short or makes no sense raises.
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
+_UNKNOWN_TAGS_MAX: Final = 64
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
@@ -59,7 +60,10 @@ def decode(api_key: int, version: int, frame: bytes, body_offset: int) -> Entity
     check, read = _request_reader(api_key, version)
     try:
         if check is not None:
-            check(frame, body_offset, len(frame))
+            try:
+                check(frame, body_offset, len(frame))
+            except UnknownTag as unknown:
+                frame = _without_unknown_tags(check, unknown.cut(frame), body_offset)
         return read(frame, body_offset)[0]
     except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
@@ -117,10 +121,25 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Enti
     check, read = _response_reader(api_key, version)
     try:
         if check is not None:
-            check(frame, offset, len(frame))
+            frame = _without_unknown_tags(check, frame, offset)
         return correlation_id, read(frame, offset)[0]
     except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
+
+
+def _without_unknown_tags(check: Check, frame: bytes, offset: int) -> bytes:
+    """Return ``frame``, checked, without the tagged fields that kio would refuse.
+
+    Each one costs a walk and a copy, so that their number is bounded.
+    """
+    for _ in range(_UNKNOWN_TAGS_MAX):
+        try:
+            check(frame, offset, len(frame))
+        except UnknownTag as unknown:
+            frame = unknown.cut(frame)
+        else:
+            return frame
+    raise MalformedFrame(f"more than {_UNKNOWN_TAGS_MAX} unknown tagged fields")
 
 
 @cache
