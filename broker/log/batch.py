@@ -1,0 +1,221 @@
+"""The header of a v2 record batch: parsed, checked, and rewritten where Kafka does.
+
+The records themselves stay opaque bytes: a log needs the 61 bytes before them and their
+CRC-32C, which covers everything from ``attributes`` on. The base offset and the
+partition leader epoch stand before the CRC, so a leader assigns them without touching
+the rest. Checks and error codes are those of Kafka's ``ProduceRequest``,
+``LogValidator`` and ``DefaultRecordBatch.ensureValid``. Magic 0 and 1 are refused.
+
+The header's ``maxTimestamp`` and record count are believed: to verify them the records
+would have to be decompressed, and a producer that lies spoils only its own partition's
+time index.
+
+Layout (big endian)::
+
+    0 baseOffset 8 · 8 batchLength 4 · 12 partitionLeaderEpoch 4 · 16 magic 1 ·
+    17 crc 4 · 21 attributes 2 · 23 lastOffsetDelta 4 · 27 baseTimestamp 8 ·
+    35 maxTimestamp 8 · 43 producerId 8 · 51 producerEpoch 2 · 53 baseSequence 4 ·
+    57 count 4 · 61 records
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.storage import Buffer
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+# What precedes batchLength's own count.
+LENGTH_OVERHEAD: Final = 12
+MAGIC: Final = 2
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+
+# What a leader writes: base offset, batch length, partition leader epoch.
+PREFIX: Final = struct.Struct(">qii")
+_FROM_CRC: Final = 21
+_MAGIC_AT: Final = 16
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_CRC: Final = struct.Struct(">I")
+_LAST_CODEC: Final = 4
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch header, in their order."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the whole batch."""
+        return self.batch_length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Return the offset of the last record (or of one that compaction removed)."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Return the sequence number of the last record; they wrap after 2^31 - 1."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def corrupt(message: str) -> KafkaError:
+    """Return the error for bytes that are no batch."""
+    return KafkaError(ErrorCode.corrupt_message, message)
+
+
+def invalid(message: str) -> KafkaError:
+    """Return the error for a batch that Kafka does not accept."""
+    return KafkaError(ErrorCode.invalid_record, message)
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header at ``position``; raise CORRUPT_MESSAGE unless it makes sense.
+
+    The CRC is not looked at.
+    """
+    if len(buffer) - position < HEADER_SIZE:
+        raise corrupt(f"{len(buffer) - position} bytes are no batch header")
+    header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise corrupt(f"magic {header.magic}, expected {MAGIC}")
+    if header.batch_length < HEADER_SIZE - LENGTH_OVERHEAD:
+        raise corrupt(f"batch length {header.batch_length} is below the header's")
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        raise corrupt(f"offsets {header.base_offset} + {header.last_offset_delta}")
+    return header
+
+
+def check_crc(batch: Buffer, crc: int) -> None:
+    """Raise CORRUPT_MESSAGE unless the CRC-32C of the whole batch is ``crc``."""
+    with memoryview(batch) as view, view[_FROM_CRC:] as covered:
+        computed = crc32c(covered)
+    if computed != crc:
+        raise corrupt(f"CRC is {crc:#010x}, the bytes have {computed:#010x}")
+
+
+def split_batches(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield header and bytes of each batch; a trailing part of one is left out.
+
+    A leader's Fetch answer may end within a batch. CRCs are checked. Raises
+    CORRUPT_MESSAGE.
+    """
+    view = memoryview(records)
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        header = parse_header(view, position)
+        end = position + header.size
+        if end > len(view):
+            return
+        batch = view[position:end]
+        check_crc(batch, header.crc)
+        yield header, batch
+        position = end
+
+
+def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
+    """Return the header fields of a producer's one batch, if Kafka accepts it.
+
+    Raises INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
+    UNSUPPORTED_COMPRESSION_TYPE or INVALID_TXN_STATE (no transaction can be open).
+    Fields as in `BatchHeader`; a plain tuple, since every Produce pays for it.
+    """
+    size = len(records)
+    if size <= _MAGIC_AT:
+        raise invalid(f"{size} bytes hold no record batch")
+    if records[_MAGIC_AT] != MAGIC:
+        raise invalid(f"magic {records[_MAGIC_AT]}, expected {MAGIC}")
+    if size < HEADER_SIZE:
+        raise corrupt(f"{size} bytes are no batch header")
+    fields = HEADER.unpack_from(records)
+    (offset, length, _, _, crc, attributes, delta, _, _, pid, _, sequence, count) = (
+        fields
+    )
+    if length + LENGTH_OVERHEAD != size:
+        _refuse_length(length, size)
+    if size > max_message_bytes:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"batch of {size} bytes, max.message.bytes is {max_message_bytes}",
+        )
+    if crc32c(memoryview(records)[_FROM_CRC:]) != crc:
+        raise corrupt("the CRC does not match the bytes")
+    if offset or count <= 0 or delta != count - 1:
+        raise invalid(f"{count} records at {offset}, last offset delta {delta}")
+    if attributes & ~CODEC_MASK or attributes > _LAST_CODEC:
+        _refuse_attributes(attributes)
+    if pid >= 0 and sequence < 0:
+        raise invalid(f"producer {pid} with base sequence {sequence}")
+    return fields
+
+
+def _refuse_length(length: int, size: int) -> None:
+    if HEADER_SIZE <= length + LENGTH_OVERHEAD < size:
+        raise invalid("more than one record batch for a partition")
+    raise corrupt(f"batch length {length} in {size} bytes")
+
+
+def _refuse_attributes(attributes: int) -> None:
+    """Raise for attributes that a producer may not set; others are ignored."""
+    if attributes & CONTROL:
+        raise invalid("clients are not allowed to write control records")
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(
+            ErrorCode.invalid_txn_state, "the batch is of no ongoing transaction"
+        )
+    if attributes & LOG_APPEND_TIME:
+        raise KafkaError(
+            ErrorCode.invalid_timestamp, "a producer sent LogAppendTime batches"
+        )
+    if attributes & DELETE_HORIZON:
+        raise invalid("clients are not allowed to set a delete horizon")
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        raise KafkaError(
+            ErrorCode.unsupported_compression_type,
+            f"compression codec {attributes & CODEC_MASK}",
+        )
+
+
+def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
+    """Return the batch stamped with the broker's time, under a new CRC."""
+    stamped = bytearray(batch)
+    (attributes,) = _ATTRIBUTES.unpack_from(stamped, 21)
+    _ATTRIBUTES.pack_into(stamped, 21, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(stamped, 35, now_ms)
+    return bytes(seal(stamped))
+
+
+def seal(batch: bytearray) -> bytearray:
+    """Set batch length and CRC of a whole batch, in place, and return it."""
+    struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD)
+    with memoryview(batch) as view, view[_FROM_CRC:] as covered:
+        _CRC.pack_into(batch, 17, crc32c(covered))
+    return batch

@@ -1,0 +1,152 @@
+"""Kafka's small text files: offset checkpoints, leader epochs, meta.properties.
+
+A checkpoint is a version line, a line with the number of entries, and a line per entry
+(Kafka's ``CheckpointFile``). All are replaced atomically. A file that does not parse is
+reported, not repaired: it says what the log may rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from broker.log.storage import Storage, join, read_whole, write_atomically
+
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+_VERSION: Final = 0
+
+TopicPartition = tuple[str, int]
+
+
+class MalformedCheckpoint(Exception):
+    """A checkpoint file is not what Kafka or this broker would have written."""
+
+    def __init__(self, path: str, found: object, expected: str) -> None:
+        super().__init__(path, found, expected)
+        self.path = path
+
+    def __str__(self) -> str:
+        path, found, expected = self.args
+        return f"{path}: found {found!r}, expected {expected}"
+
+
+def read_offsets(
+    storage: Storage, directory: str, name: str
+) -> dict[TopicPartition, int]:
+    """Return each partition's offset in a checkpoint; empty if there is no file."""
+    offsets = {}
+    for line in _read_entries(storage, directory, name, 3):
+        topic, partition, offset = line
+        offsets[topic, _integer(storage, directory, name, partition)] = _integer(
+            storage, directory, name, offset
+        )
+    return offsets
+
+
+def write_offsets(
+    storage: Storage,
+    directory: str,
+    name: str,
+    offsets: Mapping[TopicPartition, int],
+) -> None:
+    """Replace an offset checkpoint."""
+    _write_entries(
+        storage,
+        directory,
+        name,
+        (
+            (topic, partition, offset)
+            for (topic, partition), offset in sorted(offsets.items())
+        ),
+    )
+
+
+def read_epochs(storage: Storage, directory: str) -> list[tuple[int, int]]:
+    """Return (leader epoch, start offset) pairs; empty if there is no file."""
+    return [
+        (
+            _integer(storage, directory, LEADER_EPOCHS, epoch),
+            _integer(storage, directory, LEADER_EPOCHS, offset),
+        )
+        for epoch, offset in _read_entries(storage, directory, LEADER_EPOCHS, 2)
+    ]
+
+
+def write_epochs(
+    storage: Storage, directory: str, epochs: Iterable[tuple[int, int]]
+) -> None:
+    """Replace the leader epochs of a log."""
+    _write_entries(storage, directory, LEADER_EPOCHS, epochs)
+
+
+def read_properties(storage: Storage, directory: str, name: str) -> dict[str, str]:
+    """Return the pairs of a small properties file; empty if there is no file.
+
+    Serves ``meta.properties`` (``key=value``) and ``partition.metadata``
+    (``key: value``).
+    """
+    try:
+        text = read_whole(storage, join(directory, name)).decode()
+    except FileNotFoundError:
+        return {}
+    separator = ":" if name == PARTITION_METADATA else "="
+    pairs = {}
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            key, found, value = line.partition(separator)
+            if not found:
+                raise MalformedCheckpoint(
+                    join(directory, name), line, f"key{separator}value"
+                )
+            pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def write_properties(
+    storage: Storage, directory: str, name: str, pairs: Mapping[str, str]
+) -> None:
+    """Replace a small properties file."""
+    separator = ": " if name == PARTITION_METADATA else "="
+    text = "".join(f"{key}{separator}{value}\n" for key, value in pairs.items())
+    write_atomically(storage, directory, name, text.encode())
+
+
+def _write_entries(
+    storage: Storage, directory: str, name: str, entries: Iterable[Sequence[object]]
+) -> None:
+    lines = [" ".join(map(str, entry)) for entry in entries]
+    text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
+    write_atomically(storage, directory, name, text.encode())
+
+
+def _read_entries(
+    storage: Storage, directory: str, name: str, width: int
+) -> list[list[str]]:
+    try:
+        lines = read_whole(storage, join(directory, name)).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    path = join(directory, name)
+    if not lines or lines[0].strip() != str(_VERSION):
+        raise MalformedCheckpoint(path, lines[:1], f"version {_VERSION}")
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if lines[1:2] != [str(len(entries))]:
+        raise MalformedCheckpoint(path, lines[1:2], f"{len(entries)} entries")
+    for entry in entries:
+        if len(entry) != width:
+            raise MalformedCheckpoint(path, entry, f"{width} words")
+    return entries
+
+
+def _integer(storage: Storage, directory: str, name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise MalformedCheckpoint(join(directory, name), text, "a number") from None

@@ -1,0 +1,59 @@
+"""The settings of one log: Kafka's topic configs, as ``LogConfig`` names them.
+
+A field is the topic config with its dots turned into underscores; units and defaults
+are Kafka's 3.9. Where they come from (broker defaults, topic overrides) is not this
+package's affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one log rolls, keeps, flushes, checks and compacts its records."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    # -1 means without limit, for both.
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+
+    max_message_bytes: int = 1_048_588
+    # producer: keep what the producer chose; else recompress.
+    compression_type: str = "producer"
+    # CreateTime or LogAppendTime.
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = LONG_MAX
+
+    # The broker's producer.id.expiration.ms.
+    producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def compacts(self) -> bool:
+        """Tell whether cleanup.policy holds compact."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Tell whether cleanup.policy holds delete."""
+        return "delete" in self.cleanup_policy

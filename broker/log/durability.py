@@ -1,0 +1,162 @@
+"""What of a log has reached the disk, and what a flush still has to do.
+
+Kafka's ``LocalLog.flush`` and its recovery point. A flush is a `FlushJob`, a value: the
+log says what to sync, anybody runs it (a worker thread too), and the log learns the
+outcome. A failed ``fsync`` is final: the kernel may have dropped the pages and report
+success the next time, so the log leaves service until a restart recovers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.epochs import LeaderEpochs
+from broker.log.segment import Segment
+from broker.log.storage import File, Storage
+
+
+class FlushJob(NamedTuple):
+    """What has to be synced for the log to be durable below ``offset``."""
+
+    storage: Storage
+    directory: str | None
+    files: Sequence[File]
+    segments: Sequence[Segment]
+    offset: int
+    generation: int
+    names: int
+
+    def run(self) -> None:
+        """Sync files, then names. Touches no log: may run in another thread."""
+        for file in self.files:
+            file.sync()
+        if self.directory is not None:
+            self.storage.sync_directory(self.directory)
+
+
+class Durability:
+    """The recovery point of a log (below it all is durable), and how it moves."""
+
+    __slots__ = (
+        "_directory",
+        "_epochs",
+        "_generation",
+        "_names",
+        "_names_synced",
+        "_storage",
+        "_unflushed",
+        "out_of_service",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        epochs: LeaderEpochs,
+        recovery_point: int,
+        unflushed: list[Segment],
+        *,
+        names_changed: bool,
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._epochs = epochs
+        self.recovery_point = recovery_point
+        # Segments that ended or were repaired since the last flush, oldest first.
+        self._unflushed = unflushed
+        # Counts truncations: a job begun before one proves nothing.
+        self._generation = 0
+        # Counts changes of the directory; the last one known to be synced.
+        self._names = int(names_changed)
+        self._names_synced = 0
+        # Why nothing is taken any more, once a flush has failed.
+        self.out_of_service: str | None = None
+
+    def rolled(self, ended: Segment) -> None:
+        """Note that a segment ended and a file was created."""
+        self._unflushed.append(ended)
+        self._names += 1
+
+    def renamed(self) -> None:
+        """Note that names in the directory changed."""
+        self._names += 1
+
+    def truncated(self, log_end_offset: int, kept: Sequence[Segment]) -> None:
+        """Note that the log was cut to ``log_end_offset``."""
+        self._generation += 1
+        self.recovery_point = min(self.recovery_point, log_end_offset)
+        still_there = set(map(id, kept))
+        self._unflushed = [
+            segment for segment in self._unflushed if id(segment) in still_there
+        ]
+
+    def flush(self, active: Segment, log_end_offset: int) -> None:
+        """Run a job here and now."""
+        job = self.job(active, log_end_offset)
+        if job is None:
+            return
+        try:
+            job.run()
+        except OSError as error:
+            raise self.failed(error) from error
+        self.done(job)
+
+    def job(self, active: Segment, log_end_offset: int) -> FlushJob | None:
+        """Return what there is to sync, None if all is durable.
+
+        Whoever runs it reports with ``done`` or ``failed``. Raises KAFKA_STORAGE_ERROR
+        if the files could not be written, after which the log is as it was.
+        """
+        self.check_in_service()
+        names_changed = self._names != self._names_synced
+        if log_end_offset == self.recovery_point and not names_changed:
+            return None
+        files: list[File] = []
+        try:
+            self._epochs.write()
+            for segment in self._unflushed:
+                files += [segment.file, *segment.write_indexes()]
+        except OSError as error:
+            raise storage_error(self._directory, error) from error
+        files.append(active.file)
+        return FlushJob(
+            self._storage,
+            self._directory if names_changed else None,
+            files,
+            tuple(self._unflushed),
+            log_end_offset,
+            self._generation,
+            self._names,
+        )
+
+    def done(self, job: FlushJob) -> None:
+        """Move the recovery point to where the job brought it."""
+        if job.directory is not None:
+            self._names_synced = job.names
+        if job.generation != self._generation:
+            return
+        synced = set(map(id, job.segments))
+        self._unflushed = [
+            segment for segment in self._unflushed if id(segment) not in synced
+        ]
+        for segment in job.segments:
+            segment.release_indexes()
+        self.recovery_point = max(self.recovery_point, job.offset)
+
+    def failed(self, error: OSError) -> KafkaError:
+        """Take the log out of service; return the error to raise."""
+        self.out_of_service = f"{self._directory}: a flush failed: {error}"
+        return storage_error(self._directory, error)
+
+    def check_in_service(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR after a failed flush."""
+        if self.out_of_service:
+            raise KafkaError(ErrorCode.kafka_storage_error, self.out_of_service)
+
+
+def storage_error(directory: str, error: OSError) -> KafkaError:
+    """Return the answer to an error of the disk."""
+    return KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}")

@@ -1,0 +1,101 @@
+"""Which leader epoch began at which offset: Kafka's ``LeaderEpochFileCache``.
+
+A follower that comes back asks where an epoch ended (KIP-101, KIP-279) and cuts its log
+there; a consumer asks the same to notice a truncation (KIP-320). Entries grow in both
+columns; an assignment that contradicts later ones removes them, since a new leader's
+history wins.
+
+The batches carry their epochs, so recovery finds again what was assigned since the last
+flush: an assignment stays in memory until ``write``. Removals go to the file at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from typing import Final
+
+from broker.log.checkpoints import read_epochs, write_epochs
+from broker.log.storage import Storage
+
+UNDEFINED: Final = -1
+
+
+class LeaderEpochs:
+    """The epochs of one log, in memory and in ``leader-epoch-checkpoint``."""
+
+    __slots__ = ("_directory", "_entries", "_storage", "_unwritten", "latest")
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._entries = read_epochs(storage, directory)
+        self._unwritten = False
+        # The newest epoch, -1 if there is none.
+        self.latest = self._entries[-1][0] if self._entries else UNDEFINED
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` begins at ``start_offset``, if that is news.
+
+        An epoch below the latest is a leader's that lost: its batches belong to the
+        epoch that is known. -1 (a batch without one) is no news.
+        """
+        if epoch <= self.latest:
+            return
+        kept = [entry for entry in self._entries if entry[1] < start_offset]
+        self._entries = [*kept, (epoch, start_offset)]
+        self.latest = epoch
+        self._unwritten = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return the largest epoch not above ``epoch``, and where it ended.
+
+        ``(-1, -1)`` where that is unknown: the answer of Kafka's
+        OffsetForLeaderEpoch.
+        """
+        if epoch == UNDEFINED or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        above = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        known = self._entries[above - 1][0] if above else epoch
+        return known, self._entries[above][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that ``offset`` was written in, -1 if unknown."""
+        above = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[above - 1][0] if above else UNDEFINED
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at ``end_offset`` or later."""
+        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        if len(kept) != len(self._entries):
+            self._replace(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended before ``start_offset``."""
+        above = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
+        if above > 1 or (above and self._entries[0][1] < start_offset):
+            epoch = self._entries[above - 1][0]
+            self._replace([(epoch, start_offset), *self._entries[above:]])
+
+    def entries(self) -> list[tuple[int, int]]:
+        """Return (epoch, start offset) pairs, oldest first."""
+        return list(self._entries)
+
+    def write(self) -> None:
+        """Make the assignments durable; free of charge if there are none."""
+        if self._unwritten:
+            self._replace(self._entries)
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        write_epochs(self._storage, self._directory, entries)
+        self._unwritten = False
+        self._entries = entries
+        self.latest = entries[-1][0] if entries else UNDEFINED
+
+    def check(self) -> None:
+        """Assert that both columns grow."""
+        for before, after in itertools.pairwise(self._entries):
+            assert before[0] < after[0], self._entries
+            assert before[1] < after[1], self._entries

@@ -1,0 +1,106 @@
+"""The operating system's files behind the ``Storage`` protocol.
+
+Positioned reads and writes (``pread``, ``pwritev``) leave no shared file offset, so a
+failed append is overwritten by the next and a reader disturbs nobody. A descriptor is
+closed when its last holder lets go (CPython's reference counts make that the same
+instant): a ``FileSlice`` on its way to a socket can never meet a reused number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from broker.log.storage import Buffer
+
+_PERMISSIONS = 0o644
+
+
+class RealFile:
+    """One descriptor, closed with the last reference."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        self._fd = -1
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd = os.open(path, flags, _PERMISSIONS)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only where the file ends."""
+        data = os.pread(self._fd, size, position)
+        while len(data) < size:
+            more = os.pread(self._fd, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write(self, position: int, pieces: Sequence[Buffer], size: int) -> None:
+        """Write the pieces; the usual case is one system call."""
+        written = os.pwritev(self._fd, pieces, position)
+        if written != size:
+            rest = memoryview(b"".join(pieces))
+            assert len(rest) == size, f"{len(rest)} bytes, {size} announced"
+            while written < size:
+                written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Make content and size durable (``fdatasync``, which writes the size too)."""
+        os.fdatasync(self._fd)
+
+
+class RealStorage:
+    """The file system."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open a file for reading and writing."""
+        return RealFile(path, create=create)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        return sorted(os.listdir(directory))
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether the path is an existing directory."""
+        return os.path.isdir(path)
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, unless they exist."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically."""
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,184 @@
+"""A segment's sparse indexes, in Kafka's formats: offset to position, time to offset.
+
+``.index`` holds entries of 8 bytes (offset minus the segment's base, position),
+``.timeindex`` of 12 (timestamp, offset minus base): Kafka's ``OffsetIndex`` and
+``TimeIndex``. Both columns of both files grow strictly, so that either can be searched.
+
+Kafka maps the files into memory. Here the newest entries stay in memory and go to the
+file a page at a time; older ones are found by a binary search of ``pread``, which ends
+in one page. That keeps a partition small, needs no mapping that a truncation could pull
+away, and no space set aside in advance. An index is a cache of the log: what a crash
+left of it is thrown away and built again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from bisect import bisect_right
+from typing import Final
+
+from broker.log.storage import File, Storage, remove_if_there
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
+_PAGE_ENTRIES: Final = 512
+
+
+class SparseIndex:
+    """Pairs of integers, both columns strictly growing, on file or not yet.
+
+    Cost: ``add`` O(1) without I/O, ``spill`` one write in 512 entries, ``floor``
+    O(log n) and, for entries on file, as many small reads.
+    """
+
+    __slots__ = (
+        "_entry",
+        "_file",
+        "_firsts",
+        "_on_file",
+        "_seconds",
+        "_storage",
+        "path",
+    )
+
+    def __init__(self, storage: Storage, path: str, entry: struct.Struct) -> None:
+        self.path = path
+        self._storage = storage
+        self._entry = entry
+        self._file: File | None = None
+        self._on_file = 0
+        self._firsts: list[int] = []
+        self._seconds: list[int] = []
+
+    def __len__(self) -> int:
+        return self._on_file + len(self._firsts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return what the file will hold."""
+        return len(self) * self._entry.size
+
+    def load(self) -> bool:
+        """Take over the file's entries; return False unless it is a sane index."""
+        try:
+            file = self._storage.open(self.path)
+        except FileNotFoundError:
+            return False
+        entries, rest = divmod(file.size(), self._entry.size)
+        self._file, self._on_file = file, entries
+        self._firsts, self._seconds = [], []
+        if rest:
+            return False
+        return entries < 2 or all(
+            first < last
+            for first, last in zip(self.entry(0), self.entry(entries - 1), strict=True)
+        )
+
+    def reset(self) -> None:
+        """Forget every entry, those on file too."""
+        self._on_file = 0
+        self._firsts, self._seconds = [], []
+
+    def add(self, first: int, second: int) -> None:
+        """Append an entry above all others in both columns."""
+        self._firsts.append(first)
+        self._seconds.append(second)
+
+    def spill(self) -> None:
+        """Move a page to the file if two are in memory; nothing is lost by an error."""
+        if len(self._firsts) >= 2 * _PAGE_ENTRIES:
+            self._write_out(_PAGE_ENTRIES)
+
+    def last(self) -> tuple[int, int] | None:
+        """Return the last entry."""
+        return self.entry(len(self) - 1) if len(self) else None
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """Return an entry by its number."""
+        if number >= self._on_file:
+            number -= self._on_file
+            return self._firsts[number], self._seconds[number]
+        assert self._file is not None
+        size = self._entry.size
+        first, second = self._entry.unpack(self._file.read(number * size, size))
+        return first, second
+
+    def floor(self, first: int) -> tuple[int, int] | None:
+        """Return the last entry whose first column is at most ``first``."""
+        number = self._count_up_to(first, 0) - 1
+        return self.entry(number) if number >= 0 else None
+
+    def truncate(self, value: int, *, column: int) -> None:
+        """Remove the entries whose ``column`` (0 or 1) is at least ``value``."""
+        keep = self._count_up_to(value - 1, column)
+        in_memory = max(keep - self._on_file, 0)
+        del self._firsts[in_memory:], self._seconds[in_memory:]
+        self._on_file = min(self._on_file, keep)
+
+    def write_out(self) -> File:
+        """Bring the file to exactly these entries and return it (not synced)."""
+        self._write_out(len(self._firsts))
+        file = self._opened()
+        if file.size() != self.size_bytes:
+            file.truncate(self.size_bytes)
+        return file
+
+    def release(self) -> None:
+        """Let go of the file until it is needed again."""
+        assert not self._firsts, "entries are not on file"
+        self._file = None
+
+    def remove(self) -> None:
+        """Remove the file."""
+        remove_if_there(self._storage, self.path)
+
+    def moved(self, path: str) -> None:
+        """Learn that the file was renamed."""
+        self.path = path
+
+    def check(self) -> None:
+        """Assert that both columns grow strictly."""
+        entries = [self.entry(number) for number in range(len(self))]
+        for before, after in itertools.pairwise(entries):
+            assert before[0] < after[0], (self.path, before, after)
+            assert before[1] < after[1], (self.path, before, after)
+
+    # ---- helpers ----
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._storage.open(self.path, create=True)
+        return self._file
+
+    def _write_out(self, count: int) -> None:
+        if not count:
+            return
+        pack = self._entry.pack
+        page = b"".join(map(pack, self._firsts[:count], self._seconds[:count]))
+        self._opened().write(self._on_file * self._entry.size, (page,), len(page))
+        self._on_file += count
+        del self._firsts[:count], self._seconds[:count]
+
+    def _count_up_to(self, value: int, column: int) -> int:
+        """Count the entries whose column is at most ``value``."""
+        recent = self._seconds if column else self._firsts
+        if recent and recent[0] <= value:
+            return self._on_file + bisect_right(recent, value)
+        low, high = 0, self._on_file
+        while high - low > _PAGE_ENTRIES:
+            middle = (low + high) // 2
+            if self.entry(middle)[column] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        page = self._page(low, high)
+        return low + bisect_right([entry[column] for entry in page], value)
+
+    def _page(self, low: int, high: int) -> list[tuple[int, int]]:
+        if low == high:
+            return []
+        assert self._file is not None
+        size = self._entry.size
+        data = self._file.read(low * size, (high - low) * size)
+        return list(self._entry.iter_unpack(data))

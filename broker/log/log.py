@@ -1,0 +1,456 @@
+"""One partition's log: append, read, roll, flush, truncate. Kafka's ``UnifiedLog``.
+
+A log is a row of segments; the last one, the active, is appended to. Offsets are given
+here: what a producer sends is checked as Kafka checks it, gets its base offset and
+leader epoch in front, and goes to the file in one gathering write, its records never
+copied or parsed. A read is a `FileSlice`: a place in a file, no bytes.
+
+All is synchronous and single-threaded. An append that fails leaves the log as it was. A
+flush that fails takes the log out of service, since nobody can know what the disk still
+holds (Kafka takes the whole log directory offline); a restart recovers it.
+
+Where it ends for readers (high watermark, last stable offset) is the partition's
+affair, and handed in.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.batch import (
+    HEADER,
+    PREFIX,
+    check_produced,
+    split_batches,
+)
+from broker.log.config import LogConfig
+from broker.log.durability import Durability, FlushJob, storage_error
+from broker.log.epochs import LeaderEpochs
+from broker.log.producers import (
+    BatchMetadata,
+    Producers,
+    replay_producers,
+    write_snapshot,
+)
+from broker.log.rewriting import needs_rewriting, rewritten
+from broker.log.segment import Segment
+from broker.log.segments import Segments
+from broker.log.storage import Buffer, FileSlice, Storage
+
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+_LEADER_EPOCH_END: Final = PREFIX.size
+
+
+class Appended(NamedTuple):
+    """Where a batch went; ``log_append_time_ms`` is -1 under CreateTime."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+class Log:
+    """The log of one partition.
+
+    ``log_start_offset`` and ``recovery_point`` are at most ``log_end_offset``; below
+    the recovery point everything is durable. Cost: ``append`` one write; ``read`` no
+    I/O at the end of the log, else that of ``Segment.locate``.
+    """
+
+    __slots__ = (
+        "_config",
+        "_flushed_ms",
+        "_rewrites",
+        "_storage",
+        "_torn",
+        "directory",
+        "durability",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        *,
+        directory: str,
+        config: LogConfig,
+        storage: Storage,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        producers: Producers,
+        log_start_offset: int,
+        log_end_offset: int,
+        durability: Durability,
+        now_ms: int,
+    ) -> None:
+        self.directory = directory
+        self._storage = storage
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.durability = durability
+        # A failed write may have left bytes behind the active segment's end.
+        self._torn = False
+        self._flushed_ms = now_ms
+        self.configure(config)
+
+    @staticmethod
+    def open(
+        directory: str,
+        config: LogConfig,
+        storage: Storage,
+        now_ms: int,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+    ) -> Log:
+        """Open or create the log of a directory called ``topic-partition``.
+
+        ``clean``: the last stop was orderly, so indexes are believed. Else everything
+        from ``recovery_point`` on is read and checked. Raises ``OSError``.
+        """
+        from broker.log.recovery import open_log
+
+        return open_log(
+            directory,
+            config,
+            storage,
+            now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+
+    @property
+    def config(self) -> LogConfig:
+        """Return the settings."""
+        return self._config
+
+    def configure(self, config: LogConfig) -> None:
+        """Take new settings; a segment keeps the index settings it began with."""
+        self._config = config
+        self._rewrites = needs_rewriting(config)
+
+    # ---- append ----
+
+    def append(self, records: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+        """Append a producer's batch, as the leader.
+
+        ``records`` is the Produce request's field: one batch of magic 2. A batch that
+        an idempotent producer sent before is answered as it was then. Raises
+        `KafkaError`; the log is then as before.
+        """
+        config = self._config
+        fields = check_produced(records, config.max_message_bytes)
+        delta, producer_id = fields[6], fields[9]
+        if producer_id >= 0:
+            sequence = fields[11]
+            last_sequence = (sequence + delta) & _SEQUENCE_MASK
+            producers = self.producers
+            known = producers.check(producer_id, fields[10], sequence, last_sequence)
+            if known is not None:
+                return self._answer_again(known)
+        if self._rewrites or fields[8] - now_ms > config.message_timestamp_after_max_ms:
+            records = rewritten(records, config, now_ms)
+            fields = HEADER.unpack_from(records)
+        offset = self.log_end_offset
+        last_offset = offset + delta
+        max_timestamp = fields[8]
+        self._write(
+            offset,
+            last_offset,
+            max_timestamp,
+            (
+                PREFIX.pack(offset, fields[1], leader_epoch),
+                memoryview(records)[_LEADER_EPOCH_END:],
+            ),
+            leader_epoch,
+            now_ms,
+        )
+        if producer_id >= 0:
+            producers.append(
+                producer_id,
+                fields[10],
+                BatchMetadata(
+                    sequence, last_sequence, offset, last_offset, max_timestamp
+                ),
+            )
+        return Appended(
+            offset,
+            last_offset,
+            max_timestamp if config.message_timestamp_type == "LogAppendTime" else -1,
+            self.log_start_offset,
+        )
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
+        """Append batches that a leader assigned offsets to; None if there is none.
+
+        A batch that is not wholly there is left out: the next fetch brings it. Raises
+        CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for offsets below the log's end; whole
+        batches before the fault stay.
+        """
+        first = None
+        for header, batch in split_batches(records):
+            if header.base_offset < self.log_end_offset:
+                raise KafkaError(
+                    ErrorCode.unknown_server_error,
+                    f"offset {header.base_offset} from the leader, the log ends at "
+                    f"{self.log_end_offset}",
+                )
+            self._write(
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                (batch,),
+                header.partition_leader_epoch,
+                now_ms,
+            )
+            self.producers.replay(header)
+            first = header.base_offset if first is None else first
+        if first is None:
+            return None
+        return Appended(first, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _write(
+        self,
+        offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        pieces: tuple[Buffer, ...],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+        config = self._config
+        if self._torn or self.durability.out_of_service or size > config.segment_bytes:
+            self._make_writable(size)
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, offset)
+        if not self.segments.active.admits(
+            size, last_offset, max_timestamp, now_ms, config
+        ):
+            self.roll(now_ms)
+        try:
+            self.segments.active.append(
+                offset, last_offset, max_timestamp, pieces, size
+            )
+        except OSError as error:
+            self._torn = True
+            raise storage_error(self.directory, error) from error
+        self.log_end_offset = last_offset + 1
+
+    def _make_writable(self, size: int) -> None:
+        """Refuse what no segment holds; cut off what a failed write left behind."""
+        if size > self._config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.record_list_too_large,
+                f"batch of {size} bytes, segment.bytes is {self._config.segment_bytes}",
+            )
+        self.durability.check_in_service()
+        try:
+            if self._torn:
+                self.segments.active.cut()
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        self._torn = False
+
+    def _answer_again(self, known: BatchMetadata) -> Appended:
+        stamped = self._config.message_timestamp_type == "LogAppendTime"
+        return Appended(
+            known.first_offset,
+            known.last_offset,
+            known.timestamp if stamped else -1,
+            self.log_start_offset,
+        )
+
+    # ---- read ----
+
+    def read(
+        self, offset: int, max_bytes: int, up_to_offset: int, min_one: bool = True
+    ) -> FileSlice | None:
+        """Return where batches from ``offset`` on stand, none at ``up_to_offset``.
+
+        The slice begins with the batch that holds ``offset``, and may end within a
+        batch. It is larger than ``max_bytes`` only to hold its first batch, and only
+        if ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset}, the log is {self.log_start_offset} to "
+                f"{self.log_end_offset}",
+            )
+        if offset >= up_to_offset:
+            return None
+        segments = self.segments
+        number = segments.index_of(offset)
+        place = segments[number].locate(offset)
+        while place is None:
+            # Compaction may have emptied the rest of a segment.
+            number += 1
+            if number == len(segments):
+                return None
+            place = segments[number].locate(offset)
+        segment = segments[number]
+        position, first_size = place
+        end = segment.size
+        if up_to_offset < segments.end_of(number, self.log_end_offset):
+            bound = segment.locate(up_to_offset)
+            end = bound[0] if bound else end
+        available = end - position
+        if available < first_size or (first_size > max_bytes and not min_one):
+            return None
+        size = min(available, max(max_bytes, first_size))
+        return FileSlice(segment.file, position, size)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to ``epoch`` and its end; (-1, -1): unknown."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all segments, without indexes."""
+        return self.segments.size_bytes()
+
+    # ---- roll and flush ----
+
+    def roll(self, now_ms: int) -> None:
+        """End the active segment and begin a new one, unless it is empty."""
+        ended = self.segments.active
+        if not ended.size:
+            return
+        offset = self.log_end_offset
+        try:
+            ended.cut()
+            ended.write_indexes()
+            ended.release_indexes()
+            write_snapshot(self._storage, self.directory, offset, self.producers)
+            begun = self._new_segment(offset, now_ms)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+        self.segments.add(begun)
+        self.durability.rolled(ended)
+        self._torn = False
+
+    def _new_segment(self, offset: int, now_ms: int) -> Segment:
+        return Segment(
+            self._storage,
+            self.directory,
+            offset,
+            config=self._config,
+            created_ms=now_ms,
+            create=True,
+        )
+
+    @property
+    def recovery_point(self) -> int:
+        """Return the offset below which everything is durable."""
+        return self.durability.recovery_point
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Tell whether ``flush.messages`` or ``flush.ms`` asks for a flush."""
+        waiting = self.log_end_offset - self.durability.recovery_point
+        config = self._config
+        return waiting > 0 and (
+            waiting >= config.flush_messages
+            or now_ms - self._flushed_ms >= config.flush_ms
+        )
+
+    def flush(self, now_ms: int | None = None) -> None:
+        """Make everything durable; ``now_ms`` begins a new ``flush.ms``.
+
+        Raises KAFKA_STORAGE_ERROR, and after a failed sync the log stays out of
+        service.
+        """
+        self.durability.flush(self.segments.active, self.log_end_offset)
+        if now_ms is not None:
+            self._flushed_ms = now_ms
+
+    def flush_job(self) -> FlushJob | None:
+        """Return what a flush has to do, for another thread; None if nothing.
+
+        Report to ``durability.done`` or ``durability.failed``.
+        """
+        return self.durability.job(self.segments.active, self.log_end_offset)
+
+    def close(self) -> None:
+        """Flush, write indexes and producers: an orderly stop. Raises KafkaError."""
+        self.flush()
+        active = self.segments.active
+        offset = self.log_end_offset
+        try:
+            active.cut()
+            for file in active.write_indexes():
+                file.sync()
+            write_snapshot(self._storage, self.directory, offset, self.producers)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
+
+    # ---- truncate ----
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut the log so that it ends at ``offset``; return its new end.
+
+        A batch that holds ``offset`` goes as a whole, so the end may be lower.
+        """
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully(offset, now_ms)
+            return offset
+        try:
+            while self.segments.active.base_offset > offset:
+                self.segments.drop_newest().remove()
+            end = self.segments.active.truncate_to(offset)
+            self._ends_at(end)
+        except OSError as error:
+            raise self.durability.failed(error) from error
+        return end
+
+    def truncate_fully(self, offset: int, now_ms: int) -> None:
+        """Remove all records and go on at ``offset``."""
+        try:
+            while len(self.segments) > 1:
+                self.segments.drop_newest().remove()
+            old = self.segments.active
+            old.remove()
+            self.segments.restart(self._new_segment(offset, now_ms))
+            self.log_start_offset = offset
+            self._ends_at(offset)
+        except OSError as error:
+            raise self.durability.failed(error) from error
+
+    def _ends_at(self, offset: int) -> None:
+        """Bring epochs, producers and recovery point in line with a new end."""
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.durability.truncated(offset, tuple(self.segments))
+        self._torn = False
+        self.epochs.truncate_from_end(offset)
+        replay_producers(
+            self._storage, self.directory, self.segments, self.producers, offset
+        )
+
+    def check(self) -> None:
+        """Assert the invariants of the log and its parts; reads every header."""
+        self.segments.check()
+        self.epochs.check()
+        self.producers.check_invariants()
+        assert self.log_start_offset <= self.log_end_offset
+        assert self.recovery_point <= self.log_end_offset
+        last = -1
+        for segment in self.segments:
+            for _, header in segment.headers():
+                assert header.base_offset > last, (segment, header, last)
+                last = header.last_offset
+        assert last < self.log_end_offset, (last, self.log_end_offset)

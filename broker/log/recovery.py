@@ -1,0 +1,211 @@
+"""Opening a log: what is on disk, made sound. Kafka's ``LogLoader``.
+
+After an orderly stop the indexes are believed and little is read. After any other,
+every segment from the recovery point on is read: batches are kept up to the first that
+is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. Below
+the recovery point everything was synced, indexes too; one that is missing or not sane
+all the same is rebuilt.
+
+Left-overs of interrupted work are finished or undone: a compaction that had committed
+(``.swap``) is finished, one that had not (``.cleaned``) is forgotten, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker.log.batch import BatchHeader
+from broker.log.config import LogConfig
+from broker.log.durability import Durability
+from broker.log.epochs import LeaderEpochs
+from broker.log.log import Log
+from broker.log.producers import Producers, replay_producers
+from broker.log.segment import Segment, file_name
+from broker.log.segments import Segments
+from broker.log.storage import Storage, join, remove_if_there
+
+_LOG: Final = re.compile(r"(\d{20})\.log")
+_OF_SEGMENT: Final = re.compile(r"(\d{20})\.(index|timeindex|txnindex)")
+_UNDONE: Final = (".cleaned", ".deleted", ".tmp", ".index.swap", ".timeindex.swap")
+SWAP: Final = ".swap"
+
+
+def open_log(
+    directory: str,
+    config: LogConfig,
+    storage: Storage,
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> Log:
+    """Open or create a log; see `Log.open`."""
+    storage.make_directory(directory)
+    changed = _finish_interrupted_work(storage, directory, config, now_ms)
+    epochs = LeaderEpochs(storage, directory)
+    segments = [
+        Segment(storage, directory, base_offset, config=config, created_ms=now_ms)
+        for base_offset in _base_offsets(storage, directory)
+    ]
+    opened = _Opening(segments, epochs, clean=clean, recovery_point=recovery_point)
+    log_end_offset = opened.run()
+    if log_end_offset < log_start_offset:
+        # The disk lost what the checkpoint says was there: nothing of it is readable.
+        for segment in reversed(segments):
+            segment.remove()
+        segments.clear()
+        log_end_offset = log_start_offset
+    if not segments:
+        changed = True
+        segments.append(
+            Segment(
+                storage,
+                directory,
+                log_end_offset,
+                config=config,
+                created_ms=now_ms,
+                create=True,
+            )
+        )
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    producers = Producers()
+    replay_producers(storage, directory, segments, producers, log_end_offset)
+    return Log(
+        directory=directory,
+        config=config,
+        storage=storage,
+        segments=Segments(segments),
+        epochs=epochs,
+        producers=producers,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        durability=Durability(
+            storage,
+            directory,
+            epochs,
+            log_end_offset if clean else min(recovery_point, log_end_offset),
+            opened.repaired,
+            names_changed=changed or bool(opened.repaired),
+        ),
+        now_ms=now_ms,
+    )
+
+
+class _Opening:
+    """Goes through the segments of a log, oldest first, and repairs what needs it."""
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        *,
+        clean: bool,
+        recovery_point: int,
+    ) -> None:
+        self._segments = segments
+        self._epochs = epochs
+        self._clean = clean
+        self._recovery_point = recovery_point
+        self.repaired: list[Segment] = []
+
+    def run(self) -> int:
+        """Return the log's end; drops the segments behind a torn one."""
+        segments = self._segments
+        log_end_offset = 0
+        for number, segment in enumerate(segments):
+            is_last = number == len(segments) - 1
+            if self._believed(number) and not is_last and segment.load_indexes():
+                segment.release_indexes()
+                continue
+            next_offset = segment.resume() if self._believed(number) else None
+            if next_offset is None:
+                next_offset, torn = segment.recover(self._note_epoch)
+                if not is_last:
+                    self.repaired.append(segment)
+                if torn:
+                    self._drop_after(number)
+                    return next_offset
+            log_end_offset = next_offset
+        return log_end_offset
+
+    def _believed(self, number: int) -> bool:
+        """Tell whether all of a segment had reached the disk."""
+        if self._clean:
+            return True
+        following = number + 1
+        return (
+            following < len(self._segments)
+            and self._segments[following].base_offset <= self._recovery_point
+        )
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _drop_after(self, number: int) -> None:
+        while len(self._segments) > number + 1:
+            self._segments.pop().remove()
+
+
+def _base_offsets(storage: Storage, directory: str) -> list[int]:
+    return [
+        int(match[1])
+        for name in storage.names(directory)
+        if (match := _LOG.fullmatch(name))
+    ]
+
+
+def _finish_interrupted_work(
+    storage: Storage, directory: str, config: LogConfig, now_ms: int
+) -> bool:
+    """Remove or complete what a crash interrupted; return whether names changed."""
+    names = storage.names(directory)
+    changed = False
+    for name in names:
+        if name.endswith(_UNDONE):
+            storage.remove(join(directory, name))
+            changed = True
+    for name in names:
+        if name.endswith(".log" + SWAP):
+            base_offset = int(name.split(".")[0])
+            _finish_swap(storage, directory, base_offset, config, now_ms)
+            changed = True
+    logs = set(_base_offsets(storage, directory))
+    for name in storage.names(directory):
+        match = _OF_SEGMENT.fullmatch(name)
+        if match and int(match[1]) not in logs:
+            storage.remove(join(directory, name))
+            changed = True
+    return changed
+
+
+def _finish_swap(
+    storage: Storage, directory: str, base_offset: int, config: LogConfig, now_ms: int
+) -> None:
+    """Put a compacted segment in the place of those it was made from.
+
+    Its last offset tells which those are; one whose records all went is kept, and
+    compacted again another day.
+    """
+    swap = Segment(
+        storage,
+        directory,
+        base_offset,
+        config=config,
+        created_ms=now_ms,
+        suffix=SWAP,
+    )
+    end = max((header.last_offset for _, header in swap.headers()), default=base_offset)
+    for base in reversed(_base_offsets(storage, directory)):
+        if base_offset < base <= end:
+            for kind in (".log", ".index", ".timeindex", ".txnindex"):
+                remove_if_there(storage, join(directory, file_name(base, kind)))
+    for kind in (".index", ".timeindex"):
+        remove_if_there(storage, join(directory, file_name(base_offset, kind)))
+    storage.rename(
+        join(directory, file_name(base_offset, ".log" + SWAP)),
+        join(directory, file_name(base_offset, ".log")),
+    )

@@ -1,0 +1,92 @@
+"""The row of segments of one log, and how it gains and loses them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from broker.log.segment import Segment
+
+
+class Segments:
+    """At least one segment, in order; the last one is active. Cost: O(log n) lookups.
+
+    A segment leaves the row before its files go, so that no error lets a reader find
+    half a segment. From the start they go oldest first, from the end newest first: a
+    crash in between leaves no hole.
+    """
+
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments, "a log has a segment"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    def index_of(self, offset: int) -> int:
+        """Return the number of the segment that ``offset`` belongs to (0 if below)."""
+        if offset >= self.active.base_offset:
+            return len(self._segments) - 1
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_of(self, number: int, log_end_offset: int) -> int:
+        """Return where the segment's range of offsets ends."""
+        following = number + 1
+        if following < len(self._bases):
+            return self._bases[following]
+        return log_end_offset
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all logs."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: Segment) -> None:
+        """Make a new segment the active one."""
+        assert segment.base_offset > self._bases[-1], (segment, self._bases[-1])
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def drop_oldest(self) -> Segment:
+        """Take the first segment out of the row; it is not the active one."""
+        assert len(self._segments) > 1, "the active segment stays"
+        del self._bases[0]
+        return self._segments.pop(0)
+
+    def drop_newest(self) -> Segment:
+        """Take the active segment out of the row; the one before is active then."""
+        assert len(self._segments) > 1, "a log has a segment"
+        del self._bases[-1]
+        dropped = self._segments.pop()
+        self.active = self._segments[-1]
+        return dropped
+
+    def replace(self, first: int, last: int, segment: Segment) -> None:
+        """Put one segment in the place of those numbered ``first`` to ``last``."""
+        assert 0 <= first <= last < len(self._segments) - 1, (first, last)
+        self._segments[first : last + 1] = [segment]
+        self._bases[first : last + 1] = [segment.base_offset]
+
+    def restart(self, segment: Segment) -> None:
+        """Leave nothing but ``segment``."""
+        self._segments = [segment]
+        self._bases = [segment.base_offset]
+        self.active = segment
+
+    def check(self) -> None:
+        """Assert order, and every segment's own invariants."""
+        assert self._bases == sorted(set(self._bases)), self._bases
+        assert self._bases == [segment.base_offset for segment in self._segments]
+        assert self.active is self._segments[-1]
+        for segment in self._segments:
+            segment.check()

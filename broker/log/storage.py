@@ -1,0 +1,134 @@
+"""What the log asks of a disk, small enough to be written twice.
+
+`RealStorage` (files.py) is the operating system's; `MemoryStorage` (memory.py) is a
+disk of the virtual world that fails and loses power where a test tells it to. Both pass
+the same contract. Everything is synchronous, paths are strings, errors are ``OSError``.
+
+Two rules of POSIX are part of the protocol because recovery rests on them: bytes are
+durable only after ``File.sync``, a name (created, renamed, removed) only after
+``Storage.sync_directory``; and a file that was removed stays readable for who holds it,
+so that a Fetch in flight never sees retention. Hence no ``close``: a file is given
+back when nobody refers to it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+class File(Protocol):
+    """An open file that is read and written at explicit positions."""
+
+    def fileno(self) -> int:
+        """Return the descriptor; raise ``io.UnsupportedOperation`` if there is none."""
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only where the file ends."""
+
+    def write(self, position: int, pieces: Sequence[Buffer], size: int) -> None:
+        """Write the pieces one after the other; ``size`` is the sum of their lengths.
+
+        After an error any prefix may have been written.
+        """
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+
+    def sync(self) -> None:
+        """Make the content durable."""
+
+
+class Storage(Protocol):
+    """The directories and files of one disk."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading and writing; raise ``FileNotFoundError``."""
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory; raise ``FileNotFoundError``."""
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether the path is an existing directory."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, unless they exist."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory atomically; a file replaces its target."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; raise ``FileNotFoundError``."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+
+class FileSlice:
+    """Bytes of a file that the network may send without copying (``os.sendfile``).
+
+    It keeps its file open, also after the log has deleted it.
+    """
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+    def fileno(self) -> int:
+        """Return the descriptor to send from."""
+        return self.file.fileno()
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return self.file.read(self.position, self.size)
+
+    def __repr__(self) -> str:
+        return f"FileSlice(position={self.position}, size={self.size})"
+
+
+def join(directory: str, name: str) -> str:
+    """Return the path of a name in a directory."""
+    return f"{directory}/{name}"
+
+
+def read_whole(storage: Storage, path: str) -> bytes:
+    """Return the content of a file; raise ``FileNotFoundError``."""
+    file = storage.open(path)
+    return file.read(0, file.size())
+
+
+def write_atomically(
+    storage: Storage, directory: str, name: str, content: bytes
+) -> None:
+    """Replace a small file so that a crash leaves the old content or the new.
+
+    Kafka's ``CheckpointFile`` does the same: a temporary file, synced, then renamed,
+    then the directory synced.
+    """
+    temporary = join(directory, name + ".tmp")
+    file = storage.open(temporary, create=True)
+    file.truncate(0)
+    file.write(0, (content,), len(content))
+    file.sync()
+    storage.rename(temporary, join(directory, name))
+    storage.sync_directory(directory)
+
+
+def remove_if_there(storage: Storage, path: str) -> bool:
+    """Remove a file; return False if there was none."""
+    try:
+        storage.remove(path)
+    except FileNotFoundError:
+        return False
+    return True
