@@ -115,10 +115,12 @@ class OpenLoop:
                     break
                 self._offer(following, now())
                 following += 1
-            until = origin_ns + due_ns[following] if following < count else deadline_ns
-            if following == count and now() >= deadline_ns:
+            if following < count:
+                self._poll(origin_ns + due_ns[following] - now() - _SPIN_NS)
+            elif not self._outstanding or now() >= deadline_ns:
                 break
-            self._poll(until - now() - _SPIN_NS)
+            else:
+                self._poll(deadline_ns - now())
         return self.observed
 
     def _poll(self, patience_ns: int) -> None:

@@ -20,6 +20,7 @@ from experiments.arrivals import SECOND_NS
 from experiments.config import parse
 from experiments.senders import senders
 from experiments.workload import (
+    CLASS_OF_API,
     Arrivals,
     Bursts,
     ChoiceService,
@@ -316,3 +317,16 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
         assert len(set(indexes)) == 3
         covered.update(indexes)
     assert covered == set(range(6))
+
+
+@pytest.mark.parametrize("api", CLASS_OF_API)
+def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -> None:
+    from broker.classifier import Classifier
+    from broker.wire.header import parse_request_header
+
+    built = experiment(request={"api": api})
+    entry = built.workload.traffic[0]
+    (frame,) = frames.frames([(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5)
+    body = b"".join(frame)[4:]
+    found = Classifier().classify(parse_request_header(body), body, 0)
+    assert found[0] == entry.reported_class == CLASS_OF_API[api]

@@ -1,0 +1,219 @@
+"""The open loop against peers that answer late, never, in bulk, or hang up.
+
+Peers are threads on the other end of a socket pair; waits are real, bounds generous,
+because what is tested is the order of things and not the speed of this machine.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from experiments.openloop import NEVER, Observed, OpenLoop, Schedule
+
+pytestmark = pytest.mark.live
+
+MS = 1_000_000
+Peer = Callable[[socket.socket], None]
+
+
+def request(number: int, padding: int = 0) -> tuple[bytes, ...]:
+    """A frame whose only field that matters is the correlation id."""
+    body = b"\0\0\0\1" + number.to_bytes(4) + bytes(padding)
+    frame = len(body).to_bytes(4) + body
+    return (frame,) if padding < 2048 else (frame[:12], frame[12:])
+
+
+def read_request(stream: socket.socket) -> int | None:
+    """Return the correlation id of the next whole request, None at the end."""
+    size = _exactly(stream, 4)
+    if size is None:
+        return None
+    body = _exactly(stream, int.from_bytes(size))
+    return None if body is None else int.from_bytes(body[4:8])
+
+
+def _exactly(stream: socket.socket, size: int) -> bytes | None:
+    received = b""
+    while len(received) < size:
+        piece = stream.recv(size - len(received))
+        if not piece:
+            return None
+        received += piece
+    return received
+
+
+def answer(stream: socket.socket, number: int) -> None:
+    stream.sendall((10).to_bytes(4) + number.to_bytes(4) + b"answer")
+
+
+@contextmanager
+def peers(*behaviours: Peer) -> Iterator[list[socket.socket]]:
+    """Yield our ends of connections whose other ends behave so."""
+    pairs = [socket.socketpair() for _ in behaviours]
+    threads = [
+        threading.Thread(target=behaviour, args=(theirs,))
+        for behaviour, (_, theirs) in zip(behaviours, pairs, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for ours, _ in pairs:
+        ours.setblocking(False)
+    yield [ours for ours, _ in pairs]
+    for ours, _ in pairs:
+        ours.close()
+    for thread in threads:
+        thread.join()
+    for _, theirs in pairs:
+        theirs.close()
+
+
+def replay(
+    sockets: list[socket.socket],
+    due_ns: list[int],
+    connection: list[int],
+    *,
+    padding: int = 0,
+    answered: bool = True,
+    patience_ms: int = 5000,
+) -> tuple[Observed, int]:
+    """Replay a schedule; return what was observed, and the origin."""
+    schedule = Schedule(
+        due_ns=due_ns,
+        connection=connection,
+        frames=[request(number, padding) for number in range(len(due_ns))],
+        answered=[answered] * len(due_ns),
+    )
+    with select.epoll() as epoll:
+        loop = OpenLoop(sockets, schedule, epoll=epoll)
+        origin_ns = time.monotonic_ns() + 5 * MS
+        return loop.run(origin_ns, origin_ns + patience_ms * MS), origin_ns
+
+
+def echo(stream: socket.socket) -> None:
+    while (number := read_request(stream)) is not None:
+        answer(stream, number)
+
+
+def test_every_request_is_answered_once_and_stamps_are_in_order() -> None:
+    due_ns = [number * MS // 2 for number in range(400)]
+    connection = [number % 3 for number in range(400)]
+    with peers(echo, echo, echo) as sockets:
+        observed, origin_ns = replay(sockets, due_ns, connection)
+    for number, due in enumerate(due_ns):
+        assert observed.answers[number] == number.to_bytes(4) + b"answer"
+        assert origin_ns + due <= observed.offered_ns[number]
+        assert observed.offered_ns[number] <= observed.sent_ns[number]
+        assert observed.sent_ns[number] <= observed.done_ns[number]
+    assert not any(observed.broken)
+
+
+def test_requests_are_sent_on_time_though_no_answer_comes() -> None:
+    sent_all = threading.Event()
+
+    def at_the_end(stream: socket.socket) -> None:
+        numbers = [read_request(stream) for _ in range(200)]
+        sent_all.set()
+        for number in numbers:
+            assert number is not None
+            answer(stream, number)
+
+    due_ns = [number * MS for number in range(200)]
+    with peers(at_the_end) as sockets:
+        observed, origin_ns = replay(sockets, due_ns, [0] * 200)
+    assert sent_all.is_set()
+    late = sorted(
+        offered - origin_ns - due
+        for offered, due in zip(observed.offered_ns, due_ns, strict=True)
+    )
+    assert late[0] >= 0
+    assert late[100] < 5 * MS
+    assert min(observed.done_ns) >= max(observed.sent_ns)
+
+
+def test_a_peer_that_does_not_read_delays_no_other_connection() -> None:
+    read_now = threading.Event()
+
+    def deaf_at_first(stream: socket.socket) -> None:
+        read_now.wait()
+        echo(stream)
+
+    def last(stream: socket.socket) -> None:
+        for _ in range(50):
+            number = read_request(stream)
+            assert number is not None
+            answer(stream, number)
+        read_now.set()
+
+    # 50 x 100 kB do not fit into the buffers of a socket pair.
+    due_ns = [number * MS for number in range(100)]
+    connection = [number % 2 for number in range(100)]
+    with peers(deaf_at_first, last) as sockets:
+        observed, _ = replay(sockets, due_ns, connection, padding=100_000)
+    deaf, other = observed.sent_ns[0::2], observed.sent_ns[1::2]
+    assert max(other) < max(deaf)
+    assert NEVER not in observed.done_ns
+    assert max(observed.offered_ns[0::2]) <= max(other)
+
+
+def test_what_is_not_answered_by_the_deadline_stays_open() -> None:
+    def half(stream: socket.socket) -> None:
+        while (number := read_request(stream)) is not None:
+            if number % 2:
+                answer(stream, number)
+
+    with peers(half) as sockets:
+        observed, _ = replay(sockets, [0] * 10, [0] * 10, patience_ms=150)
+    assert [done == NEVER for done in observed.done_ns] == [True, False] * 5
+    assert not any(observed.broken)
+
+
+def test_a_connection_that_closes_breaks_its_own_requests_only() -> None:
+    def hang_up(stream: socket.socket) -> None:
+        for _ in range(3):
+            number = read_request(stream)
+            assert number is not None
+            answer(stream, number)
+        stream.shutdown(socket.SHUT_RDWR)
+
+    due_ns = [number * 20 * MS for number in range(12)]
+    connection = [number % 2 for number in range(12)]
+    with peers(hang_up, echo) as sockets:
+        observed, _ = replay(sockets, due_ns, connection)
+    assert list(observed.broken) == [0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0]
+    assert NEVER not in observed.done_ns
+    assert [answer is None for answer in observed.answers] == [
+        bool(broken) for broken in observed.broken
+    ]
+
+
+def test_a_request_without_an_answer_is_done_once_sent() -> None:
+    def silent(stream: socket.socket) -> None:
+        while read_request(stream) is not None:
+            pass
+
+    with peers(silent) as sockets:
+        observed, _ = replay(sockets, [0, MS, 2 * MS], [0] * 3, answered=False)
+    assert list(observed.done_ns) == list(observed.sent_ns)
+
+
+def test_answers_that_arrive_in_pieces_are_put_together() -> None:
+    def dribble(stream: socket.socket) -> None:
+        numbers = [read_request(stream) for _ in range(5)]
+        every = b"".join(
+            (10).to_bytes(4) + (number or 0).to_bytes(4) + b"answer"
+            for number in numbers
+        )
+        for at in range(0, len(every), 7):
+            stream.sendall(every[at : at + 7])
+            time.sleep(0.002)
+
+    with peers(dribble) as sockets:
+        observed, _ = replay(sockets, [0] * 5, [0] * 5)
+    assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(5)]
