@@ -270,7 +270,8 @@ def encode_varint(value: int) -> bytes:
 
 def _long_string(frame: bytes, offset: int) -> int:
     length, offset = _varint(frame, offset)
-    return offset + length - 1
+    # An overlong zero is null too.
+    return offset + max(length - 1, 0)
 
 
 def _varint(frame: bytes, offset: int) -> tuple[int, int]:

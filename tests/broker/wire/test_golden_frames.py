@@ -9,51 +9,14 @@ import base64
 import dataclasses
 import datetime
 import enum
-import json
 import uuid
-from pathlib import Path
 
 import pytest
 
 from broker.wire import codec
 from broker.wire.api_keys import SUPPORTED, ApiKey
 from broker.wire.header import parse_request_header
-
-TABLE = Path(__file__).parent / "golden" / "kafka-3.9.1.tsv"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Golden:
-    api_key: int
-    version: int
-    direction: str
-    kind: str
-    values: object
-    frame: bytes
-
-    def __str__(self) -> str:
-        name = ApiKey(self.api_key).name
-        return f"{name}-v{self.version}-{self.direction}-{self.kind}"
-
-
-def read_table() -> list[Golden]:
-    rows = []
-    for line in TABLE.read_text().splitlines():
-        key, version, direction, kind, values, frame = line.split("\t")
-        rows.append(
-            Golden(
-                api_key=int(key),
-                version=int(version),
-                direction=direction,
-                kind=kind,
-                values=json.loads(values),
-                frame=bytes.fromhex(frame),
-            )
-        )
-    return rows
-
-
-GOLDEN = read_table()
+from tests.broker.wire.frames import GOLDEN, Golden
 
 
 def json_leaves(value: object) -> list[object]:

@@ -20,9 +20,9 @@ import zipfile
 from itertools import count
 from pathlib import Path
 
-from broker.wire.api_keys import SUPPORTED, NEVER
-from broker.wire.codec import request_type
 from broker.errors import MalformedFrame
+from broker.wire.api_keys import NEVER, SUPPORTED
+from broker.wire.codec import request_type
 
 HERE = Path(__file__).parent
 
