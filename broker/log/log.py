@@ -3,7 +3,7 @@
 A log is a row of segments; the last one, the active, is appended to. Offsets are given
 here: what a producer sends is checked as Kafka checks it, gets its base offset and
 leader epoch in front, and goes to the file in one gathering write, its records never
-copied or parsed. A read is a `FileSlice`: a place in a file, no bytes.
+copied or parsed. How it is read, searched by time and cut stands in files of their own.
 
 All is synchronous and single-threaded. An append that fails leaves the log as it was. A
 flush that fails takes the log out of service, since nobody can know what the disk still
@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
+from broker.log import reading, times, trimming
 from broker.log.batch import (
     HEADER,
     PREFIX,
@@ -30,13 +31,12 @@ from broker.log.epochs import LeaderEpochs
 from broker.log.producers import (
     BatchMetadata,
     Producers,
-    replay_producers,
     write_snapshot,
 )
 from broker.log.rewriting import needs_rewriting, rewritten
 from broker.log.segment import Segment
 from broker.log.segments import Segments
-from broker.log.storage import Buffer, FileSlice, Storage
+from broker.log.storage import Buffer, Storage
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _LEADER_EPOCH_END: Final = PREFIX.size
@@ -63,8 +63,6 @@ class Log:
         "_config",
         "_flushed_ms",
         "_rewrites",
-        "_storage",
-        "_torn",
         "directory",
         "durability",
         "epochs",
@@ -72,6 +70,8 @@ class Log:
         "log_start_offset",
         "producers",
         "segments",
+        "storage",
+        "torn",
     )
 
     def __init__(
@@ -89,7 +89,7 @@ class Log:
         now_ms: int,
     ) -> None:
         self.directory = directory
-        self._storage = storage
+        self.storage = storage
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
@@ -97,7 +97,7 @@ class Log:
         self.log_end_offset = log_end_offset
         self.durability = durability
         # A failed write may have left bytes behind the active segment's end.
-        self._torn = False
+        self.torn = False
         self._flushed_ms = now_ms
         self.configure(config)
 
@@ -232,7 +232,7 @@ class Log:
         for piece in pieces:
             size += len(piece)
         config = self._config
-        if self._torn or self.durability.out_of_service or size > config.segment_bytes:
+        if self.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, offset)
@@ -245,7 +245,7 @@ class Log:
                 offset, last_offset, max_timestamp, pieces, size
             )
         except OSError as error:
-            self._torn = True
+            self.torn = True
             raise storage_error(self.directory, error) from error
         self.log_end_offset = last_offset + 1
 
@@ -258,11 +258,11 @@ class Log:
             )
         self.durability.check_in_service()
         try:
-            if self._torn:
+            if self.torn:
                 self.segments.active.cut()
         except OSError as error:
             raise storage_error(self.directory, error) from error
-        self._torn = False
+        self.torn = False
 
     def _answer_again(self, known: BatchMetadata) -> Appended:
         stamped = self._config.message_timestamp_type == "LogAppendTime"
@@ -273,45 +273,7 @@ class Log:
             self.log_start_offset,
         )
 
-    # ---- read ----
-
-    def read(
-        self, offset: int, max_bytes: int, up_to_offset: int, min_one: bool = True
-    ) -> FileSlice | None:
-        """Return where batches from ``offset`` on stand, none at ``up_to_offset``.
-
-        The slice begins with the batch that holds ``offset``, and may end within a
-        batch. It is larger than ``max_bytes`` only to hold its first batch, and only
-        if ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"offset {offset}, the log is {self.log_start_offset} to "
-                f"{self.log_end_offset}",
-            )
-        if offset >= up_to_offset:
-            return None
-        segments = self.segments
-        number = segments.index_of(offset)
-        place = segments[number].locate(offset)
-        while place is None:
-            # Compaction may have emptied the rest of a segment.
-            number += 1
-            if number == len(segments):
-                return None
-            place = segments[number].locate(offset)
-        segment = segments[number]
-        position, first_size = place
-        end = segment.size
-        if up_to_offset < segments.end_of(number, self.log_end_offset):
-            bound = segment.locate(up_to_offset)
-            end = bound[0] if bound else end
-        available = end - position
-        if available < first_size or (first_size > max_bytes and not min_one):
-            return None
-        size = min(available, max(max_bytes, first_size))
-        return FileSlice(segment.file, position, size)
+    # ---- what it holds ----
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to ``epoch`` and its end; (-1, -1): unknown."""
@@ -334,17 +296,18 @@ class Log:
             ended.cut()
             ended.write_indexes()
             ended.release_indexes()
-            write_snapshot(self._storage, self.directory, offset, self.producers)
-            begun = self._new_segment(offset, now_ms)
+            write_snapshot(self.storage, self.directory, offset, self.producers)
+            begun = self.new_segment(offset, now_ms)
         except OSError as error:
             raise storage_error(self.directory, error) from error
         self.segments.add(begun)
         self.durability.rolled(ended)
-        self._torn = False
+        self.torn = False
 
-    def _new_segment(self, offset: int, now_ms: int) -> Segment:
+    def new_segment(self, offset: int, now_ms: int) -> Segment:
+        """Create the files of a segment; it is not part of the log yet."""
         return Segment(
-            self._storage,
+            self.storage,
             self.directory,
             offset,
             config=self._config,
@@ -392,54 +355,19 @@ class Log:
             active.cut()
             for file in active.write_indexes():
                 file.sync()
-            write_snapshot(self._storage, self.directory, offset, self.producers)
+            write_snapshot(self.storage, self.directory, offset, self.producers)
         except OSError as error:
             raise storage_error(self.directory, error) from error
 
-    # ---- truncate ----
+    # ---- told in files of their own ----
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Cut the log so that it ends at ``offset``; return its new end.
-
-        A batch that holds ``offset`` goes as a whole, so the end may be lower.
-        """
-        if offset >= self.log_end_offset:
-            return self.log_end_offset
-        if offset < self.segments[0].base_offset:
-            self.truncate_fully(offset, now_ms)
-            return offset
-        try:
-            while self.segments.active.base_offset > offset:
-                self.segments.drop_newest().remove()
-            end = self.segments.active.truncate_to(offset)
-            self._ends_at(end)
-        except OSError as error:
-            raise self.durability.failed(error) from error
-        return end
-
-    def truncate_fully(self, offset: int, now_ms: int) -> None:
-        """Remove all records and go on at ``offset``."""
-        try:
-            while len(self.segments) > 1:
-                self.segments.drop_newest().remove()
-            old = self.segments.active
-            old.remove()
-            self.segments.restart(self._new_segment(offset, now_ms))
-            self.log_start_offset = offset
-            self._ends_at(offset)
-        except OSError as error:
-            raise self.durability.failed(error) from error
-
-    def _ends_at(self, offset: int) -> None:
-        """Bring epochs, producers and recovery point in line with a new end."""
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.durability.truncated(offset, tuple(self.segments))
-        self._torn = False
-        self.epochs.truncate_from_end(offset)
-        replay_producers(
-            self._storage, self.directory, self.segments, self.producers, offset
-        )
+    read = reading.read
+    truncate_to = trimming.truncate_to
+    truncate_fully = trimming.truncate_fully
+    retention = trimming.retention
+    delete_records_before = trimming.delete_records_before
+    offset_for_timestamp = times.offset_for_timestamp
+    offset_of_max_timestamp = times.offset_of_max_timestamp
 
     def check(self) -> None:
         """Assert the invariants of the log and its parts; reads every header."""

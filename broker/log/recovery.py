@@ -21,6 +21,7 @@ from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.log import Log
 from broker.log.producers import Producers, replay_producers
+from broker.log.repair import load_indexes, recover, resume
 from broker.log.segment import Segment, file_name
 from broker.log.segments import Segments
 from broker.log.storage import Storage, join, remove_if_there
@@ -118,12 +119,12 @@ class _Opening:
         log_end_offset = 0
         for number, segment in enumerate(segments):
             is_last = number == len(segments) - 1
-            if self._believed(number) and not is_last and segment.load_indexes():
+            if self._believed(number) and not is_last and load_indexes(segment):
                 segment.release_indexes()
                 continue
-            next_offset = segment.resume() if self._believed(number) else None
+            next_offset = resume(segment) if self._believed(number) else None
             if next_offset is None:
-                next_offset, torn = segment.recover(self._note_epoch)
+                next_offset, torn = recover(segment, self._note_epoch)
                 if not is_last:
                     self.repaired.append(segment)
                 if torn:

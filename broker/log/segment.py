@@ -5,30 +5,33 @@ its position) goes to the offset index. The batches since the last entry are rem
 in memory, so that whoever reads near the end of the log, as nearly every consumer and
 follower does, is served without any I/O; further back, an index entry and one read of
 the headers behind it find the place.
+
+How a segment that a former process left is taken over stands in repair.py.
 """
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.errors import KafkaError
 from broker.log.batch import (
     HEADER_SIZE,
+    LENGTH_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
-    check_crc,
+    corrupt,
     parse_header,
 )
-from broker.log.config import LogConfig
+from broker.log.config import LONG_MAX, LogConfig
 from broker.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.storage import Buffer, File, Storage, join, remove_if_there
 
+# Base offset, batch length and last offset delta: what finding an offset takes.
+_WHERE: Final = struct.Struct(">qi11xi")
 _SCAN_BYTES: Final = 65_536
 _LOCATE_BYTES: Final = 8192
-_RECOVERY_BYTES: Final = 1 << 20
 _RELATIVE_MAX: Final = 2**31 - 1
 
 
@@ -90,21 +93,30 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.file: File = storage.open(path(".log"), create=create)
-        self.size = 0 if create else self.file.size()
+        self.size = self.file.size()
+        if create and self.size:
+            self.file.truncate(0)
+            self.size = 0
         self.offset_index = SparseIndex(storage, path(".index"), OFFSET_ENTRY)
         self.time_index = SparseIndex(storage, path(".timeindex"), TIME_ENTRY)
+        # Of the first batch; segment.ms counts from it. None: not known.
+        self.first_timestamp: int | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with empty indexes and nothing remembered."""
+        self.offset_index.reset()
+        self.time_index.reset()
         # Largest timestamp of the segment, and the last offset of its batch.
         self.max_timestamp = NO_TIMESTAMP
-        self.offset_of_max_timestamp = base_offset
-        # Of the first batch; segment.ms counts from it. None: not known (yet).
-        self.first_timestamp: int | None = None
+        self.offset_of_max_timestamp = self.base_offset
         # An index file may not grow any more: the segment must end.
         self.indexes_full = False
         self._since_index = 0
-        # Batches from the one last indexed on: offsets from _tail_from are among them.
-        self._tail_from = base_offset
+        # The batches from the last index entry on: offsets >= _tail_from are there.
         self._tail_lasts: list[int] = []
         self._tail_positions: list[int] = []
+        self._tail_from = self.base_offset
 
     # ---- writing ----
 
@@ -123,9 +135,9 @@ class Segment:
             self.time_index.spill()
         self.file.write(position, pieces, size)
         self.size = position + size
-        self._note(base_offset, last_offset, max_timestamp, position, size)
+        self.note(base_offset, last_offset, max_timestamp, position, size)
 
-    def _note(
+    def note(
         self,
         base_offset: int,
         last_offset: int,
@@ -143,26 +155,31 @@ class Segment:
             self.indexes_full = (
                 self.time_index.size_bytes + TIME_ENTRY.size >= self._index_bytes
             )
-            self._since_index = 0
-            self._forget_tail(base_offset)
+            self.remember_from(base_offset)
         elif not position:
             self.first_timestamp = max_timestamp
         self._tail_lasts.append(last_offset)
         self._tail_positions.append(position)
         self._since_index += size
 
-    def _forget_tail(self, base_offset: int) -> None:
-        self._tail_from = base_offset
+    def remember_from(self, offset: int) -> None:
+        """Keep in memory where batches stand from this offset on."""
+        self._since_index = 0
+        self._tail_from = offset
         self._tail_lasts.clear()
         self._tail_positions.clear()
+
+    def remember_nothing(self) -> None:
+        """Look up everything in the files, as for a segment that ended long ago."""
+        self.remember_from(LONG_MAX)
 
     def index_time(self) -> None:
         """Note the largest timestamp so far in the time index, unless it is there."""
         last = self.time_index.last()
         if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
-            offset = self.offset_of_max_timestamp - self.base_offset
-            if last is None or offset > last[1]:
-                self.time_index.add(self.max_timestamp, offset)
+            self.time_index.add(
+                self.max_timestamp, self.offset_of_max_timestamp - self.base_offset
+            )
 
     def admits(
         self,
@@ -213,28 +230,37 @@ class Segment:
 
         None if the segment ends before.
         """
-        if offset >= self._tail_from:
-            number = bisect_left(self._tail_lasts, offset)
-            if number == len(self._tail_lasts):
-                return None
-            position = self._tail_positions[number]
-            following = number + 1
-            end = (
-                self._tail_positions[following]
-                if following < len(self._tail_positions)
-                else self.size
-            )
-            return position, end - position
-        entry = self.offset_index.floor(offset - self.base_offset)
-        start = entry[1] if entry else 0
-        for position, header in self.headers(start, chunk=_LOCATE_BYTES):
-            if header.last_offset >= offset:
-                return position, header.size
+        if offset < self._tail_from:
+            entry = self.offset_index.floor(offset - self.base_offset)
+            return self._locate_from(entry[1] if entry else 0, offset)
+        positions = self._tail_positions
+        number = bisect_left(self._tail_lasts, offset)
+        if number == len(positions):
+            return None
+        position = positions[number]
+        number += 1
+        end = positions[number] if number < len(positions) else self.size
+        return position, end - position
+
+    def _locate_from(self, position: int, offset: int) -> tuple[int, int] | None:
+        """Go through the headers from an index entry's position on."""
+        data, data_at = b"", position
+        unpack = _WHERE.unpack_from
+        while position < self.size:
+            at = position - data_at
+            if at + HEADER_SIZE > len(data):
+                data, data_at, at = self.file.read(position, _LOCATE_BYTES), position, 0
+                if len(data) < HEADER_SIZE:
+                    raise corrupt(f"{self!r} ends within a header at {position}")
+            base_offset, length, delta = unpack(data, at)
+            if base_offset + delta >= offset:
+                return position, length + LENGTH_OVERHEAD
+            if length <= 0:
+                raise corrupt(f"{self!r} has no batch at {position}")
+            position += length + LENGTH_OVERHEAD
         return None
 
-    def headers(
-        self, start: int = 0, *, chunk: int = _SCAN_BYTES
-    ) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position and header of each batch from position ``start`` on.
 
         Stops at a batch that is not wholly there; raises CORRUPT_MESSAGE at bytes that
@@ -243,12 +269,10 @@ class Segment:
         position, end = start, self.size
         data, data_at = b"", start
         while end - position >= HEADER_SIZE:
-            if position + HEADER_SIZE > data_at + len(data):
-                data, data_at = (
-                    self.file.read(position, min(chunk, end - position)),
-                    position,
-                )
-            header = parse_header(data, position - data_at)
+            at = position - data_at
+            if at + HEADER_SIZE > len(data):
+                data, data_at, at = self.file.read(position, _SCAN_BYTES), position, 0
+            header = parse_header(data, at)
             if position + header.size > end:
                 return
             yield position, header
@@ -258,133 +282,14 @@ class Segment:
 
     def remove(self) -> None:
         """Remove the files; slices of the log stay readable."""
-        remove_if_there(self._storage, self._path(".log"))
+        remove_if_there(self._storage, self.path(".log"))
         self.offset_index.remove()
         self.time_index.remove()
-        remove_if_there(self._storage, self._path(".txnindex"))
+        remove_if_there(self._storage, self.path(".txnindex"))
 
-    def _path(self, suffix: str) -> str:
+    def path(self, suffix: str) -> str:
+        """Return the path of one of the segment's files."""
         return join(self.directory, file_name(self.base_offset, suffix))
-
-    # ---- opening what a former process left ----
-
-    def load_indexes(self) -> bool:
-        """Take over the index files; return False if they are missing or not sane."""
-        sane = self.offset_index.load() and self.time_index.load()
-        last_offset, last_time = self.offset_index.last(), self.time_index.last()
-        if not sane or (last_offset and last_offset[1] >= self.size):
-            return False
-        if last_time:
-            self.max_timestamp = last_time[0]
-            self.offset_of_max_timestamp = self.base_offset + last_time[1]
-        return True
-
-    def resume(self) -> int | None:
-        """Take over a segment to append to; return the next offset.
-
-        None unless indexes and log are as an orderly stop leaves them. Costs a read of
-        what follows the last index entry.
-        """
-        if not self.load_indexes():
-            return None
-        entry = self.offset_index.last()
-        end = entry[1] if entry else 0
-        next_offset = self.base_offset
-        self._since_index = 0
-        try:
-            if end:
-                self.first_timestamp = next(self.headers())[1].max_timestamp
-            for position, header in self.headers(end):
-                if position == end and not self._tail_lasts:
-                    self._forget_tail(header.base_offset if entry else self.base_offset)
-                self._note_header(position, header)
-                next_offset, end = header.last_offset + 1, position + header.size
-        except KafkaError:
-            return None
-        return next_offset if end == self.size else None
-
-    def recover(self, on_batch: Callable[[BatchHeader], None]) -> tuple[int, int]:
-        """Keep what is whole, cut off the rest, build the indexes anew.
-
-        Calls ``on_batch`` for each batch kept; returns the next offset and the number
-        of bytes cut off. Reads the whole segment and checks every CRC.
-        """
-        self._reset()
-        next_offset, end = self.base_offset, 0
-        # From the first batch that is corrupt on, nothing was ever written whole.
-        with suppress(KafkaError):
-            for position, header in self._checked_batches():
-                if header.base_offset < next_offset:
-                    break
-                self._note_header(position, header)
-                on_batch(header)
-                next_offset, end = header.last_offset + 1, position + header.size
-        torn = self.size - end
-        if torn:
-            self.file.truncate(end)
-            self.size = end
-        return next_offset, torn
-
-    def truncate_to(self, offset: int) -> int:
-        """Cut off every batch that ends at ``offset`` or later; return the next offset.
-
-        Returns ``offset`` itself if a gap or the end of a batch is there.
-        """
-        place = self.locate(offset)
-        if place is None:
-            return offset
-        position, _ = place
-        (_, header) = next(self.headers(position))
-        self.file.truncate(position)
-        self.size = position
-        self.offset_index.truncate(position, column=1)
-        self.time_index.truncate(header.base_offset - self.base_offset, column=1)
-        self._reload()
-        return min(offset, header.base_offset)
-
-    def _reload(self) -> None:
-        """Derive what is in memory from log and indexes, after a truncation."""
-        entry, last_time = self.offset_index.last(), self.time_index.last()
-        self.max_timestamp = last_time[0] if last_time else NO_TIMESTAMP
-        self.offset_of_max_timestamp = self.base_offset + (
-            last_time[1] if last_time else 0
-        )
-        self._since_index = 0
-        self._forget_tail(self.base_offset)
-        for position, header in self.headers(entry[1] if entry else 0):
-            if entry and not self._tail_lasts:
-                self._tail_from = header.base_offset
-            self._note_header(position, header)
-
-    def _reset(self) -> None:
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.max_timestamp = NO_TIMESTAMP
-        self.offset_of_max_timestamp = self.base_offset
-        self.first_timestamp = None
-        self._since_index = 0
-        self._forget_tail(self.base_offset)
-
-    def _note_header(self, position: int, header: BatchHeader) -> None:
-        self._note(
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-            position,
-            header.size,
-        )
-
-    def _checked_batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and header of each batch whose CRC is right."""
-        data, data_at = memoryview(b""), 0
-        for position, header in self.headers():
-            end = position + header.size
-            if end > data_at + len(data):
-                wanted = max(_RECOVERY_BYTES, header.size)
-                data_at = position
-                data = memoryview(self.file.read(position, wanted))
-            check_crc(data[position - data_at : end - data_at], header.crc)
-            yield position, header
 
     def __repr__(self) -> str:
         return f"<segment {self.base_offset} {self.size} bytes>"
@@ -402,3 +307,5 @@ class Segment:
             assert batches[position].last_offset == relative + self.base_offset
         for last, position in zip(self._tail_lasts, self._tail_positions, strict=True):
             assert batches[position].last_offset == last, (position, last)
+        largest = max((h.max_timestamp for h in batches.values()), default=NO_TIMESTAMP)
+        assert self.max_timestamp == max(largest, NO_TIMESTAMP), self

@@ -1,0 +1,54 @@
+"""Reading a log without reading it: where the wanted batches stand, as a `FileSlice`.
+
+Kafka's ``LocalLog.read``. The network sends the slice with ``sendfile``; no record
+passes through this process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.storage import FileSlice
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+
+
+def read(
+    log: Log, offset: int, max_bytes: int, up_to_offset: int, min_one: bool = True
+) -> FileSlice | None:
+    """Return where batches from ``offset`` on stand, none at ``up_to_offset``.
+
+    The slice begins with the batch that holds ``offset``, and may end within a batch.
+    It is larger than ``max_bytes`` only to hold its first batch, and only if
+    ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE.
+    """
+    log_end_offset = log.log_end_offset
+    if not log.log_start_offset <= offset <= log_end_offset:
+        raise KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"offset {offset}, the log is {log.log_start_offset} to {log_end_offset}",
+        )
+    if offset >= up_to_offset:
+        return None
+    segments = log.segments
+    number = segments.index_of(offset)
+    segment = segments[number]
+    place = segment.locate(offset)
+    while place is None:
+        # Compaction may have emptied the rest of a segment.
+        number += 1
+        if number == len(segments):
+            return None
+        segment = segments[number]
+        place = segment.locate(offset)
+    position, first_size = place
+    end = segment.size
+    if up_to_offset < segments.end_of(number, log_end_offset):
+        bound = segment.locate(up_to_offset)
+        end = bound[0] if bound else end
+    available = end - position
+    if available < first_size or (first_size > max_bytes and not min_one):
+        return None
+    return FileSlice(segment.file, position, min(available, max(max_bytes, first_size)))

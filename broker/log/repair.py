@@ -1,0 +1,142 @@
+"""Taking over a segment that a former process left, and cutting one.
+
+Three ways, by how much is believed: `load_indexes` believes log and indexes (a segment
+that ended and was flushed), `resume` looks at the log behind the last index entry (the
+active segment after an orderly stop), `recover` believes nothing and reads it all
+(Kafka's ``LogSegment.recover``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from broker.errors import KafkaError
+from broker.log.batch import NO_TIMESTAMP, BatchHeader, check_crc
+from broker.log.segment import Segment
+
+_READ_BYTES: Final = 1 << 20
+
+
+def load_indexes(segment: Segment) -> bool:
+    """Take over the index files; return False if they are missing or not sane."""
+    segment.remember_nothing()
+    offsets, times = segment.offset_index, segment.time_index
+    if not (offsets.load() and times.load()):
+        return False
+    last = offsets.last()
+    if last and last[1] >= segment.size:
+        return False
+    _restore_max_timestamp(segment)
+    return True
+
+
+def resume(segment: Segment) -> int | None:
+    """Take over a segment to append to; return the next offset.
+
+    None unless indexes and log are as an orderly stop leaves them.
+    """
+    if not load_indexes(segment):
+        return None
+    try:
+        next_offset, end = _remember_tail(segment)
+    except KafkaError:
+        return None
+    return next_offset if end == segment.size else None
+
+
+def recover(
+    segment: Segment, on_batch: Callable[[BatchHeader], None]
+) -> tuple[int, int]:
+    """Keep what is whole, cut off the rest, build the indexes anew.
+
+    Calls ``on_batch`` for each batch kept; returns the next offset and the number of
+    bytes cut off. Reads the whole segment and checks every CRC.
+    """
+    segment.forget()
+    next_offset, end = segment.base_offset, 0
+    # From the first batch that is corrupt on, nothing was ever written whole.
+    with suppress(KafkaError):
+        for position, header in _checked(segment):
+            if header.base_offset < next_offset:
+                break
+            _note(segment, position, header)
+            on_batch(header)
+            next_offset, end = header.last_offset + 1, position + header.size
+    torn = segment.size - end
+    if torn:
+        segment.file.truncate(end)
+        segment.size = end
+    return next_offset, torn
+
+
+def truncate(segment: Segment, offset: int) -> int:
+    """Cut off every batch that ends at ``offset`` or later; return the next offset.
+
+    That is ``offset`` where a batch ended or a gap is, else where its batch began.
+    """
+    place = segment.locate(offset)
+    if place is None:
+        return offset
+    position, _ = place
+    _, header = next(segment.headers(position))
+    segment.file.truncate(position)
+    segment.size = position
+    segment.offset_index.truncate(position, column=1)
+    segment.time_index.truncate(header.base_offset - segment.base_offset, column=1)
+    segment.indexes_full = False
+    _restore_max_timestamp(segment)
+    _remember_tail(segment)
+    return min(offset, header.base_offset)
+
+
+def _restore_max_timestamp(segment: Segment) -> None:
+    last = segment.time_index.last()
+    segment.max_timestamp = last[0] if last else NO_TIMESTAMP
+    segment.offset_of_max_timestamp = segment.base_offset + (last[1] if last else 0)
+
+
+def _remember_tail(segment: Segment) -> tuple[int, int]:
+    """Go through the batches from the last index entry on.
+
+    Returns the next offset and where the last whole batch ends. Every entry of the
+    offset index was preceded by one of the time index, so that the largest timestamp is
+    the last one there or behind it.
+    """
+    entry = segment.offset_index.last()
+    next_offset, end = segment.base_offset, entry[1] if entry else 0
+    segment.remember_from(segment.base_offset)
+    if end:
+        segment.first_timestamp = next(segment.headers())[1].max_timestamp
+    is_first = True
+    for position, header in segment.headers(end):
+        if is_first and entry:
+            segment.remember_from(header.base_offset)
+        is_first = False
+        _note(segment, position, header)
+        next_offset, end = header.last_offset + 1, position + header.size
+    return next_offset, end
+
+
+def _note(segment: Segment, position: int, header: BatchHeader) -> None:
+    segment.note(
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        position,
+        header.size,
+    )
+
+
+def _checked(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of each batch whose CRC is right."""
+    data, data_at = memoryview(b""), 0
+    for position, header in segment.headers():
+        end = position + header.size
+        if end > data_at + len(data):
+            data_at = position
+            wanted = max(_READ_BYTES, header.size)
+            data = memoryview(segment.file.read(position, wanted))
+        check_crc(data[position - data_at : end - data_at], header.crc)
+        yield position, header

@@ -1,0 +1,131 @@
+"""How a log gets shorter: at its start by retention or DeleteRecords, at its end.
+
+Retention removes whole segments, oldest first, and never the active one: where that is
+itself too old, the log rolls first, as Kafka's does, so that an idle partition empties
+too. DeleteRecords moves the start within a segment and removes those before it. A
+follower truncates to where its leader's history parts from its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.durability import storage_error
+from broker.log.producers import remove_snapshot, replay_producers, snapshot_offsets
+from broker.log.repair import truncate
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+
+
+def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
+    """Remove segments that are too old or too many; return how many.
+
+    None goes that holds an offset at or above ``up_to_offset``, the high watermark.
+    """
+    if not log.config.deletes:
+        return _drop_below(log, log.log_start_offset)
+    if _expired(log, len(log.segments) - 1, now_ms, up_to_offset):
+        log.roll(now_ms)
+    removable = 0
+    last = len(log.segments) - 1
+    while removable < last and _expired(log, removable, now_ms, up_to_offset):
+        removable += 1
+    if log.config.retention_bytes >= 0:
+        excess = log.size_bytes - log.config.retention_bytes
+        for number in range(last):
+            excess -= log.segments[number].size
+            if excess < 0 or _end_of(log, number) > up_to_offset:
+                break
+            removable = max(removable, number + 1)
+    start = log.segments[removable].base_offset
+    return _drop_below(log, max(start, log.log_start_offset))
+
+
+def _expired(log: Log, number: int, now_ms: int, up_to_offset: int) -> bool:
+    retention_ms = log.config.retention_ms
+    segment = log.segments[number]
+    if retention_ms < 0 or not segment.size or _end_of(log, number) > up_to_offset:
+        return False
+    newest_ms = segment.max_timestamp
+    if newest_ms < 0:
+        newest_ms = segment.created_ms
+    return now_ms - newest_ms > retention_ms
+
+
+def _end_of(log: Log, number: int) -> int:
+    return log.segments.end_of(number, log.log_end_offset)
+
+
+def delete_records_before(log: Log, offset: int) -> None:
+    """Let the log begin at ``offset``; raise OFFSET_OUT_OF_RANGE beyond its end."""
+    if not 0 <= offset <= log.log_end_offset:
+        raise KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"offset {offset}, the log ends at {log.log_end_offset}",
+        )
+    if offset > log.log_start_offset:
+        _drop_below(log, offset)
+
+
+def _drop_below(log: Log, offset: int) -> int:
+    """Let the log begin at ``offset``: drop what lies wholly below."""
+    log.log_start_offset = offset
+    dropped = 0
+    try:
+        while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
+            log.segments.drop_oldest().remove()
+            dropped += 1
+        if dropped:
+            for at in snapshot_offsets(log.storage, log.directory):
+                if at < log.segments[0].base_offset:
+                    remove_snapshot(log.storage, log.directory, at)
+            log.durability.renamed()
+        log.epochs.truncate_from_start(offset)
+    except OSError as error:
+        raise storage_error(log.directory, error) from error
+    return dropped
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> int:
+    """Cut the log so that it ends at ``offset``; return its new end.
+
+    A batch that holds ``offset`` goes as a whole, so the end may be lower.
+    """
+    if offset >= log.log_end_offset:
+        return log.log_end_offset
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset, now_ms)
+        return offset
+    try:
+        while log.segments.active.base_offset > offset:
+            log.segments.drop_newest().remove()
+        end = truncate(log.segments.active, offset)
+        log.log_start_offset = min(log.log_start_offset, end)
+        _ends_at(log, end)
+    except OSError as error:
+        raise log.durability.failed(error) from error
+    return end
+
+
+def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
+    """Remove all records and go on at ``offset``."""
+    try:
+        while len(log.segments) > 1:
+            log.segments.drop_newest().remove()
+        log.segments.active.remove()
+        log.segments.restart(log.new_segment(offset, now_ms))
+        log.log_start_offset = offset
+        _ends_at(log, offset)
+    except OSError as error:
+        raise log.durability.failed(error) from error
+
+
+def _ends_at(log: Log, offset: int) -> None:
+    """Bring epochs, producers and recovery point in line with a new end."""
+    log.log_end_offset = offset
+    log.torn = False
+    log.durability.truncated(offset, tuple(log.segments))
+    log.epochs.truncate_from_end(offset)
+    replay_producers(log.storage, log.directory, log.segments, log.producers, offset)
