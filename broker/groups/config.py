@@ -19,7 +19,6 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
-    offsets_commit_timeout_ms: int = 5_000
     offsets_topic_num_partitions: int = 50
     # Kafka's constant (``classicGroupNewMemberJoinTimeoutMs``); it has no key.
     new_member_join_timeout_ms: int = 300_000

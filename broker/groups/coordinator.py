@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from logging import getLogger
 
@@ -57,15 +57,25 @@ class GroupStatistics:
 
 
 class GroupCoordinator:
-    """Coordinates the groups of the partitions of ``__consumer_offsets`` led here."""
+    """Coordinates the groups of the partitions of ``__consumer_offsets`` led here.
+
+    ``on_earlier_deadline`` is called when ``next_event_ns`` has come nearer.
+    """
 
     def __init__(
-        self, config: GroupConfig, *, log: GroupLog, clock: Clock, rng: random.Random
+        self,
+        config: GroupConfig,
+        *,
+        log: GroupLog,
+        clock: Clock,
+        rng: random.Random,
+        on_earlier_deadline: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._timers = Timers[TimerKey]()
-        self._cleanups = Timers[int]()
+        self._on_earlier_deadline = on_earlier_deadline
+        self._timers = Timers[TimerKey](on_earlier_deadline)
+        self._cleanups = Timers[int](on_earlier_deadline)
         self._shards = Shards(config=config, log=log, clock=clock)
         rebalance = Rebalance(config, self._timers)
         self._rebalance = rebalance
@@ -82,6 +92,7 @@ class GroupCoordinator:
     def elect(self, partition: int) -> None:
         """Begin to coordinate a partition's groups; ``work`` loads them."""
         self._shards.elect(partition)
+        self._on_earlier_deadline()
 
     def resign(self, partition: int) -> None:
         """Stop coordinating a partition's groups; whoever waits is sent away."""

@@ -5,12 +5,14 @@ runs here: ``next_ns`` says when to look again and ``pop_due`` what has come due
 heartbeat moves its deadline about once in three seconds, nearly always to later, so a
 moved deadline leaves its heap entry alone and is put right when that comes up.
 
-Ties break by the order of scheduling.
+``on_earlier_deadline`` is called when ``next_ns`` has come nearer, so that whoever
+sleeps until then can be woken. Ties break by the order of scheduling.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -25,9 +27,16 @@ class Timers(Generic[K]):
     (5, 'a', None, 9)
     """
 
-    __slots__ = ("_deadlines", "_entries", "_heap", "_scheduled")
+    __slots__ = (
+        "_deadlines",
+        "_entries",
+        "_heap",
+        "_on_earlier_deadline",
+        "_scheduled",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, on_earlier_deadline: Callable[[], None] = lambda: None) -> None:
+        self._on_earlier_deadline = on_earlier_deadline
         self._deadlines: dict[K, int] = {}
         # The number of the one heap entry that speaks for the key; others are stale.
         self._entries: dict[K, int] = {}
@@ -46,6 +55,8 @@ class Timers(Generic[K]):
         self._deadlines[key] = deadline_ns
         if old_ns is None or deadline_ns < old_ns:
             self._push(key, deadline_ns)
+            if self._heap[0][2] == key:
+                self._on_earlier_deadline()
             if len(self._heap) > 64 and len(self._heap) > 2 * len(self._deadlines):
                 self._drop_stale()
 

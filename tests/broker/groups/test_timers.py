@@ -62,3 +62,17 @@ def test_moving_deadlines_for_ever_takes_no_more_room() -> None:
     for beat in range(10_000):
         timers.schedule(beat % 3, 1_000 - beat)
     assert len(timers._heap) <= 64 + 1
+
+
+def test_whoever_sleeps_is_told_of_an_earlier_deadline_and_of_no_other() -> None:
+    told: list[str] = []
+    timers = Timers[str](lambda: told.append(note))
+    for note, key, at_ns in [
+        ("first", "a", 9),
+        ("later", "b", 12),
+        ("put off", "a", 11),
+        ("earlier", "b", 5),
+        ("not the next", "c", 8),
+    ]:
+        timers.schedule(key, at_ns)
+    assert told == ["first", "earlier"]

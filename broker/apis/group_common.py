@@ -1,0 +1,35 @@
+"""What the handlers of the group APIs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import groupby
+from typing import TypeVar
+
+from broker.groups.offset_store import TopicPartition
+from broker.groups.waiting import Waiting
+from planes.slices import parked
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+async def answer_to(waiting: Waiting[T]) -> T:
+    """Return the coordinator's answer, parked in purgatory until there is one."""
+    if not waiting.answered:
+        await parked(waiting.register)
+    return waiting.answer()
+
+
+def milliseconds(length: timedelta) -> int:
+    """Return a wire duration as the integer that it was on the wire."""
+    return length // timedelta(milliseconds=1)
+
+
+def by_topic(
+    answers: Iterable[tuple[TopicPartition, P]],
+) -> Iterator[tuple[str, list[tuple[int, P]]]]:
+    """Put answers by partition under their topics, in the order they come in."""
+    for topic, group in groupby(answers, key=lambda answer: answer[0].topic):
+        yield topic, [(target.partition, answer) for target, answer in group]

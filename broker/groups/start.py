@@ -1,0 +1,87 @@
+"""Where a broker's group coordinator comes from: its settings, its log, its partitions.
+
+The coordinator follows leadership: it begins to coordinate a partition of
+``__consumer_offsets`` when this broker comes to lead it, and stops when another does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from broker.cluster.partition import Partition
+from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.config import (
+    GROUP_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_MAX_SESSION_TIMEOUT_MS,
+    GROUP_MAX_SIZE,
+    GROUP_MIN_SESSION_TIMEOUT_MS,
+    OFFSET_METADATA_MAX_BYTES,
+    OFFSETS_COMMIT_TIMEOUT_MS,
+    OFFSETS_LOAD_BUFFER_SIZE,
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS,
+    OFFSETS_RETENTION_MINUTES,
+    OFFSETS_TOPIC_COMPRESSION_CODEC,
+    BrokerConfig,
+)
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.offsets_topic import OffsetsTopic
+from broker.groups.shards import Clock
+
+_MS_PER_MINUTE = 60_000
+
+
+def start_groups(
+    config: BrokerConfig,
+    replicas: ReplicaManager,
+    *,
+    partitions: int,
+    clock: Clock,
+    rng: random.Random,
+    on_earlier_deadline: Callable[[], None],
+) -> GroupCoordinator:
+    """Return the coordinator of a broker that leads nothing yet.
+
+    ``partitions`` are those that ``__consumer_offsets`` has, which may not be what
+    ``offsets.topic.num.partitions`` says any more: groups must not change theirs.
+    """
+    topic = OffsetsTopic(
+        replicas,
+        clock,
+        codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
+        timeout_ms=config[OFFSETS_COMMIT_TIMEOUT_MS],
+        load_bytes=config[OFFSETS_LOAD_BUFFER_SIZE],
+    )
+    groups = GroupCoordinator(
+        group_config(config, partitions),
+        log=topic,
+        clock=clock,
+        rng=rng,
+        on_earlier_deadline=on_earlier_deadline,
+    )
+
+    def follow(partition: Partition, leads: bool) -> None:
+        name, index = partition.key
+        if name == GROUP_METADATA_TOPIC and leads:
+            groups.elect(index)
+        elif name == GROUP_METADATA_TOPIC:
+            groups.resign(index)
+
+    replicas.leadership_listeners.append(follow)
+    return groups
+
+
+def group_config(config: BrokerConfig, partitions: int) -> GroupConfig:
+    """Return the coordinator's part of a broker's configuration."""
+    return GroupConfig(
+        group_min_session_timeout_ms=config[GROUP_MIN_SESSION_TIMEOUT_MS],
+        group_max_session_timeout_ms=config[GROUP_MAX_SESSION_TIMEOUT_MS],
+        group_initial_rebalance_delay_ms=config[GROUP_INITIAL_REBALANCE_DELAY_MS],
+        group_max_size=config[GROUP_MAX_SIZE],
+        offset_metadata_max_bytes=config[OFFSET_METADATA_MAX_BYTES],
+        offsets_retention_ms=config[OFFSETS_RETENTION_MINUTES] * _MS_PER_MINUTE,
+        offsets_retention_check_interval_ms=config[OFFSETS_RETENTION_CHECK_INTERVAL_MS],
+        offsets_topic_num_partitions=partitions,
+    )

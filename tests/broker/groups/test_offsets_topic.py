@@ -1,0 +1,232 @@
+"""``__consumer_offsets`` on real files, through the replicas of a broker."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from broker.cluster.commands import Commands
+from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.topics import Topic
+from broker.errors import ErrorCode
+from broker.groups.commits import CommitRequest, Position
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.messages import Instant, Record
+from broker.groups.offset_store import TopicPartition
+from broker.groups.offsets_topic import OffsetsTopic
+from broker.log.batch import BatchHeader, parse_header
+from broker.log.config import LogConfig
+from broker.log.files import RealStorage
+from broker.log.log import Log
+from broker.log.records import build_batch, record_body
+
+NAME = "__consumer_offsets"
+KEY = (NAME, 0)
+NOW = Instant(5_000_000_000, 1_700_000_000_000)
+ONE = [Record(b"k", b"v")]
+TWO = [Record(b"a", b"1"), Record(b"b", None)]
+
+
+class Directory:
+    """Logs in a directory of the test's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open_log(self, key: tuple[str, int], topic_id: UUID | None) -> Log:
+        directory = self.path / f"{key[0]}-{key[1]}"
+        config = LogConfig(cleanup_policy=frozenset({"compact"}))
+        return Log.open(str(directory), config, RealStorage(), NOW.wall_ms)
+
+    def topic_id(self, key: tuple[str, int]) -> UUID | None:
+        return None
+
+    def delete_log(self, key: tuple[str, int]) -> None:
+        raise AssertionError("nothing is deleted here")
+
+
+class Replica:
+    """Broker 0 and its replica of one partition of the offsets topic."""
+
+    def __init__(self, path: Path, *, min_insync: int = 1) -> None:
+        self.manager = ReplicaManager(
+            Directory(path), local_id=0, min_insync=lambda topic: min_insync
+        )
+        self.now = NOW
+        self.topic = OffsetsTopic(
+            self.manager, lambda: self.now, codec=0, timeout_ms=5_000, load_bytes=100
+        )
+        self.outcomes: list[ErrorCode] = []
+
+    def lead(
+        self, isr: tuple[int, ...] = (0,), leader: int = 0, epoch: int = 1
+    ) -> None:
+        """Let the controller say who leads."""
+        topic = Topic(
+            name=NAME, topic_id=UUID(int=1), leader_epochs=(epoch,), configs={}
+        )
+        commands = Commands(broker_id=0, controller_epoch=1, broker_epoch=1)
+        request = commands.lead(topic, [0], is_new=False)
+        (states,) = request.topic_states
+        (state,) = states.partition_states
+        change = {"isr": isr, "replicas": (0, 1), "leader": leader}
+        request = replace(
+            request,
+            topic_states=(
+                replace(states, partition_states=(replace(state, **change),)),
+            ),
+        )
+        answer = self.manager.become_leader_or_follower(request)
+        assert answer.partition_errors[0].error_code is ErrorCode.none
+
+    def append(self, records: list[Record]) -> None:
+        self.topic.append(0, records, self.outcomes.append)
+
+    def replayed(self) -> list[Record]:
+        return [record for piece in self.topic.replay(0) for record in piece]
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Replica:
+    return Replica(tmp_path)
+
+
+def test_what_is_appended_is_read_back_after_a_restart(
+    tmp_path: Path, replica: Replica
+) -> None:
+    replica.lead()
+    for number in range(20):
+        replica.append([Record(b"k%d" % number, b"v" * number)])
+    replica.append(TWO)
+    assert replica.outcomes == [ErrorCode.none] * 21
+    again = Replica(tmp_path)
+    again.lead(epoch=2)
+    expected = [Record(b"k%d" % number, b"v" * number) for number in range(20)]
+    assert again.replayed() == expected + TWO
+
+
+def test_a_batch_says_when_it_was_written(replica: Replica) -> None:
+    replica.lead()
+    replica.append(TWO)
+    piece = replica.manager.get(KEY).log.read(0, 10_000, 2)
+    assert piece is not None
+    header = parse_header(piece.read())
+    assert (header.base_timestamp, header.max_timestamp) == (NOW.wall_ms,) * 2
+    assert (header.record_count, header.producer_id) == (2, -1)
+
+
+def test_an_append_waits_for_the_replicas_in_sync(replica: Replica) -> None:
+    replica.lead(isr=(0, 1))
+    replica.append(ONE)
+    assert replica.outcomes == []
+    partition = replica.manager.get(KEY)
+    assert partition.note_follower_fetch(1, 1, 0, NOW.ns)
+    replica.manager.note_change(KEY)
+    assert replica.outcomes == [ErrorCode.none]
+
+
+def test_an_append_waits_no_longer_than_its_timeout(replica: Replica) -> None:
+    replica.lead(isr=(0, 1))
+    replica.append(ONE)
+    replica.manager.produce_purgatory.expire(NOW.ns + 4_999_000_000)
+    assert replica.outcomes == []
+    replica.manager.produce_purgatory.expire(NOW.ns + 5_000_000_000)
+    assert replica.outcomes == [ErrorCode.request_timed_out]
+
+
+def test_an_append_fails_once_another_broker_leads(replica: Replica) -> None:
+    replica.lead(isr=(0, 1))
+    replica.append(ONE)
+    replica.lead(leader=1, epoch=2)
+    replica.append(ONE)
+    assert replica.outcomes == [ErrorCode.not_leader_or_follower] * 2
+
+
+def test_an_append_to_no_replica_fails(replica: Replica) -> None:
+    replica.append(ONE)
+    assert replica.outcomes == [ErrorCode.unknown_topic_or_partition]
+
+
+def test_an_append_with_too_few_replicas_in_sync_fails(tmp_path: Path) -> None:
+    replica = Replica(tmp_path, min_insync=2)
+    replica.lead()
+    replica.append(ONE)
+    assert replica.outcomes == [ErrorCode.not_enough_replicas]
+    assert replica.replayed() == []
+
+
+def test_only_what_is_replicated_is_read(replica: Replica) -> None:
+    replica.lead()
+    replica.append(ONE)
+    replica.lead(isr=(0, 1), epoch=2)
+    replica.append(TWO)
+    assert replica.replayed() == ONE
+
+
+def transactional(offset: int, producer_id: int, key: bytes, *, control: bool) -> bytes:
+    """Build a batch of one record as Kafka's transactions write it."""
+    header = BatchHeader(
+        base_offset=offset,
+        batch_length=0,
+        partition_leader_epoch=1,
+        magic=2,
+        crc=0,
+        attributes=0x30 if control else 0x10,
+        last_offset_delta=0,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=-1,
+        record_count=1,
+    )
+    return build_batch(header, [(offset, 0, record_body(key, b"v"))])
+
+
+def test_offsets_of_a_transaction_count_if_it_was_committed(replica: Replica) -> None:
+    replica.lead()
+    commit, abort = b"\0\0\0\1", b"\0\0\0\0"
+    batches = [
+        transactional(0, 7, b"committed", control=False),
+        transactional(1, 8, b"aborted", control=False),
+        transactional(2, 9, b"open", control=False),
+        transactional(3, 8, abort, control=True),
+        transactional(4, 7, commit, control=True),
+    ]
+    partition = replica.manager.get(KEY)
+    partition.log.append_as_follower(b"".join(batches), NOW.wall_ms)
+    partition.advance_high_watermark()
+    assert replica.replayed() == [Record(b"committed", b"v")]
+
+
+def test_a_coordinator_finds_its_offsets_again(tmp_path: Path) -> None:
+    target = TopicPartition("t", 3)
+
+    def start(epoch: int) -> GroupCoordinator:
+        replica = Replica(tmp_path)
+        replica.lead(epoch=epoch)
+        config = GroupConfig(offsets_topic_num_partitions=1)
+        coordinator = GroupCoordinator(
+            config, log=replica.topic, clock=lambda: NOW, rng=random.Random(1)
+        )
+        coordinator.elect(0)
+        coordinator.load_all()
+        return coordinator
+
+    request = CommitRequest(
+        group_id="g",
+        member_id="",
+        generation=-1,
+        instance_id=None,
+        retention_ms=-1,
+        positions={target: Position(42, 1, "here")},
+    )
+    waiting = start(1).offsets.commit(request)
+    assert waiting.answer() == {target: ErrorCode.none}
+    fetched = start(2).offsets.fetch_all("g", require_stable=True)
+    assert (fetched[target].offset, fetched[target].metadata) == (42, "here")
