@@ -1,0 +1,99 @@
+"""The socket server's contract over real sockets and in memory, and its own bounds."""
+
+import pytest
+import trio
+import trio.testing
+
+from broker.network.connection_quotas import ConnectionLimits
+from tests.broker.network.contract_server import ServerContract
+from tests.broker.network.harness import Harness, MemoryWire, TcpWire
+
+
+@pytest.mark.live
+class TestOverTcp(ServerContract):
+    @pytest.fixture
+    def clock(self):
+        return None
+
+    @pytest.fixture
+    def wire(self):
+        return TcpWire()
+
+
+class TestInMemory(ServerContract):
+    @pytest.fixture
+    def wire(self):
+        return MemoryWire()
+
+    async def test_an_address_may_have_a_bound_of_its_own(self, clock, wire):
+        limits = ConnectionLimits(per_address=0, per_address_overrides={"10.0.0.9": 1})
+        harness = Harness(wire.network, wire.now_ns, limits=limits)
+        async with harness.running():
+            assert await (await harness.client(wire)).is_closed()
+            client = await harness.client(wire, address="10.0.0.9")
+            assert await client.ask() == (1, b"")
+
+    async def test_a_listener_may_have_a_bound_of_its_own(self, clock, wire):
+        limits = ConnectionLimits(per_listener={"SMALL": 1})
+        harness = Harness(
+            wire.network, wire.now_ns, limits=limits, listeners=("PLAINTEXT", "SMALL")
+        )
+        async with harness.running():
+            small = await harness.client(wire, "SMALL")
+            assert await small.ask() == (1, b"")
+            waiting = await harness.client(wire, "SMALL")
+            await waiting.send(b"")
+            for _ in range(3):
+                assert await (await harness.client(wire)).ask() == (1, b"")
+            assert harness.connections == [3, 1]
+
+    async def test_an_idle_connection_is_closed_and_a_busy_one_is_kept(
+        self, clock, wire
+    ):
+        harness = Harness(wire.network, wire.now_ns, idle_ns_max=10_000_000_000)
+        async with harness.running():
+            idle = await harness.client(wire)
+            busy = await harness.client(wire)
+            for _ in range(6):
+                await trio.sleep(2)
+                assert await busy.ask() == (1, b"")
+            assert harness.connections == [1]
+            assert await idle.is_closed()
+            assert harness.server.processors[0].expired_connections == 1
+
+    async def test_an_acceptor_waits_while_every_processor_is_blocked(
+        self, clock, wire
+    ):
+        entered, leave = trio.Event(), trio.Event()
+
+        async def held(request):
+            entered.set()
+            await leave.wait()
+            return (b"\0\0\0\4" + request.correlation_id.to_bytes(4, "big"),)
+
+        # Four are served, one waits, and the processor blocks on the sixth.
+        harness = Harness(wire.network, wire.now_ns, held, capacity=1)
+        async with harness.running():
+            first = [await harness.client(wire) for _ in range(6)]
+            async with trio.open_nursery() as nursery:
+                for client in first:
+                    nursery.start_soon(client.ask)
+                await entered.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                later = [await harness.client(wire) for _ in range(40)]
+                await trio.testing.wait_all_tasks_blocked()
+                # Twenty wait at the processor, one in the acceptor's hands.
+                assert harness.connections == [6]
+                assert harness.quotas.total == 6 + 20 + 1
+                leave.set()
+            for client in later:
+                assert await client.ask(correlation_id=9) == (9, b"")
+            assert harness.connections == [46]
+
+
+class TestInMemoryWithLatency(ServerContract):
+    @pytest.fixture
+    async def wire(self, nursery):
+        wire = MemoryWire(latency_ns=(10_000, 1_000_000), buffer_bytes=10_000)
+        await nursery.start(wire.network.run)
+        return wire
