@@ -33,11 +33,14 @@ class Admission:
     def __post_init__(self) -> None:
         assert self.rule in ADMISSIONS, self.rule
         assert 0 <= self.reserved < self.capacity, (self.reserved, self.capacity)
+        assert self.reserved == 0 or self.rule == RESERVE, self.rule
 
     def admits(self, job: Job, queued: int) -> bool:
         """Say whether ``job`` may enter a queue that holds ``queued`` requests."""
+        if queued < self.capacity - self.reserved:
+            return True
         if self.rule == EXEMPT and job.request_class in self.favoured:
             return True
         if self.rule == RESERVE and job.request_class not in self.favoured:
-            return queued < self.capacity - self.reserved
+            return False
         return queued < self.capacity

@@ -14,7 +14,7 @@ none. The queue's bound counts requests that were never served, as
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from planes.admission import Admission
 from planes.task import Task
@@ -52,7 +52,7 @@ class PlaneCore:
         """Let a new task in, or refuse it because the queue is full."""
         if not self.admission.admits(task, self.queued):
             return False
-        task.enqueued_ns = now_ns
+        task.arrived_ns = task.enqueued_ns = now_ns
         task.plane = self
         self.queued += 1
         self.scheduler.arrive(task, now_ns)
@@ -66,7 +66,7 @@ class PlaneCore:
         """Seat the task to serve next; None if none waits or no seat is free."""
         if self.seated >= self.seats:
             return None
-        task = cast("Task | None", self.scheduler.pick(now_ns))
+        task: Any = self.scheduler.pick(now_ns)
         if task is None:
             return None
         self.seated += 1
@@ -76,7 +76,8 @@ class PlaneCore:
         elif task.suspended_since_ns >= 0:
             task.suspended_ns += now_ns - task.suspended_since_ns
             task.suspended_since_ns = -1
-        return task
+        seated: Task = task
+        return seated
 
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU time to a seated task."""

@@ -9,10 +9,20 @@ from schedulers.fifo import Fifo
 from schedulers.job import Job
 from schedulers.priority import Priority
 from schedulers.registry import POLICIES, UnknownScheduler, find, make
-from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+from schedulers.scheduler import (
+    IN_SERVICE,
+    NEVER,
+    ON_ARRIVAL,
+    Scheduler,
+    SchedulerConfig,
+    SchedulerFactory,
+)
 from schedulers.wfq import Wfq
 
 __all__ = [
+    "IN_SERVICE",
+    "NEVER",
+    "ON_ARRIVAL",
     "POLICIES",
     "Fifo",
     "Job",

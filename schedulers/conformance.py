@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedulers.job import Job
-from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+from schedulers.scheduler import (
+    IN_SERVICE,
+    NEVER,
+    Scheduler,
+    SchedulerConfig,
+    SchedulerFactory,
+)
 
 CLASSES: Final = ("control", "group", "data", "admin")
 FLOWS: Final = ("a", "b", "c")
@@ -108,11 +114,16 @@ class Witness:
     def run(self, job: Job, used_ns: int) -> None:
         """Let a job in service use CPU, but never more than it needs."""
         used_ns = min(used_ns, self.true_ns[job.number] - job.attained_ns)
+        outranked = self.subject.outranks(job, self.now_ns)
         self.now_ns += used_ns
         for scheduler, it in self._both(job):
             it.attained_ns += used_ns
             scheduler.ran(it, used_ns, self.now_ns)
         self._inspect()
+        if outranked or self.subject.preempts == IN_SERVICE:
+            return
+        if self.subject.outranks(job, self.now_ns):
+            raise LawBroken("preempts as declared", f"{job} was outranked in service")
 
     def rest_ns(self, job: Job) -> int:
         """Return how much service a job still needs."""
@@ -123,6 +134,8 @@ class Witness:
         answer = self.subject.outranks(job, self.now_ns)
         if self.subject.outranks(job, self.now_ns) != answer:
             raise LawBroken("outranks is pure", f"two answers about {job}")
+        if answer and self.subject.preempts == NEVER:
+            raise LawBroken("preempts as declared", f"{job} was outranked")
         if answer and not self.waiting:
             raise LawBroken("outranks is true", f"nothing waits to outrank {job}")
         return answer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
-from schedulers.scheduler import SchedulerConfig
+from schedulers.scheduler import NEVER, SchedulerConfig
 
 
 class Fifo:
@@ -28,6 +28,7 @@ class Fifo:
     work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = NEVER
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._new: deque[Job] = deque()

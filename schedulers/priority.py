@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
-from schedulers.scheduler import SchedulerConfig
+from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
 
 
 class _Level:
@@ -21,12 +21,6 @@ class _Level:
         self.new: deque[Job] = deque()
         self.back: list[tuple[int, Job]] = []
         self.unserved_since_ns = 0
-
-    def pop(self) -> Job:
-        return heapq.heappop(self.back)[1] if self.back else self.new.popleft()
-
-    def __len__(self) -> int:
-        return len(self.new) + len(self.back)
 
 
 class Priority:
@@ -63,6 +57,7 @@ class Priority:
     work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = ON_ARRIVAL
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._ageing_ns = config.ageing_ns
@@ -76,7 +71,10 @@ class Priority:
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its level."""
-        self._level(job, now_ns).new.append(job)
+        level = self._levels.get(job.level)
+        if level is None or not (level.new or level.back):
+            level = self._fill(job, now_ns)
+        level.new.append(job)
         self._waiting += 1
 
     def pick(self, now_ns: int) -> Job | None:
@@ -92,11 +90,11 @@ class Priority:
         ):
             number = self._most_starved(now_ns, self._ageing_ns)
         level = self._levels[number]
-        job = level.pop()
+        job = heapq.heappop(level.back)[1] if level.back else level.new.popleft()
         self._waiting -= 1
         if number != busy[0]:
             self._relieved.add(job.number)
-        if level:
+        if level.new or level.back:
             level.unserved_since_ns = now_ns
         else:
             busy.remove(number)
@@ -114,12 +112,16 @@ class Priority:
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """End the job's relief, if it had one; its level was served until now."""
-        self._relieved.discard(job.number)
+        if self._relieved:
+            self._relieved.discard(job.number)
         self._levels[job.level].unserved_since_ns = now_ns
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job before all of its level that were never served."""
-        heapq.heappush(self._level(job, now_ns).back, (job.number, job))
+        level = self._levels[job.level]
+        if not (level.new or level.back):
+            level = self._fill(job, now_ns)
+        heapq.heappush(level.back, (job.number, job))
         self._waiting += 1
 
     def next_event_ns(self, now_ns: int) -> int | None:
@@ -139,21 +141,23 @@ class Priority:
 
     def check(self) -> None:
         """Assert that exactly the levels with jobs are busy, and stand in order."""
-        assert self._waiting == sum(map(len, self._levels.values()))
-        busy = sorted(number for number, level in self._levels.items() if level)
+        busy = sorted(
+            number for number, level in self._levels.items() if level.new or level.back
+        )
         assert self._busy == busy, (self._busy, busy)
-        for level in self._levels.values():
+        levels = self._levels.values()
+        assert self._waiting == sum(len(it.new) + len(it.back) for it in levels)
+        for level in levels:
             numbers = [job.number for job in level.new]
             assert numbers == sorted(numbers), numbers
 
-    def _level(self, job: Job, now_ns: int) -> _Level:
-        """Return the level of a job that comes to wait."""
+    def _fill(self, job: Job, now_ns: int) -> _Level:
+        """Make the job's level, empty so far, a busy one; return it."""
         level = self._levels.get(job.level)
         if level is None:
             level = self._levels[job.level] = _Level()
-        if not level:
-            insort(self._busy, job.level)
-            level.unserved_since_ns = now_ns
+        insort(self._busy, job.level)
+        level.unserved_since_ns = now_ns
         return level
 
     def _most_starved(self, now_ns: int, ageing_ns: int) -> int:

@@ -26,6 +26,8 @@ Laws, each of which the shared contract tests against a naive reference:
    the policy declares ``keeps_flow_order = False``. (Kafka has one request of a
    connection in the broker at a time, so a connection's own order is never at stake.)
 5. ``outranks`` changes nothing, and is true only if ``pick`` would return another job.
+   ``preempts`` says when it can become true: ``NEVER``, ``ON_ARRIVAL`` (only when a
+   job comes to wait) or ``IN_SERVICE`` (also because the running job has used CPU).
 6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
    ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
 """
@@ -36,9 +38,13 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from schedulers.job import Job
+
+NEVER: Final = "never"
+ON_ARRIVAL: Final = "on arrival"
+IN_SERVICE: Final = "in service"
 
 
 class Scheduler(Protocol):
@@ -47,6 +53,7 @@ class Scheduler(Protocol):
     work_conserving: ClassVar[bool]
     keeps_flow_order: ClassVar[bool]
     may_starve: ClassVar[bool]
+    preempts: ClassVar[str]
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Take a new job, which waits from now on."""

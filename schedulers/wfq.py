@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from schedulers.heap import Heap
 from schedulers.job import Job
-from schedulers.scheduler import SchedulerConfig
+from schedulers.scheduler import IN_SERVICE, SchedulerConfig
 
 # Virtual time is an integer: nanoseconds of CPU times _UNIT over weight.
 _UNIT = 1 << 16
@@ -64,6 +64,7 @@ class Wfq:
     work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = IN_SERVICE
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight

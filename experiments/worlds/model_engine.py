@@ -8,39 +8,23 @@ planes take turns (``planes.Cpu``).
 A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
 its own service, anywhere if that is 0. A policy is asked when ``Scheduler.preempts``
 says that its answer can change: never, when something comes to wait, or also at every
-point (every quantum, if anywhere is a point) while something waits. ``preemption_ns`` and ``switch_ns`` are overheads
-that a server pays when it preempts, and when it starts anything but the task it left
-last; they are lost work, billed to nobody.
+point (every quantum, if anywhere is a point) while something waits. ``preemption_ns``
+and ``switch_ns`` are overheads that a server pays when it preempts, and when it starts
+anything but the task it left last; they are lost work, billed to nobody.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from planes import Cpu, PlaneCore, Task
+from experiments.worlds.model_task import ModelTask
+from planes import Cpu, PlaneCore
 from schedulers import IN_SERVICE, NEVER
 
 NEVER_NS: Final = 1 << 62
-
-
-@dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class ModelTask(Task):
-    """A task that needs ``demand_ns`` of service; the rest is the engine's.
-
-    ``charged_ns`` is when its present slice was last billed, ``ends_ns`` when it will
-    end if nothing interrupts it, ``epoch`` tells events of earlier slices apart.
-    """
-
-    demand_ns: int
-    index: int = -1
-    connection: int = -1
-    charged_ns: int = 0
-    ends_ns: int = 0
-    epoch: int = 0
-    check_planned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +37,14 @@ class Overheads:
 
 
 class Arrivals(Protocol):
-    """Where tasks come from, and where they go when they are done."""
+    """Where tasks come from, and where they go when they are done.
 
-    def next_ns(self) -> int:
-        """When the next task arrives; ``NEVER_NS`` after the last one."""
+    ``due_ns`` is when the next task arrives, ``NEVER_NS`` after the last one;
+    ``hears_room`` says whether ``room`` must be called.
+    """
+
+    due_ns: int
+    hears_room: bool
 
     def arrive(self, now_ns: int) -> None:
         """Let the tasks of this moment in."""
@@ -84,13 +72,16 @@ class Site:
         self.pick = driver.pick
         self.charge = driver.charge
         self.must_yield = driver.must_yield
-        self.wake: Callable[[PlaneCore], None] | None = cpu.wake if cpu else None
+        self.wake = cpu.wake if cpu is not None else None
         self.servers = 1 if cpu else self.planes[0].seats
         self.running: list[ModelTask] = []
         self.overheads = overheads
         self.overhead_ns = overheads.preemption_ns + overheads.switch_ns > 0
         preempts = {plane.scheduler.preempts for plane in self.planes}
         self.watches = len(self.planes) > 1 or IN_SERVICE in preempts
+        self.may_idle = not all(
+            plane.scheduler.work_conserving for plane in self.planes
+        )
         self.asks = self.watches or preempts != {NEVER}
         self.last: ModelTask | None = None
         self.preempted = False
@@ -121,7 +112,7 @@ class Engine:
         self._source = source
         events, pop = self._events, heapq.heappop
         while True:
-            arrival_ns = source.next_ns()
+            arrival_ns = source.due_ns
             if events and events[0][0] <= arrival_ns:
                 if events[0][0] > until_ns:
                     break
@@ -129,7 +120,10 @@ class Engine:
                 self.now_ns = now_ns
                 if type(it) is ModelTask:
                     if it.epoch == epoch:
-                        self._boundary(it, now_ns)
+                        if now_ns == it.ends_ns:
+                            self._end(it, now_ns)
+                        else:
+                            self._ask(it, now_ns)
                 elif type(it) is Site:
                     it.alarm_ns = NEVER_NS
                     self._fill(it, now_ns)
@@ -171,7 +165,8 @@ class Engine:
         while len(site.running) < site.servers:
             task: Any = site.pick(now_ns)
             if task is None:
-                self._set_alarm(site, now_ns)
+                if site.may_idle:
+                    self._set_alarm(site, now_ns)
                 return
             starts_ns = now_ns
             if site.overhead_ns:
@@ -185,7 +180,7 @@ class Engine:
             heapq.heappush(self._events, (ends_ns, self._serial, task, task.epoch))
             if site.watches and site.waiting():
                 self._plan_check(site, task, now_ns)
-            if task.dequeued_ns == now_ns:
+            if source.hears_room and task.dequeued_ns == now_ns:
                 source.room(task.plane, now_ns)
 
     def _overhead_ns(self, site: Site, task: ModelTask) -> int:
@@ -197,21 +192,23 @@ class Engine:
         site.lost_ns += cost_ns
         return cost_ns
 
-    def _boundary(self, task: ModelTask, now_ns: int) -> None:
-        """End a task, or ask at its preemption point whether it must give way."""
+    def _end(self, task: ModelTask, now_ns: int) -> None:
+        """Let a task go that has had its demand, and start the next."""
         plane: PlaneCore = task.plane
         site = self._site_of[plane]
         site.charge(task, now_ns - task.charged_ns, now_ns)
+        site.running.remove(task)
+        task.epoch += 1
+        plane.leave(task, now_ns)
+        assert self._source is not None
+        self._source.done(task, now_ns)
+        self._fill(site, now_ns)
+
+    def _ask(self, task: ModelTask, now_ns: int) -> None:
+        """Ask at a preemption point whether the task must give way."""
+        site = self._site_of[task.plane]
+        site.charge(task, now_ns - task.charged_ns, now_ns)
         task.charged_ns = now_ns
-        if now_ns == task.ends_ns:
-            site.running.remove(task)
-            task.epoch += 1
-            plane.leave(task, now_ns)
-            source = self._source
-            assert source is not None
-            source.done(task, now_ns)
-            self._fill(site, now_ns)
-            return
         task.check_planned = False
         if site.must_yield(task, now_ns):
             self._preempt(site, task, now_ns)
@@ -235,21 +232,31 @@ class Engine:
                 if not task.check_planned:
                     self._plan_check(site, task, now_ns)
             return
-        running = site.running
-        if len(running) > 1:
+        if site.watches:
+            for task in site.running[:]:
+                if not self._gives_way(site, task, now_ns) and not task.check_planned:
+                    self._plan_check(site, task, now_ns)
+            return
+        must_yield = site.must_yield
+        yielding = [task for task in site.running if must_yield(task, now_ns)]
+        if len(yielding) > 1:
             # The least urgent gives way first, so that no task is preempted in vain.
-            running = sorted(running, key=_by_urgency)
-        for task in running:
-            used_ns = now_ns - task.charged_ns
-            if used_ns >= 0:
-                site.charge(task, used_ns, now_ns)
-                task.charged_ns = now_ns
-                if site.must_yield(task, now_ns):
-                    self._preempt(site, task, now_ns)
-                    self._fill(site, now_ns)
-                    continue
-            if site.watches and not task.check_planned:
-                self._plan_check(site, task, now_ns)
+            yielding.sort(key=_by_urgency)
+        for task in yielding:
+            self._gives_way(site, task, now_ns)
+
+    def _gives_way(self, site: Site, task: ModelTask, now_ns: int) -> bool:
+        """Bill a task up to now, and preempt it if it is still outranked."""
+        used_ns = now_ns - task.charged_ns
+        if used_ns < 0:
+            return False
+        site.charge(task, used_ns, now_ns)
+        task.charged_ns = now_ns
+        if not site.must_yield(task, now_ns):
+            return False
+        self._preempt(site, task, now_ns)
+        self._fill(site, now_ns)
+        return True
 
     def _plan_check(self, site: Site, task: ModelTask, now_ns: int) -> None:
         """Ask again at the next preemption point, if the task lasts that long."""
@@ -266,13 +273,49 @@ class Engine:
 
     def _set_alarm(self, site: Site, now_ns: int) -> None:
         """Come back when time alone makes a task ready."""
-        if not any(len(plane.scheduler) for plane in site.planes):
-            return
         for plane in site.planes:
             event_ns = plane.next_event_ns(now_ns)
             if event_ns is not None and event_ns < site.alarm_ns:
                 site.alarm_ns = event_ns
                 self._push(event_ns, site, 0)
+
+
+class OpenLoop:
+    """Arrivals that wait for nothing: each task enters its plane when it is due.
+
+    ``done`` is called with every task served. A full queue is an error: what happens
+    then is decided by readers (``model_readers``), and there are none here.
+    """
+
+    hears_room: bool = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        tasks: Iterator[tuple[PlaneCore, ModelTask]],
+        done: Callable[[ModelTask], None],
+    ) -> None:
+        self._engine = engine
+        self._tasks = tasks
+        self._done = done
+        self._next = next(tasks, None)
+        self.due_ns = self._next[1].received_ns if self._next else NEVER_NS
+
+    def arrive(self, now_ns: int) -> None:
+        """Let the next task in."""
+        assert self._next is not None
+        plane, task = self._next
+        self._next = following = next(self._tasks, None)
+        self.due_ns = following[1].received_ns if following else NEVER_NS
+        admitted = self._engine.offer(plane, task, now_ns)
+        assert admitted, plane
+
+    def done(self, task: ModelTask, now_ns: int) -> None:
+        """Hand on a task that has been served."""
+        self._done(task)
+
+    def room(self, plane: PlaneCore, now_ns: int) -> None:
+        """Ignore it: nobody waits outside."""
 
 
 def _by_urgency(task: ModelTask) -> tuple[int, int]:

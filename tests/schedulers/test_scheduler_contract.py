@@ -168,6 +168,13 @@ class Meddler(Fifo):
         pass
 
 
+class Impulsive(Fifo):
+    """Preempts for older jobs, though it says that it never does."""
+
+    def outranks(self, running, now_ns):
+        return len(self) > 0
+
+
 class Lazy(Fifo):
     """Leaves jobs waiting with nothing to wait for."""
 
@@ -183,6 +190,7 @@ class Lazy(Fifo):
         (LastInFirstOut, "flow order"),
         (Restless, "outranks is true"),
         (Meddler, "determinism"),
+        (Impulsive, "preempts as declared"),
         (Lazy, "work conservation"),
     ],
 )
