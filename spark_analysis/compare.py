@@ -1,0 +1,155 @@
+"""The comparison: Spark groups, NumPy decides, and the pieces are put together here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spark_analysis import grouping
+from spark_analysis.comparison import (
+    NS_PER_MS,
+    Cell,
+    Comparison,
+    Curve,
+    Key,
+    RunValue,
+    display_order,
+)
+from spark_analysis.contract import Manifest
+from spark_analysis.load import in_window, read_requests, read_samples
+from spark_analysis.metrics import Metric, metrics_of
+from spark_analysis.statistics.bootstrap import ratio_interval
+from spark_analysis.statistics.exceedance import Tail
+from spark_analysis.statistics.intervals import Estimate, mean_interval
+from spark_analysis.tally import tally
+from spark_analysis.verdict import Contrast, Measured, judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = Mapping[str, Any]
+
+
+def compare(spark: SparkSession, manifest: Manifest) -> Comparison:
+    """Read, check and compare all arms of one experiment.
+
+    :raises spark_analysis.contract.RecordingError: if a recording does not hold.
+    """
+    metrics = metrics_of(manifest.options)
+    requests = read_requests(spark, manifest)
+    run_values = tally(requests, manifest, metrics)
+    window = requests.where(in_window(manifest))
+    pooled = grouping.distributions(window, manifest)
+    contrasts = grouping.contrasts(spark, run_values, manifest, metrics)
+    ordered = [key for key in display_order(manifest) if key in pooled]
+    return Comparison(
+        manifest=manifest,
+        metrics=metrics,
+        cells=_cells(manifest, metrics, run_values, pooled, contrasts),
+        run_values=run_values,
+        curves=tuple(_curve(pooled[key]) for key in ordered),
+        phases=grouping.phase_means(spark, window, manifest, metrics, pooled),
+        queue=grouping.queue_over_time(read_samples(spark, manifest), manifest),
+    )
+
+
+def _cells(
+    manifest: Manifest,
+    metrics: Sequence[Metric],
+    run_values: Sequence[RunValue],
+    pooled: Mapping[Key, Row],
+    contrasts: Mapping[tuple[str, str, str], Row],
+) -> tuple[Cell, ...]:
+    runs: dict[Key, list[RunValue]] = {}
+    for run in run_values:
+        runs.setdefault((run.class_name, run.arm), []).append(run)
+    return tuple(
+        _cell(manifest, metric, place, key, runs, pooled, contrasts)
+        for key in display_order(manifest)
+        if key in pooled
+        for place, metric in enumerate(metrics)
+    )
+
+
+def _cell(
+    manifest: Manifest,
+    metric: Metric,
+    place: int,
+    key: Key,
+    runs: Mapping[Key, Sequence[RunValue]],
+    pooled: Mapping[Key, Row],
+    contrasts: Mapping[tuple[str, str, str], Row],
+) -> Cell:
+    base = (key[0], manifest.baseline)
+    arm, baseline = (
+        _measured(manifest, metric, place, runs[k], pooled[k]) for k in (key, base)
+    )
+    row = contrasts.get((*key, metric.name))
+    contrast = None
+    if row is not None:
+        resampled = None
+        if metric.level is not None:
+            resampled = ratio_interval(
+                np.asarray(pooled[key]["resampled"][place]),
+                np.asarray(pooled[base]["resampled"][place]),
+                manifest.options.confidence,
+            )
+        contrast = _contrast(row, resampled)
+    return Cell(
+        class_name=key[0],
+        arm=key[1],
+        metric=metric,
+        measured=arm,
+        contrast=contrast,
+        blocks=len(runs[key]),
+        verdict=judge(metric, arm, baseline, contrast, manifest.options),
+    )
+
+
+def _measured(
+    manifest: Manifest,
+    metric: Metric,
+    place: int,
+    runs: Sequence[RunValue],
+    pooled: Row,
+) -> Measured:
+    answered = sum(run.counts["ok"] for run in runs)
+    requests = sum(sum(run.counts.values()) for run in runs)
+    assert requests == pooled["requests"], "two counts of the same rows"
+    if metric.level is None:
+        values = np.array([run.values[metric.name] for run in runs])
+        mean = mean_interval(values, manifest.options.confidence)
+        estimate = Estimate(mean.value, max(0.0, mean.low), mean.high)
+        tail = None
+    else:
+        estimate = Estimate(
+            *(pooled[name][place] / NS_PER_MS for name in Estimate._fields)
+        )
+        tail = Tail(*(pooled[name][place] for name in Tail._fields))
+    return Measured(
+        requests=requests, estimate=estimate, lost=1 - answered / requests, tail=tail
+    )
+
+
+def _contrast(row: Row, pooled: Estimate | None) -> Contrast:
+    return Contrast(
+        ratio=Estimate(row["ratio"], row["low"], row["high"]),
+        pooled_ratio=pooled,
+        shift=row["shift"],
+        blocks_lower=row["lower"],
+        blocks_tied=row["ties"],
+        blocks=row["blocks"],
+        p=row["p"],
+        p_same=row["p_same"],
+    )
+
+
+def _curve(row: Row) -> Curve:
+    return Curve(
+        class_name=row["class"],
+        arm=row["arm"],
+        latency_ms=np.asarray(row["curve_ns"]) / NS_PER_MS,
+        share=np.asarray(row["curve_share"]),
+    )

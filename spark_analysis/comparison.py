@@ -1,0 +1,204 @@
+"""The comparison as plain values: what tables, figures, report and paper are made of.
+
+Units are the reader's here: milliseconds and per second. Sequences are sorted (classes
+in the config's order, the baseline first), so that the same recordings give the same
+bytes whatever order Spark worked in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_analysis.contract import Manifest
+from spark_analysis.metrics import Metric, headline_of
+from spark_analysis.statistics import FloatArray
+from spark_analysis.verdict import Contrast, Measured, Verdict
+
+NS_PER_MS: Final = 1e6
+
+# A class under an arm.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One class under one arm in one metric: measured, compared, judged."""
+
+    class_name: str
+    arm: str
+    metric: Metric
+    measured: Measured
+    contrast: Contrast | None
+    blocks: int
+    verdict: Verdict
+
+    @property
+    def refused(self) -> bool:
+        """Whether the number must not be shown."""
+        return self.verdict.word == "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunValue:
+    """One class in one run: counts by outcome, and every metric's value by name."""
+
+    class_name: str
+    arm: str
+    block: int
+    counts: Mapping[str, int]
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curve:
+    """The CCDF of one class under one arm: share of requests at or above each value."""
+
+    class_name: str
+    arm: str
+    latency_ms: FloatArray
+    share: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseMeans:
+    """Mean milliseconds in each phase, over answered requests.
+
+    ``slowest`` tells whether they are all answered requests, or those at or beyond the
+    headline quantile.
+    """
+
+    class_name: str
+    arm: str
+    slowest: bool
+    requests: int
+    means_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePoint:
+    """The queue of one arm at one time, over blocks: requests in it and kept out."""
+
+    arm: str
+    t_s: float
+    queued: float
+    queued_low: float
+    queued_high: float
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything that a report of one experiment rests on."""
+
+    manifest: Manifest
+    metrics: tuple[Metric, ...]
+    cells: tuple[Cell, ...]
+    run_values: tuple[RunValue, ...]
+    curves: tuple[Curve, ...]
+    phases: tuple[PhaseMeans, ...]
+    queue: tuple[QueuePoint, ...]
+
+    @property
+    def headline(self) -> Metric:
+        """The metric that is told first."""
+        return headline_of(self.metrics)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Classes with requests in the window, the most important first."""
+        present = {cell.class_name for cell in self.cells}
+        ordered = [entry.name for entry in self.manifest.classes]
+        return tuple(name for name in ordered if name in present)
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Compared arms, the baseline first."""
+        return tuple(arm.name for arm in self.manifest.arms_compared)
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Arms that are neither the baseline nor its repetition."""
+        return tuple(
+            arm.name
+            for arm in self.manifest.arms_compared
+            if arm.name != self.manifest.baseline and arm.again_of is None
+        )
+
+    @property
+    def again(self) -> str | None:
+        """The A/A arm, if there is one of the baseline."""
+        for arm in self.manifest.arms_compared:
+            if arm.again_of == self.manifest.baseline:
+                return arm.name
+        return None
+
+    def cell(self, class_name: str, arm: str, metric: str) -> Cell:
+        """Return one cell.
+
+        :raises KeyError: if there is none.
+        """
+        for cell in self.cells:
+            key = (cell.class_name, cell.arm, cell.metric.name)
+            if key == (class_name, arm, metric):
+                return cell
+        raise KeyError((class_name, arm, metric))
+
+    def of_arm(self, arm: str) -> tuple[Cell, ...]:
+        """Return the cells of one arm."""
+        return tuple(cell for cell in self.cells if cell.arm == arm)
+
+
+def display_order(manifest: Manifest) -> list[Key]:
+    """Return every class under every compared arm in the order they are shown."""
+    return [
+        (entry.name, arm.name)
+        for entry in manifest.classes
+        for arm in manifest.arms_compared
+    ]
+
+
+def results(comparison: Comparison) -> dict[str, Any]:
+    """Return what ``results.json`` holds.
+
+    A number that does not exist, is infinite, or was refused is null.
+    """
+    return {"schema": 1, "rows": [_row(cell) for cell in comparison.cells]}
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    shown = not cell.refused
+    estimate, contrast = cell.measured.estimate, cell.contrast
+    row: dict[str, Any] = {
+        "class": cell.class_name,
+        "arm": cell.arm,
+        "metric": cell.metric.name,
+        "value": finite(estimate.value) if shown else None,
+        "low": finite(estimate.low) if shown else None,
+        "high": finite(estimate.high) if shown else None,
+        "ratio": None,
+        "ratio_low": None,
+        "ratio_high": None,
+        "p": None,
+        "verdict": cell.verdict.text,
+        "n": cell.measured.requests,
+        "blocks": cell.blocks,
+    }
+    if cell.verdict.word == "baseline":
+        row |= {"ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0, "p": 1.0}
+    elif shown and contrast is not None:
+        ratio = contrast.ratio
+        row |= {
+            "ratio": finite(ratio.value),
+            "ratio_low": finite(ratio.low),
+            "ratio_high": finite(ratio.high),
+            "p": contrast.p,
+        }
+    return row
+
+
+def finite(value: float) -> float | None:
+    """Return the number, or None where JSON has no word for it."""
+    return value if math.isfinite(value) else None

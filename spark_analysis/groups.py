@@ -1,0 +1,209 @@
+"""What Spark calls once per group: one Arrow table in, one small Arrow table out.
+
+Pure functions of their table: the order of rows, the partitioning and the number of
+workers change nothing. They need no JVM, and are tested without one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.bootstrap import block_weights, resampled_quantiles
+from spark_analysis.statistics.equivalence import tost
+from spark_analysis.statistics.exceedance import tail
+from spark_analysis.statistics.intervals import (
+    hodges_lehmann,
+    log_ratio_interval,
+    quantile_interval,
+)
+from spark_analysis.statistics.quantiles import exceedance_curve
+from spark_analysis.statistics.sign_flip import max_t
+
+CURVE_POINTS: Final = 240
+
+DISTRIBUTION: Final = (
+    "class string, arm string, requests bigint, value array<double>, "
+    "low array<double>, high array<double>, exceedances array<bigint>, "
+    "vif array<double>, effective array<double>, resampled array<array<double>>, "
+    "curve_ns array<double>, curve_share array<double>"
+)
+CONTRAST: Final = (
+    "metric string, class string, arm string, ratio double, low double, high double, "
+    "shift double, lower bigint, ties bigint, blocks bigint, p double, p_same double"
+)
+
+
+def describe_distribution(
+    table: pa.Table,
+    *,
+    levels: Sequence[Fraction],
+    confidence: float,
+    resamples: int,
+    seed: int,
+) -> pa.Table:
+    """Describe all requests of one class under one arm.
+
+    Columns needed: class, arm, block, intended_ns, request_id, latency_ns. Per level:
+    the pooled quantile with its interval over runs, the weight of the tail beyond it,
+    and the quantile of each resample of blocks. Nanoseconds throughout.
+    """
+    arrived = _runs_in_arrival_order(table)
+    runs = [np.sort(run) for run in arrived]
+    pooled = np.sort(np.concatenate(runs))
+    estimates = [quantile_interval(runs, level, confidence) for level in levels]
+    tails = [
+        tail(arrived, level, estimate.value)
+        for level, estimate in zip(levels, estimates, strict=True)
+    ]
+    weights = block_weights(len(runs), resamples, seed)
+    curve, share = exceedance_curve(pooled, CURVE_POINTS)
+    return _one_row(
+        {
+            "class": table["class"][0].as_py(),
+            "arm": table["arm"][0].as_py(),
+            "requests": len(pooled),
+            "value": [estimate.value for estimate in estimates],
+            "low": [estimate.low for estimate in estimates],
+            "high": [estimate.high for estimate in estimates],
+            "exceedances": [found.exceedances for found in tails],
+            "vif": [found.vif for found in tails],
+            "effective": [found.effective for found in tails],
+            "resampled": [
+                resampled_quantiles(runs, level, weights).tolist() for level in levels
+            ],
+            "curve_ns": curve.tolist(),
+            "curve_share": share.tolist(),
+        }
+    )
+
+
+def contrast_family(
+    table: pa.Table,
+    *,
+    baseline: str,
+    margins: dict[str, float],
+    confidence: float,
+    seed: int,
+) -> pa.Table:
+    """Compare every class and arm of one metric with the baseline, as one family.
+
+    Columns needed: metric, class, arm, block, value (one row per run and class).
+    ``ratio`` is the geometric mean of the blocks' ratios with its interval, ``shift``
+    the Hodges-Lehmann estimate of it, ``lower`` the blocks in which the arm's value was
+    lower, ``p`` the max-T adjusted p-value over all classes and arms together.
+    """
+    rows = sorted(table.to_pylist(), key=lambda row: (row["class"], row["arm"]))
+    metric = rows[0]["metric"]
+    blocks = sorted({row["block"] for row in rows})
+    values: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        cell = values.setdefault((row["class"], row["arm"]), {})
+        cell[row["block"]] = row["value"]
+    cells = [key for key in values if key[1] != baseline]
+    logs = {
+        key: _log_ratios(values[key], values[key[0], baseline], blocks) for key in cells
+    }
+    if not cells:
+        return _rows([], CONTRAST)
+    adjusted = max_t(np.column_stack([logs[key] for key in cells]), seed)
+    return _rows(
+        [
+            _contrast(metric, key, logs[key], float(p), confidence, margins[metric])
+            for key, p in zip(cells, adjusted, strict=True)
+        ],
+        CONTRAST,
+    )
+
+
+def _contrast(
+    metric: str,
+    key: tuple[str, str],
+    with_gaps: FloatArray,
+    p: float,
+    confidence: float,
+    margin: float,
+) -> dict[str, Any]:
+    logs = with_gaps[~np.isnan(with_gaps)]
+    found = log_ratio_interval(logs, confidence)
+    finite = bool(np.all(np.isfinite(logs)))
+    return {
+        "metric": metric,
+        "class": key[0],
+        "arm": key[1],
+        "ratio": _exp(found.value),
+        "low": _exp(found.low),
+        "high": _exp(found.high),
+        "shift": _exp(hodges_lehmann(logs) if finite else found.value),
+        "lower": int(np.count_nonzero(logs < 0)),
+        "ties": int(np.count_nonzero(logs == 0)),
+        "blocks": len(logs),
+        "p": p,
+        "p_same": tost(logs, margin),
+    }
+
+
+def _log_ratios(
+    arm: dict[int, float], base: dict[int, float], blocks: list[int]
+) -> FloatArray:
+    """Return log(arm / base) by block: NaN where the class had no requests."""
+    return np.array(
+        [
+            _log_ratio(arm[block], base[block]) if block in arm else math.nan
+            for block in blocks
+        ]
+    )
+
+
+def _log_ratio(value: float, base: float) -> float:
+    """Return the log of a ratio in which either side may be zero or infinite."""
+    if value == base:
+        return 0.0
+    if value == 0.0 or base == math.inf:
+        return -math.inf
+    if base == 0.0 or value == math.inf:
+        return math.inf
+    return math.log(value / base)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _runs_in_arrival_order(table: pa.Table) -> list[FloatArray]:
+    """Return one array of latencies per block, blocks ascending."""
+    block = table["block"].to_numpy()
+    order = np.lexsort(
+        (table["request_id"].to_numpy(), table["intended_ns"].to_numpy(), block)
+    )
+    latency = table["latency_ns"].to_numpy()[order]
+    starts = np.flatnonzero(np.diff(block[order])) + 1
+    return list(np.split(latency, starts))
+
+
+def _one_row(row: dict[str, Any]) -> pa.Table:
+    return _rows([row], DISTRIBUTION)
+
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "array<bigint>": pa.list_(pa.int64()),
+    "array<double>": pa.list_(pa.float64()),
+    "array<array<double>>": pa.list_(pa.list_(pa.float64())),
+}
+
+
+def _rows(rows: list[dict[str, Any]], schema: str) -> pa.Table:
+    """Return rows as the Arrow table that Spark expects for its own schema string."""
+    fields = [field.split(" ") for field in schema.split(", ")]
+    return pa.Table.from_pylist(
+        rows, schema=pa.schema([(name, _ARROW[kind]) for name, kind in fields])
+    )

@@ -1,0 +1,65 @@
+"""What is compared: latency quantiles, and goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from spark_analysis.contract import Options
+
+GOODPUT = "goodput_per_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number per class and arm. ``level`` is None for goodput.
+
+    ``margin`` is the relative difference below which two arms count as the same.
+    """
+
+    name: str
+    label: str
+    unit: str
+    level: Fraction | None
+    margin: float
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Latency should fall, goodput should rise."""
+        return self.level is not None
+
+
+def metrics_of(options: Options) -> tuple[Metric, ...]:
+    """Return the metrics of an experiment, quantiles in ascending order, goodput last.
+
+    0.999 becomes ``p99.9_ms``.
+    """
+    quantiles = [
+        Metric(
+            name=f"{_percent(level)}_ms",
+            label=_percent(level),
+            unit="ms",
+            level=level,
+            margin=options.margin_latency,
+        )
+        for level in options.levels
+    ]
+    goodput = Metric(
+        name=GOODPUT,
+        label="goodput",
+        unit="/s",
+        level=None,
+        margin=options.margin_goodput,
+    )
+    return (*quantiles, goodput)
+
+
+def headline_of(metrics: Sequence[Metric]) -> Metric:
+    """Return the metric that is told first: p99, or the quantile nearest to it."""
+    quantiles = [metric for metric in metrics if metric.level is not None]
+    return min(quantiles, key=lambda m: abs((m.level or 0) - Fraction(99, 100)))
+
+
+def _percent(level: Fraction) -> str:
+    return f"p{float(level * 100):g}"

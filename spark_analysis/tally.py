@@ -1,0 +1,149 @@
+"""One pass over all rows: count every run again, distrust it, and take its quantiles.
+
+Every compared run is counted from its rows and held against the manifest; all arms of a
+block must have met the same requests, one by one; the phases of every answered request
+must be there, not negative (but for two that end on the other process's stamp), and sum
+to its latency. The same pass yields each run's exact quantiles and goodput by class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_analysis.comparison import NS_PER_MS, RunValue, display_order
+from spark_analysis.contract import OUTCOMES, Manifest, RecordingError, Run
+from spark_analysis.load import aggregates, in_window
+from spark_analysis.metrics import GOODPUT, Metric
+from spark_analysis.phases import PHASES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Row = Mapping[str, Any]
+
+# Any answer is good where a class has no objective.
+_FOREVER_NS: Final = "1e300D"
+
+
+def tally(
+    requests: DataFrame, manifest: Manifest, metrics: Sequence[Metric]
+) -> tuple[RunValue, ...]:
+    """Return what each run did to each class, checked.
+
+    :raises RecordingError: naming the first run that breaks the contract.
+    """
+    rows = (
+        requests.groupBy("run_id", "block", "arm", "class")
+        .agg(*aggregates(_checks() | _values(manifest, metrics)))
+        .toArrow()
+        .to_pylist()
+    )
+    check(rows, manifest)
+    inside = [row for row in rows if row["in_window"]]
+    order = {key: rank for rank, key in enumerate(display_order(manifest))}
+    inside.sort(key=lambda row: (order[row["class"], row["arm"]], row["block"]))
+    return tuple(_run_value(row, manifest, metrics) for row in inside)
+
+
+def check(rows: Sequence[Row], manifest: Manifest) -> None:
+    """Hold one row per run and class against the manifest and against each other."""
+    known = {entry.name for entry in manifest.classes}
+    of_run: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["class"] not in known:
+            raise RecordingError(
+                f"run {row['run_id']}: class {row['class']!r} found, "
+                f"the manifest knows {sorted(known)}"
+            )
+        of_run.setdefault(row["run_id"], []).append(row)
+    prints: dict[int, tuple[str, int]] = {}
+    for run in manifest.runs_compared:
+        found = of_run.get(run.run_id, [])
+        _check_run(run, found)
+        print_of_all = 0
+        for row in found:
+            print_of_all ^= row["print"]
+        first = prints.setdefault(run.block, (run.run_id, print_of_all))
+        if print_of_all != first[1]:
+            raise RecordingError(
+                f"runs {first[0]} and {run.run_id} of block {run.block} "
+                "did not meet the same requests"
+            )
+
+
+def _check_run(run: Run, rows: Sequence[Row]) -> None:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update({f"all_{name}": row[f"all_{name}"] for name in OUTCOMES})
+        counts.update(sent=row["sent"], unsound=row["unsound"])
+    found = {name: counts[f"all_{name}"] for name in OUTCOMES} | {
+        "sent": counts["sent"]
+    }
+    expected = {name: run.counts[name] for name in found}
+    if found != expected:
+        raise RecordingError(
+            f"{run.requests}: counts {found} found, the manifest says {expected}"
+        )
+    if counts["unsound"]:
+        raise RecordingError(
+            f"{run.requests}: {counts['unsound']} answered requests whose phases are "
+            "missing, negative, or do not sum to the latency"
+        )
+
+
+def _checks() -> dict[str, str]:
+    """Return SQL over all rows of a run, the warm-up included."""
+    whole = " + ".join(phase.name for phase in PHASES)
+    signs = " AND ".join(
+        f"{phase.name} >= 0" for phase in PHASES if not phase.crosses_processes
+    )
+    # A missing stamp makes a phase null, and with it the sum.
+    sound = f"coalesce(double({whole}) = latency_ns AND {signs}, false)"
+    return {
+        **{f"all_{name}": f"count_if(outcome = '{name}')" for name in OUTCOMES},
+        "sent": "count(*)",
+        "print": "bit_xor(print)",
+        "unsound": f"count_if(outcome = 'ok' AND NOT {sound})",
+    }
+
+
+def _values(manifest: Manifest, metrics: Sequence[Metric]) -> dict[str, str]:
+    """Return SQL over the rows in the window."""
+    inside = in_window(manifest)
+    levels = ", ".join(
+        f"{float(metric.level)!r}D" for metric in metrics if metric.level is not None
+    )
+    good = f"latency_ns <= {_slo(manifest)}"
+    return {
+        **{name: f"count_if(outcome = '{name}' AND {inside})" for name in OUTCOMES},
+        "in_window": f"count_if({inside})",
+        "good": f"count_if({good} AND {inside})",
+        "quantiles": f"percentile_disc(array({levels})) WITHIN GROUP "
+        f"(ORDER BY latency_ns) FILTER (WHERE {inside})",
+    }
+
+
+def _slo(manifest: Manifest) -> str:
+    """Return SQL for the latency at which an answer still counts as good."""
+    cases = "".join(
+        f" WHEN '{entry.name}' THEN {entry.slo_ns}D"
+        for entry in manifest.classes
+        if entry.slo_ns is not None
+    )
+    return f"CASE class{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS
+
+
+def _run_value(row: Row, manifest: Manifest, metrics: Sequence[Metric]) -> RunValue:
+    start, end = manifest.window_ns
+    names = [metric.name for metric in metrics if metric.level is not None]
+    quantiles = dict(zip(names, row["quantiles"], strict=True))
+    return RunValue(
+        class_name=row["class"],
+        arm=row["arm"],
+        block=row["block"],
+        counts={name: row[name] for name in OUTCOMES},
+        values={name: value / NS_PER_MS for name, value in quantiles.items()}
+        | {GOODPUT: row["good"] / ((end - start) / 1e9)},
+    )

@@ -1,0 +1,322 @@
+"""Run directories as the experiments write them, from a queue worked out in NumPy.
+
+One server, bursts of PRODUCE and a steady stream of control requests. Under ``fifo``
+control waits with everybody (Lindley's recursion over all), under the others only
+behind control; the rest of the stamps are small constants with noise. Loaded by path,
+since test folders are no packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Int64s = npt.NDArray[np.int64]
+Rows = dict[str, Any]
+
+CLASSES = ("control", "produce", "fetch")
+API_KEYS = {"control": 4, "produce": 0, "fetch": 1}
+ARMS = ("fifo", "planes", "priority", "wfq")
+MS = 1_000_000
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_NULLABLE = (
+    "sent_ns received_ns enqueued_ns dequeued_ns local_done_ns remote_done_ns "
+    "response_dequeued_ns response_sent_ns client_done_ns service_ns suspended_ns"
+).split()
+SCHEMA = pa.schema(
+    [
+        ("run_id", _WORD),
+        ("block", pa.int64()),
+        ("arm", _WORD),
+        ("scheduler", _WORD),
+        ("world", _WORD),
+        ("request_id", pa.int64()),
+        ("class", _WORD),
+        ("flow", _WORD),
+        ("api_key", pa.int16()),
+        ("size_bytes", pa.int32()),
+        ("intended_ns", pa.int64()),
+        *((name, pa.int64()) for name in _NULLABLE),
+        ("preemptions", pa.int32()),
+        ("outcome", _WORD),
+        ("error_code", pa.int16()),
+    ],
+    metadata={b"doorkeeper.schema": b"1"},
+)
+
+
+def write(
+    directory: Path,
+    *,
+    blocks: int = 8,
+    seconds: float = 1.0,
+    rates: Mapping[str, float] | None = None,
+    arms: Iterable[str] = ARMS,
+    again: bool = True,
+    seed: int = 1,
+    analysis: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write a whole run directory, and return its manifest.
+
+    ``rates`` are requests per second by class.
+    """
+    per_second = dict(rates or {"control": 1500, "produce": 1500, "fetch": 500})
+    names = [*arms, *(["fifo-again"] if again else [])]
+    window = [0, int(seconds * 1e9)]
+    manifest = _manifest(names, blocks, seed, window, per_second, analysis or {})
+    for block in range(blocks):
+        rng = np.random.default_rng([seed, block])
+        trace = make_trace(rng, seconds, per_second)
+        digest = hashlib.sha256(trace["intended_ns"].tobytes()).hexdigest()
+        order = rng.permutation(len(names))
+        for place, arm in zip(order, names, strict=True):
+            run_id = f"b{block:03d}-{arm}-t0"
+            noise = np.random.default_rng([seed, block, names.index(arm)])
+            rows = replay(trace, arm, noise)
+            run = _run(run_id, block, arm, int(place), digest, len(rows["sent_ns"]))
+            write_run(directory, run, rows)
+            write_samples(directory, run, rows)
+            manifest["runs"].append(run)
+    save(directory, manifest)
+    return manifest
+
+
+def save(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest again, after a test has changed it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "manifest.json").write_text(json.dumps(manifest, indent=1))
+
+
+def make_trace(
+    rng: np.random.Generator, seconds: float, rates: Mapping[str, float]
+) -> dict[str, Any]:
+    """Draw arrivals: PRODUCE in bursts of about ten, the others alone."""
+    parts = []
+    for name, rate in rates.items():
+        size = 10 if name == "produce" else 1
+        starts = rng.uniform(0, seconds, rng.poisson(rate * seconds / size))
+        arrivals = np.repeat(starts, rng.poisson(size, len(starts)) if size > 1 else 1)
+        service = {"control": 0.1, "produce": 0.35, "fetch": 0.15}[name]
+        parts.append((name, arrivals, rng.exponential(service * MS, len(arrivals))))
+    label = np.concatenate([[name] * len(times) for name, times, _ in parts])
+    intended = (np.concatenate([times for _, times, _ in parts]) * 1e9).astype(np.int64)
+    service_ns = np.concatenate([work for *_, work in parts]).astype(np.int64) + 1000
+    order = np.argsort(intended, kind="stable")
+    return {
+        "class": label[order],
+        "intended_ns": intended[order],
+        "service_ns": service_ns[order],
+    }
+
+
+def replay(trace: Mapping[str, Any], arm: str, rng: np.random.Generator) -> Rows:
+    """Return the stamps of every request of a trace under an arm."""
+    intended, service = trace["intended_ns"], trace["service_ns"]
+    count = len(intended)
+    wait = _waits(intended, service)
+    control = trace["class"] == "control"
+    suspended = np.zeros(count, np.int64)
+    if not arm.startswith("fifo"):
+        alone = _waits(intended[control], service[control])
+        wait = wait + rng.integers(0, MS // 50, count)
+        wait[control] = alone + rng.integers(0, MS // 10, int(control.sum()))
+        suspended[~control] = rng.integers(0, MS // 20, int((~control).sum()))
+
+    def small(most: int) -> Int64s:
+        return rng.integers(1, most, count)
+
+    stamps: Rows = {"sent_ns": intended + small(30_000)}
+    stamps["received_ns"] = stamps["sent_ns"] + small(60_000)
+    stamps["enqueued_ns"] = stamps["received_ns"] + np.where(
+        wait > 20 * MS, wait // 4, 0
+    )
+    stamps["dequeued_ns"] = stamps["received_ns"] + wait
+    stamps["local_done_ns"] = stamps["dequeued_ns"] + service + suspended
+    remote = np.where(trace["class"] == "fetch", small(MS // 4), 0)
+    stamps["remote_done_ns"] = stamps["local_done_ns"] + remote
+    stamps["response_dequeued_ns"] = stamps["remote_done_ns"] + small(20_000)
+    stamps["response_sent_ns"] = stamps["response_dequeued_ns"] + small(20_000)
+    stamps["client_done_ns"] = stamps["response_sent_ns"] + small(40_000)
+    stamps |= {"service_ns": service, "suspended_ns": suspended}
+    rows = {name: list(values) for name, values in stamps.items()}
+    rows |= {
+        "class": list(trace["class"]),
+        "intended_ns": list(intended),
+        "preemptions": [int(n > 0) for n in suspended],
+        "outcome": ["ok"] * count,
+        "error_code": [0] * count,
+    }
+    return rows
+
+
+def write_run(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
+    """Write one run's requests."""
+    count = len(rows["intended_ns"])
+    table = pa.table(
+        {
+            "run_id": [run["run_id"]] * count,
+            "block": [run["block"]] * count,
+            "arm": [run["arm"]] * count,
+            "scheduler": [run["scheduler"]] * count,
+            "world": ["live"] * count,
+            "request_id": list(range(count)),
+            "flow": [f"{name}-client" for name in rows["class"]],
+            "api_key": [API_KEYS[name] for name in rows["class"]],
+            "size_bytes": [200] * count,
+            **rows,
+        }
+    )
+    path = directory / run["requests"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.select(SCHEMA.names).cast(SCHEMA), path)
+
+
+def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
+    """Write queue samples: how many requests are between received and dequeued."""
+    received, enqueued, dequeued = (
+        np.array([n for n in rows[name] if n is not None])
+        for name in ("received_ns", "enqueued_ns", "dequeued_ns")
+    )
+    ticks = np.arange(0, max(rows["intended_ns"]), 100 * MS)
+    queued = [int(((enqueued <= t) & (dequeued > t)).sum()) for t in ticks]
+    waiting = [int(((received <= t) & (enqueued > t)).sum()) for t in ticks]
+    count = len(ticks)
+    schema = pa.schema(
+        [
+            *(
+                (name, _WORD)
+                for name in ("run_id", "arm", "scheduler", "world", "plane")
+            ),
+            ("block", pa.int64()),
+            ("t_ns", pa.int64()),
+            *((name, pa.int32()) for name in ("queued", "waiting", "seated")),
+            *((name, pa.float64()) for name in ("handler_idle", "processor_idle")),
+        ],
+        metadata={b"doorkeeper.schema": b"1"},
+    )
+    table = pa.table(
+        {
+            **{name: [run[name]] * count for name in ("run_id", "arm", "scheduler")},
+            "world": ["live"] * count,
+            "plane": ["data"] * count,
+            "block": [run["block"]] * count,
+            "t_ns": ticks,
+            "queued": queued,
+            "waiting": waiting,
+            "seated": [1] * count,
+            "handler_idle": [0.2] * count,
+            "processor_idle": [0.7] * count,
+        }
+    )
+    path = directory / run["samples"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.select(schema.names).cast(schema), path)
+
+
+def _waits(arrival: Int64s, service: Int64s) -> Int64s:
+    """Lindley's recursion: how long each request waits for those before it."""
+    if not len(arrival):
+        return arrival
+    walk = np.concatenate([[0], np.cumsum(service[:-1] - np.diff(arrival))])
+    return np.asarray(walk - np.minimum.accumulate(walk), dtype=np.int64)
+
+
+def _run(
+    run_id: str, block: int, arm: str, order: int, digest: str, sent: int
+) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "cell": hashlib.sha256(run_id.encode()).hexdigest(),
+        "block": block,
+        "arm": arm,
+        "scheduler": arm.removesuffix("-again"),
+        "order": order,
+        "attempt": 0,
+        "valid": True,
+        "reason": "",
+        "requests": f"requests/{run_id}.parquet",
+        "samples": f"samples/{run_id}.parquet",
+        "trace_sha256": digest,
+        "started": "2026-01-01T00:00:00Z",
+        "seconds": 1.0,
+        "counts": {"sent": sent, "ok": sent, "error": 0, "timeout": 0, "unfinished": 0},
+        "lateness_ns": {"p50": 12_000, "p99": 29_000, "max": 30_000},
+        "load_average": 0.4,
+        "broker_cpu_s": 0.9,
+    }
+
+
+def _manifest(
+    names: list[str],
+    blocks: int,
+    seed: int,
+    window: list[int],
+    rates: Mapping[str, float],
+    analysis: Mapping[str, Any],
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "name": "synthetic",
+        "title": "A backlog of PRODUCE with control requests in between",
+        "world": "live",
+        "seed": seed,
+        "blocks": blocks,
+        "baseline": "fifo",
+        "created": "2026-01-01T00:00:00Z",
+        "finished": "2026-01-01T00:04:00Z",
+        "arms": [
+            {
+                "name": name,
+                "scheduler": name.removesuffix("-again"),
+                "set": {},
+                "again_of": "fifo" if name.endswith("-again") else None,
+            }
+            for name in names
+        ],
+        "classes": [
+            {
+                "class": name,
+                "apis": [name],
+                "slo_ns": 10 * MS if name == "control" else None,
+                "offered_per_s": rate,
+            }
+            for name, rate in rates.items()
+        ],
+        "window_ns": window,
+        "analysis": {
+            "quantiles": [0.5, 0.95, 0.99, 0.999],
+            "alpha": 0.05,
+            "margin_latency": 0.05,
+            "margin_goodput": 0.02,
+            "exceedances_shown": 30,
+            "exceedances_headline": 100,
+            "resamples": 500,
+            **analysis,
+        },
+        "config": {"experiment": {"name": "synthetic", "seed": seed}},
+        "config_sha256": "0" * 64,
+        "code": {"commit": "0123abc", "dirty": False, "sha256": "1" * 64},
+        "environment": {
+            "cpu_model": "Example CPU",
+            "cores": 2,
+            "kernel": "6.1",
+            "machine": "x86_64",
+            "python": "3.11.0",
+            "packages": {"trio": "0.35.0"},
+            "memory_bytes": 8 << 30,
+            "pinned": True,
+            "cpus": {"broker": 0, "generator": 1},
+            "governor": None,
+        },
+        "traces": [],
+        "plan": [],
+        "runs": [],
+    }
