@@ -1,0 +1,79 @@
+"""A Fetch that waits until there is enough to read, or something to tell.
+
+Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, when a partition
+is no longer one that this reader may be answered from (leadership, epoch, deletion),
+or when its offset has fallen outside the log; at its deadline it completes with
+whatever there is. It keeps no bytes: the reader reads again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from broker.cluster.partition import Key, Partition
+from broker.errors import KafkaError
+
+
+class Wanted(NamedTuple):
+    """What a Fetch asks of one partition."""
+
+    key: Key
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int
+
+
+class DelayedFetch:
+    """One Fetch in purgatory. Cost of a try: O(partitions) until enough is found."""
+
+    __slots__ = (
+        "_is_follower",
+        "_leader_only",
+        "_min_bytes",
+        "_partitions",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        partitions: Mapping[Key, Partition],
+        wanted: Sequence[Wanted],
+        *,
+        min_bytes: int,
+        is_follower: bool,
+        leader_only: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._wanted = wanted
+        self._min_bytes = min_bytes
+        self._is_follower = is_follower
+        self._leader_only = leader_only
+
+    def try_complete(self) -> bool:
+        """Return True if a read now would not come back with too little."""
+        found_bytes = 0
+        for each in self._wanted:
+            partition = self._partitions.get(each.key)
+            if partition is None:
+                return True
+            try:
+                partition.check_epoch(
+                    each.current_leader_epoch, leader_only=self._leader_only
+                )
+                region = partition.read(
+                    each.offset,
+                    each.max_bytes,
+                    is_follower=self._is_follower,
+                    min_one=True,
+                )
+            except KafkaError:
+                return True
+            if region is not None:
+                found_bytes += region.size
+                if found_bytes >= self._min_bytes:
+                    return True
+        return False
+
+    def on_expiration(self) -> None:
+        """The reader is answered with what there is."""

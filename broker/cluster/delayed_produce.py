@@ -1,0 +1,49 @@
+"""A Produce with acks=-1 that waits for the in-sync replicas.
+
+Kafka's ``DelayedProduce``. Each partition waits for the high watermark to reach the
+end of what was appended. A partition that is led elsewhere by then fails with
+NOT_LEADER_OR_FOLLOWER as soon as that is known, and the others go on waiting; what
+still waits at the deadline fails with REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.cluster.partition import Key, Partition
+from broker.errors import ErrorCode
+
+
+class DelayedProduce:
+    """The partitions of one Produce; ``errors`` fills as they are settled.
+
+    ``required`` is, for each, the offset after its last record.
+    """
+
+    __slots__ = ("_partitions", "errors", "waiting")
+
+    def __init__(
+        self, partitions: Mapping[Key, Partition], required: Mapping[Key, int]
+    ) -> None:
+        self.errors: dict[Key, ErrorCode] = {}
+        self.waiting = dict(required)
+        self._partitions = partitions
+
+    def try_complete(self) -> bool:
+        """Settle the partitions that can be; True once none waits."""
+        for key, required_offset in tuple(self.waiting.items()):
+            partition = self._partitions.get(key)
+            outcome = (
+                ErrorCode.unknown_topic_or_partition
+                if partition is None
+                else partition.acknowledged(required_offset)
+            )
+            if outcome is not None:
+                self.errors[key] = outcome
+                del self.waiting[key]
+        return not self.waiting
+
+    def on_expiration(self) -> None:
+        """Fail what still waits."""
+        self.errors.update(dict.fromkeys(self.waiting, ErrorCode.request_timed_out))
+        self.waiting.clear()

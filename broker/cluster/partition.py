@@ -1,0 +1,271 @@
+"""One replica of one partition: who leads it, under which epochs, how far it is safe.
+
+Kafka's ``Partition``. The controller's word comes as a
+`LeaderAndIsrPartitionState`; epochs only go up. The leader appends, and the high
+watermark is the smallest log end offset in the ISR: of a lone replica its own, else
+what its followers' fetches have shown. Consumers read up to the high watermark (with
+no transactions it is also the last stable offset), followers to the end.
+
+One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
+``leaderIsrUpdateLock`` nor a re-check after each append.
+
+Left out: changing the ISR (it needs a controller to agree, KIP-497), reassignment,
+and a follower's own fetching and truncation. They come with replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.log import Appended, Log
+from broker.log.storage import Buffer, FileSlice
+from broker.wire.controller.leader_and_isr import LeaderAndIsrPartitionState
+
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+ALL_REPLICAS: Final = -1
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """What the leader knows of another replica; -1: not yet anything."""
+
+    log_end_offset: int = -1
+    log_start_offset: int = -1
+    last_fetch_ns: int = -1
+
+
+class Partition:
+    """A partition that this broker holds a replica of.
+
+    ``min_insync`` tells ``min.insync.replicas`` when it is asked, since the config is
+    dynamic.
+    """
+
+    __slots__ = (
+        "_min_insync",
+        "controller_epoch",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "is_leader",
+        "isr",
+        "key",
+        "leader",
+        "leader_epoch",
+        "local_id",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        key: Key,
+        topic_id: UUID | None,
+        log: Log,
+        *,
+        local_id: int,
+        min_insync: Callable[[], int],
+    ) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.log = log
+        self.local_id = local_id
+        self._min_insync = min_insync
+        self.is_leader = False
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = -1
+        self.controller_epoch = 0
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self.followers: dict[int, Follower] = {}
+        self.high_watermark = log.log_start_offset
+        # The log's end when this leadership began; nothing while following.
+        self.epoch_start_offset: int | None = None
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else f"follower of {self.leader}"
+        topic, index = self.key
+        return (
+            f"<partition {topic}-{index}: {role} in epoch {self.leader_epoch}, "
+            f"isr {self.isr}, hw {self.high_watermark}>"
+        )
+
+    # ---- what the controller says -----------------------------------------------
+
+    def make_leader(self, state: LeaderAndIsrPartitionState) -> None:
+        """Lead from now on, unless the controller's word is an old one."""
+        self._adopt(state, is_leader=True)
+
+    def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
+        """Follow ``state.leader`` from now on, unless that is an old word."""
+        self._adopt(state, is_leader=False)
+
+    def _adopt(self, state: LeaderAndIsrPartitionState, *, is_leader: bool) -> None:
+        self.controller_epoch = state.controller_epoch
+        if state.partition_epoch < self.partition_epoch:
+            return
+        if not is_leader:
+            self.epoch_start_offset = None
+        elif not self.is_leader or state.leader_epoch > self.leader_epoch:
+            # Nothing that followers fetched under another epoch counts any more.
+            self.epoch_start_offset = self.log.log_end_offset
+            self.followers.clear()
+        self.is_leader = is_leader
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.isr = tuple(state.isr)
+        self.replicas = tuple(state.replicas)
+        others = {replica for replica in self.replicas if replica != self.local_id}
+        self.followers = {
+            replica: self.followers.get(replica, Follower())
+            for replica in sorted(others if is_leader else ())
+        }
+        if is_leader:
+            self.advance_high_watermark()
+
+    # ---- the leader -------------------------------------------------------------
+
+    def append(self, records: Buffer, acks: int, now_ms: int) -> Appended:
+        """Append a producer's batch as the leader; raise `KafkaError` if refused."""
+        if not self.is_leader:
+            raise self.not_leader()
+        if acks == ALL_REPLICAS and len(self.isr) < self._min_insync():
+            raise KafkaError(
+                ErrorCode.not_enough_replicas,
+                f"the in-sync replicas are {self.isr}, expected {self._min_insync()}",
+            )
+        appended = self.log.append(records, self.leader_epoch, now_ms)
+        if len(self.isr) == 1:
+            self.high_watermark = self.log.log_end_offset
+        return appended
+
+    def advance_high_watermark(self) -> bool:
+        """Move the high watermark to what the whole ISR has; True if it moved."""
+        ends = [
+            self.log.log_end_offset
+            if replica == self.local_id
+            else self.followers[replica].log_end_offset
+            for replica in self.isr
+            if replica == self.local_id or replica in self.followers
+        ]
+        if not ends or min(ends) <= self.high_watermark:
+            return False
+        self.high_watermark = min(ends)
+        return True
+
+    def note_follower_fetch(
+        self, replica: int, log_end_offset: int, log_start_offset: int, now_ns: int
+    ) -> bool:
+        """Note how far a follower has come; True if the high watermark moved."""
+        follower = self.followers[replica]
+        follower.log_end_offset = log_end_offset
+        follower.log_start_offset = log_start_offset
+        follower.last_fetch_ns = now_ns
+        return replica in self.isr and self.advance_high_watermark()
+
+    def check_follower(self, replica: int, current_leader_epoch: int) -> None:
+        """Raise unless ``replica`` is one of this partition's."""
+        if replica in self.followers:
+            return
+        # A follower with an epoch heard of a reassignment before this leader did.
+        known = current_leader_epoch == NO_EPOCH
+        raise KafkaError(
+            ErrorCode.not_leader_or_follower
+            if known
+            else ErrorCode.unknown_leader_epoch,
+            f"replica {replica} is not one of {self.replicas}",
+        )
+
+    def acknowledged(self, required_offset: int) -> ErrorCode | None:
+        """Return the outcome for a Produce with acks=-1, None while it must wait.
+
+        ``required_offset`` is the offset after the records. Kafka's
+        ``checkEnoughReplicasReachOffset``.
+        """
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if self.high_watermark < required_offset:
+            return None
+        if len(self.isr) < self._min_insync():
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
+
+    # ---- readers ----------------------------------------------------------------
+
+    def check_epoch(
+        self, current_leader_epoch: int, *, leader_only: bool = True
+    ) -> None:
+        """Raise unless the client's leader epoch is ours and we may answer it.
+
+        -1 is no epoch: the client does not say. Kafka's ``getLocalLog``.
+        """
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            raise KafkaError(
+                ErrorCode.fenced_leader_epoch
+                if current_leader_epoch < self.leader_epoch
+                else ErrorCode.unknown_leader_epoch,
+                f"leader epoch {current_leader_epoch}, here it is {self.leader_epoch}",
+            )
+        if leader_only and not self.is_leader:
+            raise self.not_leader()
+
+    def not_leader(self) -> KafkaError:
+        """Return the error for a request that only a leader may answer."""
+        return KafkaError(ErrorCode.not_leader_or_follower, repr(self))
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a reader of committed records stops."""
+        return self.high_watermark
+
+    def read_end(self, *, is_follower: bool) -> int:
+        """Return the offset that this kind of reader may read up to."""
+        return self.log.log_end_offset if is_follower else self.high_watermark
+
+    def read(
+        self, offset: int, max_bytes: int, *, is_follower: bool, min_one: bool
+    ) -> FileSlice | None:
+        """Return records from ``offset`` on; None if there are none yet.
+
+        Raises OFFSET_OUT_OF_RANGE outside log start to log end.
+        """
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset}, the log holds {log.log_start_offset} "
+                f"to {log.log_end_offset}",
+            )
+        end = self.read_end(is_follower=is_follower)
+        if offset >= end:
+            return None
+        return log.read(offset, max_bytes, end, min_one)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """Return (epoch, end offset) of the largest epoch up to ``epoch``.
+
+        (-1, -1) for an epoch that is not known here. An epoch in which nothing was
+        written yet ends where the log does. Kafka's ``endOffsetForEpoch``.
+        """
+        if epoch == self.leader_epoch and self.is_leader:
+            return epoch, self.log.log_end_offset
+        return self.log.epoch_end_offset(epoch)
+
+    def check(self) -> None:
+        """Assert that offsets and roles fit together."""
+        log = self.log
+        assert log.log_start_offset <= self.high_watermark <= log.log_end_offset, self
+        assert self.is_leader == (self.leader == self.local_id), self
+        assert self.is_leader == (self.epoch_start_offset is not None), self
+        assert self.local_id not in self.followers, self

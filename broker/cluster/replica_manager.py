@@ -1,0 +1,243 @@
+"""The replicas of this broker, and what a controller may do to them.
+
+Kafka's ``ReplicaManager`` without fetchers. LeaderAndIsr and StopReplica are fenced by
+controller epoch, leader epoch and topic id exactly as Kafka 3.9 fences them (KIP-380,
+KIP-516); whoever waits in a purgatory for a partition that is led elsewhere from now
+on is answered at once (KAFKA-4453's cure for doomed Produces).
+
+Kafka runs the state-changing requests under ``replicaStateChangeLock``. Here one thread
+runs them and none of these methods suspends, so two of them cannot interleave.
+
+Unlike Kafka, a follower is made even if the metadata cache does not know its leader to
+be alive: nothing is fetched from it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+from uuid import UUID
+
+from broker.cluster.partition import Key, Partition
+from broker.errors import ErrorCode, KafkaError
+from broker.log.log import Log
+from broker.purgatory import Purgatory
+from broker.wire.controller.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from broker.wire.controller.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+EPOCH_DURING_DELETE = -2
+NO_EPOCH = -1
+
+
+class Logs(Protocol):
+    """Where the logs of partitions are kept."""
+
+    def open_log(self, key: Key, topic_id: UUID | None) -> Log:
+        """Open the log of a partition, a new one if there is none; raise OSError."""
+
+    def topic_id(self, key: Key) -> UUID | None:
+        """Return the topic id that the partition's log was created under."""
+
+    def delete_log(self, key: Key) -> None:
+        """Remove the log of a partition, if there is one."""
+
+
+class ReplicaManager:
+    """Partitions by (topic, index), and the last controller epoch heard of."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        *,
+        local_id: int,
+        min_insync: Callable[[str], int],
+        on_earlier_deadline: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.local_id = local_id
+        self.controller_epoch = 0
+        self.partitions: dict[Key, Partition] = {}
+        self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
+        self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline)
+        # Told of leaderships won and lost: (partition, whether this broker leads it).
+        self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
+        self._logs = logs
+        self._min_insync = min_insync
+
+    # ---- finding a partition ----------------------------------------------------
+
+    def leader(self, key: Key, current_leader_epoch: int = NO_EPOCH) -> Partition:
+        """Return a partition that this broker leads under that epoch, or raise."""
+        partition = self.get(key)
+        partition.check_epoch(current_leader_epoch)
+        return partition
+
+    def get(self, key: Key) -> Partition:
+        """Return a partition that this broker holds, or raise."""
+        partition = self.partitions.get(key)
+        if partition is None:
+            topic, index = key
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"no replica of {topic}-{index}"
+            )
+        return partition
+
+    def led(self) -> Iterator[Partition]:
+        """Iterate over the partitions that this broker leads."""
+        return (each for each in tuple(self.partitions.values()) if each.is_leader)
+
+    # ---- purgatories ------------------------------------------------------------
+
+    def note_append(self, partition: Partition) -> None:
+        """Try who waits for records, or for the high watermark, of a partition."""
+        if len(self.fetch_purgatory):
+            self.fetch_purgatory.check_and_complete(partition.key)
+        if len(self.produce_purgatory):
+            self.produce_purgatory.check_and_complete(partition.key)
+
+    def note_change(self, key: Key) -> None:
+        """Try who waits for anything of a partition."""
+        self.fetch_purgatory.check_and_complete(key)
+        self.produce_purgatory.check_and_complete(key)
+
+    # ---- LeaderAndIsr -----------------------------------------------------------
+
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest
+    ) -> LeaderAndIsrResponse:
+        """Lead and follow as the controller says; errors are per partition."""
+        if request.controller_epoch < self.controller_epoch:
+            return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
+        self.controller_epoch = request.controller_epoch
+        errors = [
+            LeaderAndIsrPartitionError(
+                topic_name=topic.topic_name,
+                topic_id=topic.topic_id,
+                partition_index=state.partition_index,
+                error_code=self._change(request, topic, state),
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+        return LeaderAndIsrResponse(
+            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        )
+
+    def _change(
+        self,
+        request: LeaderAndIsrRequest,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+    ) -> ErrorCode:
+        """Change one partition's leadership, and return its error code."""
+        key = (topic.topic_name, state.partition_index)
+        partition = self.partitions.get(key)
+        known_id = partition.topic_id if partition else self._logs.topic_id(key)
+        if topic.topic_id and known_id and topic.topic_id != known_id:
+            return ErrorCode.inconsistent_topic_id
+        current_epoch = partition.leader_epoch if partition else NO_EPOCH
+        if state.leader_epoch < current_epoch or (
+            state.leader_epoch == current_epoch and not request.is_kraft_controller
+        ):
+            return ErrorCode.stale_controller_epoch
+        if self.local_id not in state.replicas:
+            return ErrorCode.unknown_topic_or_partition
+        if partition is None:
+            try:
+                partition = self._create(key, topic.topic_id)
+            except OSError:
+                return ErrorCode.kafka_storage_error
+        elif partition.topic_id is None:
+            partition.topic_id = topic.topic_id
+        self._lead_or_follow(partition, state)
+        return ErrorCode.none
+
+    def _create(self, key: Key, topic_id: UUID | None) -> Partition:
+        topic, _ = key
+        partition = self.partitions[key] = Partition(
+            key,
+            topic_id or self._logs.topic_id(key),
+            self._logs.open_log(key, topic_id),
+            local_id=self.local_id,
+            min_insync=lambda: self._min_insync(topic),
+        )
+        return partition
+
+    def _lead_or_follow(
+        self, partition: Partition, state: LeaderAndIsrPartitionState
+    ) -> None:
+        led = partition.is_leader
+        if state.leader == self.local_id:
+            partition.make_leader(state)
+        else:
+            partition.make_follower(state)
+        if led or partition.is_leader:
+            for listener in self.leadership_listeners:
+                listener(partition, partition.is_leader)
+        self.note_change(partition.key)
+
+    # ---- StopReplica ------------------------------------------------------------
+
+    def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop replicas, and delete those that the controller wants deleted."""
+        if request.controller_epoch < self.controller_epoch:
+            return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
+        self.controller_epoch = request.controller_epoch
+        errors = [
+            StopReplicaPartitionError(
+                topic_name=topic.topic_name,
+                partition_index=state.partition_index,
+                error_code=self._stop((topic.topic_name, state.partition_index), state),
+            )
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+        return StopReplicaResponse(
+            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        )
+
+    def _stop(self, key: Key, state: StopReplicaPartitionState) -> ErrorCode:
+        partition = self.partitions.get(key)
+        asked = state.leader_epoch
+        if (
+            partition is not None
+            and asked not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            and asked < partition.leader_epoch
+        ):
+            return ErrorCode.fenced_leader_epoch
+        if state.delete_partition:
+            return self.delete(key)
+        # Kafka stops fetching here and keeps the replica and its role.
+        self.note_change(key)
+        return ErrorCode.none
+
+    def delete(self, key: Key) -> ErrorCode:
+        """Remove a replica and its log, and answer whoever waits for it."""
+        partition = self.partitions.pop(key, None)
+        if partition is not None and partition.is_leader:
+            for listener in self.leadership_listeners:
+                listener(partition, False)
+        self.note_change(key)
+        try:
+            self._logs.delete_log(key)
+        except OSError:
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
+    def check(self) -> None:
+        """Assert that every partition is sound and under its own key."""
+        for key, partition in self.partitions.items():
+            assert partition.key == key, (key, partition)
+            partition.check()
+        self.produce_purgatory.check()
+        self.fetch_purgatory.check()
