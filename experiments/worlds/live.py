@@ -49,6 +49,7 @@ class LoadEnd:
     ended_ns: int
     trace_sha256: str
     broker_cpu_s: float
+    broker_cpu_wait_s: float | None
     fault: str
 
 
@@ -108,7 +109,8 @@ class Live:
             summary = json.loads(load.line(patience_s, broker))
             end = LoadEnd(
                 **summary,
-                broker_cpu_s=round(broker.cpu_s(), 3),
+                broker_cpu_s=broker.cpu_s(),
+                broker_cpu_wait_s=broker.cpu_wait_s(),
                 fault=broker.stop(_STOP_TIMEOUT_S),
             )
         return _write_rows(cell, replayed, out, at, end)
@@ -216,6 +218,7 @@ def _write_rows(
         counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
         lateness_ns=lateness,
         broker_cpu_s=end.broker_cpu_s,
+        broker_cpu_wait_s=end.broker_cpu_wait_s,
     )
 
 

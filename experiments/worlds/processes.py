@@ -111,6 +111,16 @@ class Child:
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def cpu_wait_s(self) -> float | None:
+        """Return how long the main thread was runnable but another had its CPU.
+
+        None where the kernel keeps no such account (CONFIG_SCHEDSTATS).
+        """
+        path = Path(f"/proc/{self._process.pid}/schedstat")
+        if not path.exists():
+            return None
+        return int(path.read_text(encoding="utf-8").split()[1]) / 1e9
+
     def stop(self, timeout_s: float) -> str:
         """End the process by SIGTERM; say what went wrong, if anything did."""
         self._process.terminate()

@@ -56,7 +56,11 @@ class RunFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run went; its rows are in its files unless ``recorded`` is False."""
+    """How a run went; its rows are in its files unless ``recorded`` is False.
+
+    ``broker_cpu_wait_s`` is how long others kept the broker from its CPU: how quiet
+    the machine was.
+    """
 
     valid: bool
     reason: str = ""
@@ -65,6 +69,7 @@ class RunResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     lateness_ns: Mapping[str, int] = field(default_factory=dict)
     broker_cpu_s: float | None = None
+    broker_cpu_wait_s: float | None = None
 
 
 class World(Protocol):

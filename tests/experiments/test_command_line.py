@@ -1,0 +1,98 @@
+"""The command line: what it lists, refuses, and leaves unimported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from experiments import cli
+from schedulers import POLICIES
+
+CONFIGS = Path(cli.__file__).parent / "configs"
+QUICKSTART = CONFIGS / "quickstart.toml"
+
+
+def doorkeeper(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.main, [str(each) for each in arguments])
+
+
+def test_schedulers_lists_the_presets_first_and_each_policy_once() -> None:
+    lines = doorkeeper("schedulers").output.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert names[:4] == ["fifo", "planes", "priority", "wfq"]
+    assert sorted(names) == sorted({*POLICIES, "planes"})
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_shipped_config_is_well_formed(config: Path) -> None:
+    found = doorkeeper("experiment", "validate", config)
+    assert found.exit_code == 0, found.output
+
+
+def test_plan_counts_cells_and_minutes() -> None:
+    found = doorkeeper("experiment", "plan", QUICKSTART)
+    assert "8 blocks x 5 arms = 40 runs in the live world, about " in found.output
+    assert found.output.count("block ") == 8
+
+
+def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
+    found = doorkeeper("experiment", "plan", QUICKSTART, "--schedulers", "fifo,wfq")
+    assert "8 blocks x 3 arms = 24 runs" in found.output
+    assert "priority" not in found.output
+
+
+def test_an_unknown_key_ends_with_status_2_and_its_path(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text(QUICKSTART.read_text().replace("blocks = 8", "bloks = 8"))
+    for command in ("validate", "plan", "run"):
+        found = doorkeeper("experiment", command, broken)
+        assert found.exit_code == 2
+        assert "experiment.bloks: unknown key; did you mean 'blocks'?" in found.output
+
+
+def test_an_unknown_broker_key_ends_with_status_2_and_its_arm(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    text = QUICKSTART.read_text()
+    broken.write_text(text.replace("queued.max.requests", "queued.max.request"))
+    found = doorkeeper("experiment", "validate", broken)
+    assert found.exit_code == 2
+    assert "queued.max.request" in found.output
+    assert "arms['fifo']" in found.output
+
+
+@pytest.mark.parametrize("setting", ["num.io.threads", "=4"])
+def test_a_setting_that_is_no_pair_is_refused(setting: str) -> None:
+    found = doorkeeper("serve", "--set", setting)
+    assert found.exit_code == 2
+    assert f"{setting!r} is not KEY=VALUE" in found.output
+
+
+def test_serve_names_the_key_that_stops_it() -> None:
+    found = doorkeeper("serve", "--set", "num.io.threads=zero")
+    assert found.exit_code == 2
+    assert "num.io.threads" in found.output
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("module", ["experiments.cli", "broker.server"])
+def test_what_serve_imports_brings_no_heavy_library(module: str) -> None:
+    heavy = [
+        "pyspark",
+        "pandas",
+        "pyarrow",
+        "numpy",
+        "scipy",
+        "matplotlib",
+        "pydantic",
+        "rich",
+    ]
+    code = f"import {module}, sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
