@@ -18,20 +18,18 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from experiments import answers, config, frames, trace, wire
+from experiments import answers, config, frames, load, trace, wire
 from experiments.arrivals import SECOND_NS
 from experiments.config import Experiment
-from experiments.openloop import Observed, OpenLoop, Schedule
+from experiments.openloop import OpenLoop
 from experiments.senders import senders
-from experiments.workload import LeaderAndIsr, Produce, UpdateMetadata, Workload
+from experiments.workload import Workload, is_controllers
 from experiments.worlds.child import bind
 
 Address = tuple[str, int]
@@ -67,15 +65,11 @@ class SetupClient:
         self._correlation_id = 0
 
     def request(self, api_key: int, body: bytes) -> bytes:
-        """Send one request and return its answer's frame, without the size."""
+        """Send one request, return its answer; end the process if that is an error."""
         self._correlation_id -= 1
         rest = wire.rest("doorkeeper-setup", body)
         self._socket.sendall(wire.head(api_key, self._correlation_id, len(rest)) + rest)
-        return self._exactly(int.from_bytes(self._exactly(4)))
-
-    def expect_no_error(self, api_key: int, body: bytes) -> bytes:
-        """Send one request; end the process if its answer has an error code."""
-        answer = self.request(api_key, body)
+        answer = self._exactly(int.from_bytes(self._exactly(4)))
         code = answers.error_of(api_key, answer)
         if code:
             sys.exit(f"set-up request with API key {api_key} was answered {code}")
@@ -100,19 +94,17 @@ def main() -> None:
     job = Job(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     bind(job.parent, job.cpu)
     experiment = config.parse(job.content)
-    requests = trace.read(Path(job.trace), block=0)
+    replayed = trace.read(Path(job.trace), block=0)
     told = json.loads(sys.stdin.readline())
     control = told["control"]
     listeners = Listeners(
         data=tuple(told["data"]), control=tuple(control) if control else None
     )
-    print(
-        json.dumps(replay(experiment, requests, listeners, Path(job.out))), flush=True
-    )
+    print(json.dumps(replay(experiment, replayed, listeners, job.out)), flush=True)
 
 
 def replay(
-    experiment: Experiment, requests: trace.Trace, listeners: Listeners, out: Path
+    experiment: Experiment, replayed: trace.Trace, listeners: Listeners, out: str
 ) -> dict[str, int | str]:
     """Prepare the broker, replay the trace, write what was observed to ``out``.
 
@@ -121,10 +113,9 @@ def replay(
     """
     workload = experiment.workload
     timestamp_ms = time.time_ns() // 1_000_000
-    node = prepare(workload, listeners.data, timestamp_ms)
-    schedule = _schedule(workload, requests, node, timestamp_ms)
-    epoll = select.epoll()
-    loop = OpenLoop(_connect(workload, listeners), schedule, epoll=epoll)
+    node = _prepare(workload, listeners.data, timestamp_ms)
+    schedule = load.schedule(workload, replayed, node, timestamp_ms)
+    loop = OpenLoop(_connect(workload, listeners), schedule, select.epoll())
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -132,46 +123,24 @@ def replay(
     span_s = workload.duration_s + experiment.limits.drain_s
     observed = loop.run(origin_ns, origin_ns + round(span_s * SECOND_NS))
     ended_ns = time.monotonic_ns()
-    _write(out, observed, _error_codes(observed, requests.column("api_key")))
+    table = pa.table(dict(load.seen(observed, replayed)))
+    with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
     return {
         "origin_ns": origin_ns,
         "ended_ns": ended_ns,
-        "trace_sha256": requests.sha256,
+        "trace_sha256": replayed.sha256,
     }
 
 
-def prepare(workload: Workload, address: Address, timestamp_ms: int) -> frames.Node:
+def _prepare(workload: Workload, address: Address, timestamp_ms: int) -> frames.Node:
     """Create and fill the load's topics; return the broker as controllers name it."""
     client = SetupClient(address)
-    wanted = frames.topics(workload)
-    if wanted:
-        client.expect_no_error(wire.CREATE_TOPICS, wire.create_topics(wanted))
-    for api_key, body in frames.fill(workload, timestamp_ms):
-        client.expect_no_error(api_key, body)
-    answer = client.expect_no_error(wire.METADATA, wire.metadata())
+    answer = b""
+    for api_key, body in load.setup_requests(workload, timestamp_ms):
+        answer = client.request(api_key, body)
     client.close()
-    broker_id, host, port = answers.node_of(answer)
-    return frames.Node(
-        broker_id=broker_id, endpoint=wire.Endpoint(host, port, "PLAINTEXT")
-    )
-
-
-def _schedule(
-    workload: Workload, requests: trace.Trace, node: frames.Node, timestamp_ms: int
-) -> Schedule:
-    connections = requests.column("connection")
-    places = zip(connections, requests.column("sequence"), strict=True)
-    silent = {
-        entry.name
-        for entry in workload.traffic
-        if isinstance(entry.request, Produce) and entry.request.acks == 0
-    }
-    return Schedule(
-        due_ns=requests.column("intended_ns"),
-        connection=connections,
-        frames=frames.frames(places, workload, node, timestamp_ms),
-        answered=[name not in silent for name in requests.column("traffic")],
-    )
+    return load.node_of(answer)
 
 
 def _connect(workload: Workload, listeners: Listeners) -> list[socket.socket]:
@@ -179,41 +148,13 @@ def _connect(workload: Workload, listeners: Listeners) -> list[socket.socket]:
     sockets = []
     for sender in senders(workload):
         address = listeners.data
-        if isinstance(sender.traffic.request, LeaderAndIsr | UpdateMetadata):
+        if is_controllers(sender.traffic.request):
             address = listeners.control or listeners.data
         each = socket.create_connection(address, _SETUP_TIMEOUT_S)
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each.setblocking(False)
         sockets.append(each)
     return sockets
-
-
-def _error_codes(observed: Observed, api_keys: Sequence[int]) -> list[int]:
-    """Return each request's error code: its answer's first, 13 if it was cut off."""
-    return [
-        answers.NETWORK_EXCEPTION
-        if broken
-        else answers.NO_ERROR
-        if answer is None
-        else answers.error_of(api_key, answer)
-        for broken, answer, api_key in zip(
-            observed.broken, observed.answers, api_keys, strict=True
-        )
-    ]
-
-
-def _write(out: Path, observed: Observed, codes: list[int]) -> None:
-    """Write the observations, one row per request of the trace."""
-    table = pa.table(
-        {
-            "offered_ns": np.frombuffer(observed.offered_ns, np.int64),
-            "sent_ns": np.frombuffer(observed.sent_ns, np.int64),
-            "done_ns": np.frombuffer(observed.done_ns, np.int64),
-            "error_code": pa.array(codes, pa.int16()),
-        }
-    )
-    with pa.OSFile(str(out), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
-        file.write_table(table)
 
 
 if __name__ == "__main__":

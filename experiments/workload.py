@@ -172,6 +172,11 @@ RequestShape: TypeAlias = Annotated[
 ]
 
 
+def is_controllers(request: RequestShape) -> bool:
+    """Say whether a controller would send it, to the control plane if there is one."""
+    return isinstance(request, LeaderAndIsr | UpdateMetadata)
+
+
 # ---- how long the model world serves it ----
 
 

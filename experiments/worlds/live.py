@@ -22,35 +22,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from experiments import broker_rows, recording, trace
-from experiments.answers import NETWORK_EXCEPTION
+from experiments import trace
 from experiments.config import Experiment
 from experiments.generator import Address, Job
-from experiments.recording import NEVER, Results
+from experiments.load import Seen
 from experiments.trace import Trace
+from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.processes import Child, RunFailed
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 # Starting both processes, setting up, joining and writing the rows.
-_OVERHEAD_S = 1.5
+_OVERHEAD_S = 0.8
 _START_TIMEOUT_S = 20.0
 # Beyond the trace's length and the drain: set-up, reading answers, writing rows.
 _GENERATOR_GRACE_S = 40.0
 _STOP_TIMEOUT_S = 10.0
 _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadEnd:
-    """How the load ended: the generator's summary, then how the broker stopped."""
-
-    origin_ns: int
-    ended_ns: int
-    trace_sha256: str
-    broker_cpu_s: float
-    broker_cpu_wait_s: float | None
-    fault: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +101,8 @@ class Live:
                 broker_cpu_wait_s=broker.cpu_wait_s(),
                 fault=broker.stop(_STOP_TIMEOUT_S),
             )
-        return _write_rows(cell, replayed, out, at, end)
+        seen = _observations(at)
+        return record_run(self.name, cell, replayed, out, seen, _recording(at), end)
 
     def _broker(self, cell: Cell, at: Path) -> Child:
         properties = at / "server.properties"
@@ -175,54 +164,7 @@ def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
     return {"data": data[0], "control": found.get(control or "")}
 
 
-def _write_rows(
-    cell: Cell, replayed: Trace, out: RunFiles, at: Path, end: LoadEnd
-) -> RunResult:
-    """Join what load and broker saw, write it, and judge whether the run counts."""
-    limits = cell.experiment.limits
-    seen = _observations(at)
-    broker = broker_rows.read_requests(_recording(at), len(replayed), end.origin_ns)
-    done_ns = broker_rows.relative(seen["done_ns"], end.origin_ns)
-    results = Results(
-        columns={
-            **broker.columns,
-            "sent_ns": broker_rows.relative(seen["sent_ns"], end.origin_ns),
-            "client_done_ns": done_ns,
-        },
-        error_code=seen["error_code"],
-        ended_ns=end.ended_ns - end.origin_ns,
-    )
-    labels = cell.labels(Live.name)
-    timeout_ns = round(limits.timeout_ms * 1e6)
-    rows = recording.requests_table(labels, replayed, results, timeout_ns)
-    recording.write(rows, out.requests)
-    samples, count = broker_rows.read_samples(_recording(at), end.origin_ns)
-    recording.write(recording.samples_table(labels, samples, count), out.samples)
-    offered_ns = broker_rows.relative(seen["offered_ns"], end.origin_ns)
-    lateness = recording.lateness(offered_ns, replayed.table["intended_ns"].to_numpy())
-    unseen = (done_ns != NEVER) & (seen["error_code"] != NETWORK_EXCEPTION)
-    unseen &= broker.columns["received_ns"] == NEVER
-    faults = [
-        end.fault,
-        broker.fault,
-        f"broker has no record of {unseen.sum()} requests it answered"
-        if unseen.any()
-        else "",
-        recording.late(lateness["p99"], limits.lateness_p99_ms),
-    ]
-    reasons = [fault for fault in faults if fault]
-    return RunResult(
-        valid=not reasons,
-        reason="; ".join(reasons),
-        trace_sha256=end.trace_sha256,
-        counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
-        lateness_ns=lateness,
-        broker_cpu_s=end.broker_cpu_s,
-        broker_cpu_wait_s=end.broker_cpu_wait_s,
-    )
-
-
-def _observations(at: Path) -> dict[str, Any]:
+def _observations(at: Path) -> Seen:
     """Read the generator's file into arrays."""
     with pa.OSFile(str(_observed(at)), "rb") as source:
         table = pa.ipc.open_file(source).read_all()

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from experiments.openloop import NEVER, Observed, OpenLoop, Schedule
+from experiments.exchange import NEVER, Observed, Schedule
+from experiments.openloop import OpenLoop
 
 pytestmark = pytest.mark.live
 
@@ -91,7 +92,7 @@ def replay(
         answered=[answered] * len(due_ns),
     )
     with select.epoll() as epoll:
-        loop = OpenLoop(sockets, schedule, epoll=epoll)
+        loop = OpenLoop(sockets, schedule, epoll)
         origin_ns = time.monotonic_ns() + 5 * MS
         return loop.run(origin_ns, origin_ns + patience_ms * MS), origin_ns
 

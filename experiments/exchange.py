@@ -1,0 +1,200 @@
+"""What a load does with its connections: send requests, take answers, lose neither.
+
+The core of every load, without a clock, an event loop or sockets of its own: the live
+generator drives it with epoll, the virtual world with Trio in virtual time. A request
+that its connection will not take waits in a queue of that connection; no other waits
+for it. Answers are kept, not decoded; that comes after the run.
+
+Two instants are kept apart. ``offered_ns`` is when the load took the request up: minus
+the intended instant it is the load's own lateness, which decides whether a run counts.
+``sent_ns`` is when the last byte had been taken from it: later, if the broker does not
+read, which is a finding and not a fault.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+NEVER = -1
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Schedule:
+    """What to send: one row per request, in order of the intended instants.
+
+    ``due_ns`` counts from the origin; ``answered`` is False for a request that gets no
+    answer (PRODUCE with acks=0), which is done once it is sent.
+    """
+
+    due_ns: Sequence[int]
+    connection: Sequence[int]
+    frames: Sequence[Sequence[bytes]]
+    answered: Sequence[bool]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Observed:
+    """What became of each request; instants on the load's clock, ``NEVER`` if not.
+
+    ``broken`` marks requests whose connection closed before their answer came.
+    """
+
+    offered_ns: array[int]
+    sent_ns: array[int]
+    done_ns: array[int]
+    broken: bytearray
+    answers: list[bytes | None]
+
+    @classmethod
+    def nothing(cls, requests: int) -> Observed:
+        """Return the record of ``requests`` requests before the first is sent."""
+        return cls(
+            offered_ns=array("q", [NEVER]) * requests,
+            sent_ns=array("q", [NEVER]) * requests,
+            done_ns=array("q", [NEVER]) * requests,
+            broken=bytearray(requests),
+            answers=[None] * requests,
+        )
+
+
+class Link(Protocol):
+    """A non-blocking connection; its verbs raise what a socket's raise."""
+
+    def send(self, pieces: Sequence[memoryview]) -> int:
+        """Take some bytes of the pieces; return how many."""
+
+    def receive(self) -> bytes:
+        """Return some bytes; none if the peer has finished."""
+
+    def watch(self, *, writable: bool) -> None:
+        """Say whether to be told when the link can be written to."""
+
+    def close(self) -> None:
+        """Tell of this link no more."""
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """One connection: what is still to be written, what has been read so far."""
+
+    link: Link
+    out: deque[tuple[int, list[memoryview]]] = field(default_factory=deque)
+    received: bytearray = field(default_factory=bytearray)
+    waiting: set[int] = field(default_factory=set)
+    watched: bool = False
+    open: bool = True
+
+
+class Exchange:
+    """Sends the requests of a schedule when told to, and takes the answers."""
+
+    def __init__(
+        self, links: Sequence[Link], schedule: Schedule, now_ns: Callable[[], int]
+    ) -> None:
+        self.channels = [Channel(link) for link in links]
+        self.outstanding = 0
+        self.observed = Observed.nothing(len(schedule.due_ns))
+        self._schedule = schedule
+        self._now_ns = now_ns
+
+    def offer(self, number: int) -> None:
+        """Take up a request: write it, or queue it behind what is not yet written."""
+        self.observed.offered_ns[number] = self._now_ns()
+        channel = self.channels[self._schedule.connection[number]]
+        self.outstanding += 1
+        channel.waiting.add(number)
+        if not channel.open:
+            self._lose(channel)
+            return
+        pieces = [memoryview(piece) for piece in self._schedule.frames[number]]
+        channel.out.append((number, pieces))
+        if len(channel.out) == 1:
+            self.write(channel)
+
+    def write(self, channel: Channel) -> None:
+        """Write queued requests until the link takes no more."""
+        while channel.out:
+            number, pieces = channel.out[0]
+            try:
+                written = channel.link.send(pieces)
+            except BlockingIOError:
+                self._watch(channel, writable=True)
+                return
+            except OSError:
+                self._lose(channel)
+                return
+            _drop(pieces, written)
+            if not pieces:
+                channel.out.popleft()
+                self._sent(channel, number)
+        self._watch(channel, writable=False)
+
+    def read(self, channel: Channel) -> None:
+        """Take whole answers off the link."""
+        try:
+            received = channel.link.receive()
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        now_ns = self._now_ns()
+        if not received:
+            self._lose(channel)
+            return
+        buffered = channel.received
+        buffered += received
+        begin = 0
+        while len(buffered) - begin >= 8:
+            end = begin + 4 + int.from_bytes(buffered[begin : begin + 4])
+            if len(buffered) < end:
+                break
+            self._answered(channel, bytes(buffered[begin + 4 : end]), now_ns)
+            begin = end
+        del buffered[:begin]
+
+    def _answered(self, channel: Channel, answer: bytes, now_ns: int) -> None:
+        number = int.from_bytes(answer[:4])
+        assert number in channel.waiting, f"answer to {number}, which is not waited for"
+        channel.waiting.discard(number)
+        self.outstanding -= 1
+        self.observed.done_ns[number] = now_ns
+        self.observed.answers[number] = answer
+
+    def _sent(self, channel: Channel, number: int) -> None:
+        now_ns = self._now_ns()
+        self.observed.sent_ns[number] = now_ns
+        if not self._schedule.answered[number]:
+            self.observed.done_ns[number] = now_ns
+            channel.waiting.discard(number)
+            self.outstanding -= 1
+
+    def _watch(self, channel: Channel, *, writable: bool) -> None:
+        """Ask for writability only while something waits to be written."""
+        if channel.watched != writable:
+            channel.watched = writable
+            channel.link.watch(writable=writable)
+
+    def _lose(self, channel: Channel) -> None:
+        """Give up a closed connection: what it still owed will never come."""
+        if channel.open:
+            channel.open = False
+            channel.link.close()
+        now_ns = self._now_ns()
+        for number in channel.waiting:
+            self.observed.broken[number] = 1
+            self.observed.done_ns[number] = now_ns
+        self.outstanding -= len(channel.waiting)
+        channel.waiting.clear()
+        channel.out.clear()
+
+
+def _drop(pieces: list[memoryview], written: int) -> None:
+    """Remove the first ``written`` bytes of a list of pieces."""
+    while pieces and written >= len(pieces[0]):
+        written -= len(pieces.pop(0))
+    if written:
+        pieces[0] = pieces[0][written:]

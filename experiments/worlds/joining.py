@@ -1,0 +1,86 @@
+"""From what load and broker saw of a run to its files and its verdict.
+
+The live and the virtual world end alike: the broker's record is joined with the load's,
+written, and the run judged by what cannot be right about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments import broker_rows, recording
+from experiments.answers import NETWORK_EXCEPTION
+from experiments.load import Seen
+from experiments.recording import NEVER, Results
+from experiments.trace import Trace
+from experiments.worlds.world import Cell, RunFiles, RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadEnd:
+    """How the load ended, on the clock of the stamps, and what went wrong."""
+
+    origin_ns: int
+    ended_ns: int
+    trace_sha256: str
+    broker_cpu_s: float | None = None
+    broker_cpu_wait_s: float | None = None
+    fault: str = ""
+
+
+def record_run(
+    world: str,
+    cell: Cell,
+    replayed: Trace,
+    out: RunFiles,
+    seen: Seen,
+    broker_record: Path,
+    end: LoadEnd,
+) -> RunResult:
+    """Join both records, write them, and judge whether the run counts."""
+    limits, origin_ns = cell.experiment.limits, end.origin_ns
+    broker = broker_rows.read_requests(broker_record, len(replayed), origin_ns)
+    done_ns = broker_rows.relative(seen["done_ns"], origin_ns)
+    results = Results(
+        columns={
+            **broker.columns,
+            "sent_ns": broker_rows.relative(seen["sent_ns"], origin_ns),
+            "client_done_ns": done_ns,
+        },
+        error_code=seen["error_code"],
+        ended_ns=end.ended_ns - origin_ns,
+    )
+    labels = cell.labels(world)
+    timeout_ns = round(limits.timeout_ms * 1e6)
+    rows = recording.requests_table(labels, replayed, results, timeout_ns)
+    recording.write(rows, out.requests)
+    samples, count = broker_rows.read_samples(broker_record, origin_ns)
+    recording.write(recording.samples_table(labels, samples, count), out.samples)
+    offered_ns = broker_rows.relative(seen["offered_ns"], origin_ns)
+    intended_ns = replayed.table["intended_ns"].to_numpy()
+    lateness = recording.lateness(offered_ns, intended_ns)
+    faults = [
+        end.fault,
+        broker.fault,
+        _unrecorded(results),
+        recording.late(lateness["p99"], limits.lateness_p99_ms),
+    ]
+    reasons = [fault for fault in faults if fault]
+    return RunResult(
+        valid=not reasons,
+        reason="; ".join(reasons),
+        trace_sha256=end.trace_sha256,
+        counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
+        lateness_ns=lateness,
+        broker_cpu_s=end.broker_cpu_s,
+        broker_cpu_wait_s=end.broker_cpu_wait_s,
+    )
+
+
+def _unrecorded(results: Results) -> str:
+    """Say how many answered requests the broker has no record of, or say nothing."""
+    answered = results.columns["client_done_ns"] != NEVER
+    answered &= results.error_code != NETWORK_EXCEPTION
+    missing = int((answered & (results.columns["response_sent_ns"] == NEVER)).sum())
+    return f"broker has no record of {missing} requests it answered" if missing else ""
