@@ -221,6 +221,15 @@ OFFSETS_RETENTION_CHECK_INTERVAL_MS: Final = long(
     "How often stale offsets are looked for.",
     low=1,
 )
+OFFSETS_COMMIT_REQUIRED_ACKS: Final = integer(
+    "offsets.commit.required.acks",
+    -1,
+    "Acknowledgements that a commit waits for; always those of the whole ISR here.",
+    low=-1,
+    high=1,
+    type=ConfigType.SHORT,
+    inert=True,
+)
 OFFSETS_COMMIT_TIMEOUT_MS: Final = integer(
     "offsets.commit.timeout.ms",
     5000,

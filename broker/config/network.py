@@ -30,7 +30,7 @@ ADVERTISED_LISTENERS: Final = optional_text(
 )
 LISTENER_SECURITY_PROTOCOL_MAP: Final = text(
     "listener.security.protocol.map",
-    "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     "Listener names and the security protocol of each.",
 )
 INTER_BROKER_LISTENER_NAME: Final = optional_text(

@@ -1,0 +1,154 @@
+"""Single keys: types, ranges, defaults, and the sentence that refuses a value."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import (
+    DOORKEEPER_ADMISSION_FAVOURED,
+    DOORKEEPER_CLASS_LEVELS,
+    DOORKEEPER_WFQ_WEIGHTS,
+    KEYS,
+    LOG_CLEANER_MIN_CLEANABLE_RATIO,
+    LOG_CLEANUP_POLICY,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    NUM_IO_THREADS,
+    BrokerConfig,
+    ConfigType,
+)
+from broker.errors import ConfigError
+
+# Type, default and validator of every broker key, printed by Kafka 3.9.1 itself
+# (KafkaKeys.java).
+KAFKA = json.loads((Path(__file__).parent / "kafka-keys.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("num.io.threads", "0", "a whole number from 1 to 2147483647"),
+        ("num.io.threads", "2147483648", "a whole number from 1 to 2147483647"),
+        ("num.io.threads", "eight", "a whole number"),
+        ("num.io.threads", "1_000", "a whole number"),
+        ("num.io.threads", "٣", "a whole number"),
+        ("num.io.threads", "", "a whole number"),
+        ("num.io.threads", "8.0", "a whole number"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0.0 to 1.0"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "a number from 0.0 to 1.0"),
+        ("log.cleanup.policy", "remove", "a list of compact, delete"),
+        ("compression.type", "lzma", "one of uncompressed, zstd"),
+        ("max.connections.per.ip.overrides", "10.0.0.1", "a list of word:number"),
+        ("max.connections.per.ip.overrides", "a:1,a:2", "each word once"),
+        ("log.flush.interval.ms", "-1", "a whole number from 0"),
+        ("doorkeeper.admission", "refuse", "one of block, reserve, exempt"),
+        ("doorkeeper.reader", "blind ish", "one of blind, class-aware"),
+        ("doorkeeper.scheduler", " ", "the name of a scheduler"),
+        ("doorkeeper.class.levels", "kontrol:1", "request classes"),
+        ("doorkeeper.wfq.weights", "control:0", "a whole number from 1"),
+    ],
+)
+def test_bad_value_is_refused_with_its_key_and_what_was_expected(
+    name: str, value: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {name: value})
+    assert caught.value.key == name
+    assert caught.value.found == value
+    assert expected in caught.value.expected
+    assert str(caught.value).startswith(f"{name}: found {value!r}, expected ")
+
+
+def test_unknown_key_is_refused_and_the_nearest_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {"num.io.thread": "8"})
+    assert caught.value.key == "num.io.thread"
+    assert "the nearest is num.io.threads" in str(caught.value)
+
+
+def test_values_are_trimmed_and_typed() -> None:
+    config = BrokerConfig.load(
+        None,
+        {
+            "num.io.threads": " +7 ",
+            "log.cleaner.min.cleanable.ratio": "0.25",
+            "log.cleanup.policy": "compact, delete",
+            "max.connections.per.ip.overrides": "10.0.0.1:3, fe80::1:4",
+            "doorkeeper.class.levels": "admin:1",
+            "doorkeeper.wfq.weights": "tenant-a:3",
+            "doorkeeper.admission.favoured": "control,replication",
+        },
+    )
+    assert config[NUM_IO_THREADS] == 7
+    assert config[LOG_CLEANER_MIN_CLEANABLE_RATIO] == 0.25
+    assert config[LOG_CLEANUP_POLICY] == ("compact", "delete")
+    assert config[MAX_CONNECTIONS_PER_IP_OVERRIDES] == {"10.0.0.1": 3, "fe80::1": 4}
+    assert config[DOORKEEPER_WFQ_WEIGHTS] == {"tenant-a": 3}
+    assert config[DOORKEEPER_ADMISSION_FAVOURED] == ("control", "replication")
+    levels = config[DOORKEEPER_CLASS_LEVELS]
+    assert (levels["admin"], levels["control"], levels["produce"]) == (1, 0, 4)
+
+
+def default_as_kafka_writes_it(default: Any) -> str | None:
+    match default:
+        case None:
+            return None
+        case bool():
+            return str(default).lower()
+        case tuple():
+            return ",".join(default)
+        case dict():
+            return ",".join(f"{word}:{number}" for word, number in default.items())
+        case float():
+            return repr(default).upper().replace("E+", "E")
+    return str(default)
+
+
+OURS = sorted(name for name, key in KEYS.items() if not key.inert and name in KAFKA)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_type_and_default_are_kafkas(name: str) -> None:
+    key = KEYS[name]
+    kafka_type, kafka_default, _ = KAFKA[name]
+    # An empty list and none at all are the same thing.
+    assert (default_as_kafka_writes_it(key.default) or "") == (kafka_default or "")
+    # Kafka keeps some lists and pairs as STRING.
+    if key.type is not ConfigType.LIST:
+        assert key.type.name == kafka_type
+
+
+def bounds(name: str) -> tuple[int | None, int | None]:
+    """Kafka's range of a key: "[1,...]", "[0,...,1]"."""
+    match = re.fullmatch(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]", KAFKA[name][2] or "")
+    if match is None:
+        return None, None
+    return int(match[1]), None if match[2] is None else int(match[2])
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if bounds(n)[0] is not None])
+def test_range_is_kafkas(name: str) -> None:
+    low, high = bounds(name)
+    assert low is not None
+    key = KEYS[name]
+    assert key.read(str(low)) == low
+    with pytest.raises(ConfigError):
+        key.read(str(low - 1))
+    if high is not None:
+        assert key.read(str(high)) == high
+        with pytest.raises(ConfigError):
+            key.read(str(high + 1))
+
+
+def test_every_key_of_kafka_is_known() -> None:
+    assert set(KAFKA) - set(KEYS) == set()
+
+
+def test_keys_that_are_not_kafkas_of_today_are_ours_or_of_other_releases() -> None:
+    older_or_newer = {
+        name for name in KEYS if name not in KAFKA and not KEYS[name].inert
+    }
+    assert all(name.startswith("doorkeeper.") for name in older_or_newer)
