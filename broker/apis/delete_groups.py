@@ -1,19 +1,22 @@
-"""DeleteGroups: groups without members are removed with their offsets (KIP-229).
+"""DeleteGroups (42): groups without members are removed with their offsets (KIP-229).
 
 Versions: 0-2.
-Behaviour: answered when the tombstones are in ``__consumer_offsets``.
-Version notes: none.
+
+Behaviour:
+- Answered when the tombstones are in ``__consumer_offsets``.
+- A group named twice is deleted, and answered for, once.
+- A request can be preempted between two groups.
+
+Version notes:
+- v2 is flexible.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from kio.schema.delete_groups.v2 import DeleteGroupsResponse
-from kio.schema.delete_groups.v2.response import DeletableGroupResult
-from kio.schema.types import GroupId
-
+from broker.apis.answer import Row, answer
 from broker.apis.group_common import answer_to
-from broker.apis.registry import NO_THROTTLE
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.request import Request
@@ -21,16 +24,14 @@ from broker.wire.codec import Entity
 from planes.slices import preempt
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
-    """Delete each group once, in the order named."""
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Delete each group, in the order named."""
     results = []
     for group_id in dict.fromkeys(body.groups_names):
         error = await _delete(group_id, broker)
-        results.append(
-            DeletableGroupResult(group_id=GroupId(group_id), error_code=error)
-        )
+        results.append(Row(group_id=group_id, error_code=error))
         await preempt()
-    return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return answer(results=results)
 
 
 async def _delete(group_id: str, broker: Broker) -> ErrorCode:

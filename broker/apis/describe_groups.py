@@ -1,21 +1,26 @@
-"""DescribeGroups: who is in a group, and what each member was assigned.
+"""DescribeGroups (15): who is in a group, and what each member was assigned.
 
 Versions: 0-5.
-Behaviour: a group that is not there is described as Dead, without an error; metadata
-and protocol are told of a stable group only.
-Version notes: 3 can ask for authorized operations (KIP-430); 4 tells the instance of a
-static member (KIP-345).
-Left out: authorized operations, for want of an authorizer: none are reported, as Kafka
-does when nobody asked.
+
+Behaviour:
+- A group that is not there is described as Dead, without an error.
+- Metadata and protocol are told of a stable group only.
+- A request can be preempted between two groups.
+
+Version notes:
+- v3 can ask for authorized operations (KIP-430); v4 tells the instance of a static
+  member (KIP-345); v5 is flexible.
+
+Left out: authorization; asked for, all operations are allowed, as without an authorizer
+in Kafka.
 """
 
 from __future__ import annotations
 
-from kio.schema.describe_groups.v5 import DescribeGroupsResponse
-from kio.schema.describe_groups.v5.response import DescribedGroup, DescribedGroupMember
-from kio.schema.types import GroupId
+from typing import Final
 
-from broker.apis.registry import NO_THROTTLE
+from broker.apis.answer import Row, answer
+from broker.apis.metadata import NOT_ASKED
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.groups.group import Group
@@ -24,58 +29,69 @@ from broker.request import Request
 from broker.wire.codec import Entity
 from planes.slices import preempt
 
+# Bits of Kafka's ``AclOperation``, for a group on which all is allowed.
+GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Describe each group that was named."""
+    asked = getattr(body, "include_authorized_operations", False)
     described = []
     for group_id in body.groups:
-        described.append(_describe(group_id, broker))
+        row = _describe(group_id, broker)
+        if asked and row.error_code is ErrorCode.none:
+            row.authorized_operations = GROUP_OPERATIONS
+        described.append(row)
         await preempt()
-    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described))
+    return answer(groups=described)
 
 
-def _describe(group_id: str, broker: Broker) -> DescribedGroup:
+def _describe(group_id: str, broker: Broker) -> Row:
     try:
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
-        return _without_members(group_id, "", refused.code)
+        return _row(group_id, error=refused.code)
     if group is None:
-        return _without_members(group_id, GroupState.DEAD.value, ErrorCode.none)
-    stable = group.state is GroupState.STABLE
-    return DescribedGroup(
-        error_code=ErrorCode.none,
-        group_id=GroupId(group_id),
-        group_state=group.state.value,
+        return _row(group_id, state=GroupState.DEAD.value)
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return _row(
+        group_id,
+        state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol_name or "") if stable else "",
-        members=_members(group, group.protocol_name if stable else None),
+        protocol=protocol or "",
+        members=_members(group, protocol),
     )
 
 
-def _members(
-    group: Group, protocol_name: str | None
-) -> tuple[DescribedGroupMember, ...]:
+def _row(
+    group_id: str,
+    *,
+    error: ErrorCode = ErrorCode.none,
+    state: str = "",
+    protocol_type: str = "",
+    protocol: str = "",
+    members: tuple[Row, ...] = (),
+) -> Row:
+    return Row(
+        error_code=error,
+        group_id=group_id,
+        group_state=state,
+        protocol_type=protocol_type,
+        protocol_data=protocol,
+        members=members,
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _members(group: Group, protocol: str | None) -> tuple[Row, ...]:
     return tuple(
-        DescribedGroupMember(
+        Row(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=(
-                b"" if protocol_name is None else member.metadata(protocol_name)
-            ),
+            member_metadata=b"" if protocol is None else member.metadata(protocol),
             member_assignment=member.assignment,
         )
         for member in group.roster
-    )
-
-
-def _without_members(group_id: str, state: str, error: ErrorCode) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=error,
-        group_id=GroupId(group_id),
-        group_state=state,
-        protocol_type="",
-        protocol_data="",
-        members=(),
     )

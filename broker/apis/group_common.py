@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from itertools import groupby
 from typing import TypeVar
 
@@ -20,11 +19,6 @@ async def answer_to(waiting: Waiting[T]) -> T:
     if not waiting.answered:
         await parked(waiting.register)
     return waiting.answer()
-
-
-def milliseconds(length: timedelta) -> int:
-    """Return a wire duration as the integer that it was on the wire."""
-    return length // timedelta(milliseconds=1)
 
 
 def by_topic(

@@ -1,22 +1,26 @@
-"""Heartbeat: a member is alive, and hears whether it has to join again.
+"""Heartbeat (12): a member is alive, and hears whether it has to join again.
 
 Versions: 0-4.
-Behaviour: answered at once, with REBALANCE_IN_PROGRESS while others join.
-Version notes: 3 brings static members (KIP-345).
+
+Behaviour:
+- Answered at once, with REBALANCE_IN_PROGRESS while others join.
+- While the group is being loaded the answer is that all is well, as Kafka's is.
+
+Version notes:
+- v3 brings static members (KIP-345), v4 is flexible.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from kio.schema.heartbeat.v4 import HeartbeatResponse
-
-from broker.apis.registry import NO_THROTTLE
+from broker.apis.answer import Row, answer
 from broker.cluster.broker_state import Broker
 from broker.request import Request
 from broker.wire.codec import Entity
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Put off the end of the member's session."""
     error = broker.groups.heartbeat(
         body.group_id,
@@ -24,4 +28,4 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
         getattr(body, "group_instance_id", None),
         body.generation_id,
     )
-    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=error)
+    return answer(error_code=error)

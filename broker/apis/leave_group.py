@@ -1,33 +1,38 @@
-"""LeaveGroup: members go, or an operator sends static members away.
+"""LeaveGroup (13): members go, or an operator sends static members away.
 
 Versions: 0-5.
-Behaviour: the others rebalance at once.
-Version notes: before 3 one member, whose error is the answer's; from 3 on a batch, with
-an error for each (KIP-345).
-Left out: nothing; the client's ``reason`` (5, KIP-800) is read and not kept.
+
+Behaviour:
+- The others rebalance at once.
+
+Version notes:
+- Before v3 one member leaves, and its error is the answer's; from v3 on a batch does,
+  with an error for each (KIP-345); v4 is flexible.
+
+Left out: nothing; the client's ``reason`` (v5, KIP-800) is read and not kept.
 """
 
 from __future__ import annotations
 
-from kio.schema.leave_group.v5 import LeaveGroupResponse
-from kio.schema.leave_group.v5.response import MemberResponse
+from typing import Final
 
-from broker.apis.registry import NO_THROTTLE
+from broker.apis.answer import Row, answer
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.groups.messages import LeftMember, MemberIdentity
 from broker.request import Request
 from broker.wire.codec import Entity
 
-_FIRST_WITH_BATCHES = 3
+_BATCHES_SINCE: Final = 3
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Remove the members."""
-    batch = request.api_version >= _FIRST_WITH_BATCHES
+    batch = request.api_version >= _BATCHES_SINCE
     if batch:
         leavers = [
-            MemberIdentity(m.member_id, m.group_instance_id) for m in body.members
+            MemberIdentity(leaver.member_id, leaver.group_instance_id)
+            for leaver in body.members
         ]
     else:
         leavers = [MemberIdentity(body.member_id)]
@@ -39,15 +44,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
         error = refused.code
     if not batch and left:
         error = left[0].error
-    return LeaveGroupResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
         error_code=error,
-        members=tuple(
-            MemberResponse(
+        members=[
+            Row(
                 member_id=one.member_id,
                 group_instance_id=one.instance_id,
                 error_code=one.error,
             )
             for one in left
-        ),
+        ],
     )

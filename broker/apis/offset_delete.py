@@ -1,24 +1,21 @@
-"""OffsetDelete: committed offsets of topics that nobody reads are removed (KIP-496).
+"""OffsetDelete (47): committed offsets of topics that nobody reads go (KIP-496).
 
 Versions: 0.
-Behaviour: answered when the tombstones are in ``__consumer_offsets``; topics that a
-member subscribes to are refused, partitions that do not exist fail alone.
+
+Behaviour:
+- Answered when the tombstones are in ``__consumer_offsets``.
+- Topics that a member subscribes to are refused with GROUP_SUBSCRIBED_TO_TOPIC;
+  partitions that do not exist fail alone.
+
 Version notes: none.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from kio.schema.offset_delete.v0 import OffsetDeleteResponse
-from kio.schema.offset_delete.v0.response import (
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-from kio.schema.types import TopicName
-from kio.static.primitive import i32
-
+from broker.apis.answer import Row, answer
 from broker.apis.group_common import answer_to, by_topic
-from broker.apis.registry import NO_THROTTLE
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.groups.offset_store import TopicPartition
@@ -26,7 +23,7 @@ from broker.request import Request
 from broker.wire.codec import Entity
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete what exists; an error of the group leaves no topics in the answer."""
     outcomes: dict[TopicPartition, ErrorCode] = {}
     for topic in body.topics:
@@ -42,22 +39,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
         waiting = broker.groups.offsets.delete(body.group_id, existing)
         outcomes |= await answer_to(waiting)
     except KafkaError as refused:
-        return OffsetDeleteResponse(
-            error_code=refused.code, throttle_time=NO_THROTTLE, topics=()
-        )
-    return OffsetDeleteResponse(
+        return answer(error_code=refused.code, topics=[])
+    return answer(
         error_code=ErrorCode.none,
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetDeleteResponseTopic(
-                name=TopicName(topic),
-                partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=i32(partition), error_code=error
-                    )
+        topics=[
+            Row(
+                name=topic,
+                partitions=[
+                    Row(partition_index=partition, error_code=error)
                     for partition, error in partitions
-                ),
+                ],
             )
             for topic, partitions in by_topic(outcomes.items())
-        ),
+        ],
     )

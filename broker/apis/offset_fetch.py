@@ -1,28 +1,28 @@
-"""OffsetFetch: how far a group has come.
+"""OffsetFetch (9): how far a group has come.
 
-Versions: 0-9 advertised, 1-9 served.
-Behaviour: a partition without an offset, and a group that is not there, answer -1 and
-no error.
-Version notes: before 2 an error of the group stands at each partition; from 2 on null
-topics mean all; 5 carries leader epochs; 7 can ask for stable offsets, which a commit
-under way makes UNSTABLE_OFFSET_COMMIT (KIP-447); 8 asks for many groups at once.
-Left out: version 0 (kept in ZooKeeper); topic ids (10); member epochs of the consumer
-protocol (KIP-848), which classic groups do not check.
+Versions: 1-9 served, 0-9 advertised (older librdkafka balances no consumers otherwise).
+
+Behaviour:
+- A partition without an offset, and a group that is not there, answer -1, no error.
+- A request for many groups can be preempted between two of them.
+
+Version notes:
+- Before v2 an error of the group stands at each partition; from v2 on null topics mean
+  all; v5 carries leader epochs (KIP-320); v6 is flexible; v7 can ask for stable
+  offsets, which a commit under way makes UNSTABLE_OFFSET_COMMIT (KIP-447); v8 asks for
+  many groups at once (KIP-709).
+
+Left out: v0 (kept in ZooKeeper); topic ids (v10); member epochs of the new consumer
+protocol (v9, KIP-848), which classic groups do not check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Final
 
-from kio.schema.offset_fetch import v7, v9
-from kio.schema.offset_fetch.v7 import response as single
-from kio.schema.offset_fetch.v9 import response as many
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
-
+from broker.apis.answer import Row, answer
 from broker.apis.group_common import by_topic
-from broker.apis.registry import NO_THROTTLE
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.groups.commits import FetchedOffset
@@ -31,34 +31,29 @@ from broker.request import Request
 from broker.wire.codec import Entity
 from planes.slices import preempt
 
-_FIRST_WITH_GROUP_ERROR = 2
-_FIRST_WITH_GROUPS = 8
+_GROUP_ERROR_SINCE: Final = 2
+_GROUPS_SINCE: Final = 8
 
 Fetched = dict[TopicPartition, FetchedOffset]
 
 
-async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Look up the offsets of one group, or of many."""
     stable = getattr(body, "require_stable", False)
-    if request.api_version < _FIRST_WITH_GROUPS:
+    if request.api_version < _GROUPS_SINCE:
         error, fetched = _fetch(broker, body.group_id, body.topics, stable)
-        return _single(request.api_version, body, error, fetched)
+        if error is not ErrorCode.none and request.api_version < _GROUP_ERROR_SINCE:
+            failed = FetchedOffset(error=error)
+            fetched = dict.fromkeys(_targets(body.topics), failed)
+        return answer(topics=_rows(fetched), error_code=error)
     groups = []
     for group in body.groups:
         error, fetched = _fetch(broker, group.group_id, group.topics, stable)
         groups.append(
-            many.OffsetFetchResponseGroup(
-                group_id=GroupId(group.group_id),
-                topics=_topics(
-                    many.OffsetFetchResponseTopics,
-                    many.OffsetFetchResponsePartitions,
-                    fetched,
-                ),
-                error_code=error,
-            )
+            Row(group_id=group.group_id, topics=_rows(fetched), error_code=error)
         )
         await preempt()
-    return v9.OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    return answer(groups=groups)
 
 
 def _fetch(
@@ -83,37 +78,20 @@ def _targets(topics: Iterable[Entity]) -> list[TopicPartition]:
     ]
 
 
-def _single(
-    version: int, body: Entity, error: ErrorCode, fetched: Fetched
-) -> v7.OffsetFetchResponse:
-    if error is not ErrorCode.none and version < _FIRST_WITH_GROUP_ERROR:
-        fetched = dict.fromkeys(_targets(body.topics), FetchedOffset(error=error))
-    return v7.OffsetFetchResponse(
-        throttle_time=NO_THROTTLE,
-        topics=_topics(
-            single.OffsetFetchResponseTopic,
-            single.OffsetFetchResponsePartition,
-            fetched,
-        ),
-        error_code=error,
-    )
-
-
-def _topics(topic_type: Any, partition_type: Any, fetched: Fetched) -> tuple[Any, ...]:
-    """Return the offsets as topics of the version's own types."""
-    return tuple(
-        topic_type(
-            name=TopicName(topic),
-            partitions=tuple(
-                partition_type(
-                    partition_index=i32(partition),
-                    committed_offset=i64(one.offset),
-                    committed_leader_epoch=i32(one.leader_epoch),
+def _rows(fetched: Fetched) -> list[Row]:
+    return [
+        Row(
+            name=topic,
+            partitions=[
+                Row(
+                    partition_index=partition,
+                    committed_offset=one.offset,
+                    committed_leader_epoch=one.leader_epoch,
                     metadata=one.metadata,
                     error_code=one.error,
                 )
                 for partition, one in partitions
-            ),
+            ],
         )
         for topic, partitions in by_topic(fetched.items())
-    )
+    ]

@@ -2,8 +2,10 @@
 
 The coordinator is a client of the broker's own replicas: a batch is appended as a
 producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
-no longer than ``offsets.commit.timeout.ms``. Reading begins at the log's start and ends
-at the high watermark of the moment it began.
+no longer than ``offsets.commit.timeout.ms``. Reading goes to the log's end, not to the
+high watermark: a new leader may hold acknowledged commits that it does not know yet to
+be replicated. What ``flush.messages`` or ``flush.ms`` wants flushed is flushed at once,
+and nothing else is done meanwhile.
 
 Offsets that a transaction committed (Kafka writes them; this broker does not yet) count
 from the transaction's commit marker on, and never if it was aborted.
@@ -60,6 +62,8 @@ class OffsetsTopic:
             led = self._replicas.leader(key)
             batch = new_batch(stamped, codec=self._codec)
             appended = led.append(batch, ALL_REPLICAS, now.wall_ms)
+            if led.log.flush_due(now.wall_ms):
+                led.log.flush(now.wall_ms)
         except KafkaError as refused:
             done(refused.code)
             return
@@ -88,7 +92,7 @@ class OffsetsTopic:
         """Iterate over the partition's records, a read of the log at a time."""
         key = (GROUP_METADATA_TOPIC, partition)
         led = self._replicas.get(key)
-        end = led.high_watermark
+        end = led.log.log_end_offset
         offset = led.log.log_start_offset
         open_transactions: dict[int, list[Record]] = {}
         while offset < end:

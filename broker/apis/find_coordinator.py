@@ -1,0 +1,81 @@
+"""FindCoordinator (10): which broker coordinates a group.
+
+Versions: 0-4.
+
+Behaviour: the leader of the group's partition of ``__consumer_offsets``. If that topic
+does not exist it is created first, in this request, and the answer is already good.
+
+Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
+several keys at once (KIP-699).
+
+Left out: transaction and share coordinators: INVALID_REQUEST, which no client repeats.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.topic_creation import auto_create
+from broker.cluster.broker_state import Broker
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+
+_GROUP: Final = 0
+_BATCHED: Final = 4
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Find the coordinator of each key."""
+    batched = request.api_version >= _BATCHED
+    keys = body.coordinator_keys if batched else (body.key,)
+    kind = getattr(body, "key_type", _GROUP)
+    rows = [
+        await _coordinator(key, kind, request.peer.listener, broker) for key in keys
+    ]
+    return answer(coordinators=rows) if batched else answer(**vars(rows[0]))
+
+
+async def _coordinator(key: str, kind: int, listener: str, broker: Broker) -> Row:
+    try:
+        node_id, host, port = await _find(key, kind, listener, broker)
+    except KafkaError as error:
+        return Row(key=key, node_id=-1, host="", port=-1, **failure(error))
+    return Row(
+        key=key,
+        node_id=node_id,
+        host=host,
+        port=port,
+        error_code=ErrorCode.none,
+        error_message=None,
+    )
+
+
+async def _find(
+    group: str, kind: int, listener: str, broker: Broker
+) -> tuple[int, str, int]:
+    if kind != _GROUP:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"coordinator type {kind}, only groups are here"
+        )
+    cache = broker.metadata_cache
+    if cache.topic(GROUP_METADATA_TOPIC) is None:
+        await _create_offsets_topic(broker)
+    topic = cache.topic(GROUP_METADATA_TOPIC)
+    state = None
+    if topic is not None:
+        state = topic.partitions.get(broker.groups.partition_for(group))
+    if state is None or not cache.is_reachable(state.leader, listener):
+        raise KafkaError(ErrorCode.coordinator_not_available)
+    host, port = cache.brokers[state.leader].endpoints[listener]
+    return state.leader, host, port
+
+
+async def _create_offsets_topic(broker: Broker) -> None:
+    try:
+        await auto_create(GROUP_METADATA_TOPIC, broker)
+    except KafkaError as error:
+        # Someone else is creating it just now, or it cannot be created yet.
+        raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
