@@ -1,0 +1,72 @@
+"""Trio's choices follow from the seed, and time is whole nanoseconds.
+
+These tests fail when a release of Trio changes the private names they rest on.
+"""
+
+import trio
+import trio.lowlevel
+from trio._core import _run
+from trio.testing import wait_all_tasks_blocked
+
+from experiments.determinism import deterministic, run_virtual
+
+
+def order_of_ten_tasks(seed):
+    async def main(clock):
+        order = []
+
+        async def step(name):
+            for _ in range(5):
+                await trio.lowlevel.checkpoint()
+                order.append(name)
+
+        async with trio.open_nursery() as nursery:
+            for name in range(10):
+                nursery.start_soon(step, name)
+        return order
+
+    return run_virtual(main, seed=seed)
+
+
+def test_the_order_of_tasks_follows_from_the_seed():
+    orders = [order_of_ten_tasks(seed) for seed in (1, 1, 1, 2, 3)]
+    assert orders[0] == orders[1] == orders[2]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_trio_is_as_it_was_afterwards():
+    before = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r.getstate()
+    with deterministic(5):
+        assert _run._ALLOW_DETERMINISTIC_SCHEDULING is True
+        _run._r.random()
+    assert (_run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r.getstate()) == before
+
+
+def test_the_clock_counts_whole_nanoseconds_without_drift():
+    async def main(clock):
+        expected_ns = clock.now_ns()
+        for step in range(1, 3000):
+            clock.jump(step * 7 + 1)
+            expected_ns += step * 7 + 1
+            assert clock.now_ns() == expected_ns
+        await trio.sleep(86_400)
+        return clock.now_ns() - expected_ns
+
+    assert run_virtual(main, seed=1) == 86_400 * 10**9
+
+
+def test_a_jump_is_felt_by_everybody():
+    async def main(clock):
+        woken_ns = []
+
+        async def sleep():
+            await trio.sleep(0.001)
+            woken_ns.append(clock.now_ns())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sleep)
+            await wait_all_tasks_blocked()
+            clock.jump(5_000_000)
+        return woken_ns
+
+    assert run_virtual(main, seed=1) == [5_000_000]

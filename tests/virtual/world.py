@@ -1,0 +1,161 @@
+"""The whole broker in virtual time, with handlers that cost what the test says.
+
+Everything is the broker's own but the handlers, the network and the clock: planes,
+dispatcher, processors, request channels, topology from the configuration. A PRODUCE is
+``PRODUCE_SLICES`` slices of ``SLICE_NS``, any other request is one slice.
+"""
+
+import contextlib
+import itertools
+import random
+import struct
+from dataclasses import dataclass, field
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.server import BrokerServer, Surroundings
+from experiments.determinism import CostPerClass, run_virtual, spender
+from experiments.memory_network import MemoryNetwork, MemoryStream
+from planes.slices import preempt
+
+US, MS = 1_000, 1_000_000
+SLICE_NS = 50 * US
+PRODUCE_SLICES = 20
+PRODUCE_NS = PRODUCE_SLICES * SLICE_NS
+
+LEADER_AND_ISR, PRODUCE = (4, 1), (0, 8)
+
+# Small figures, so that S1 and S2 are a matter of milliseconds.
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "num.network.threads": "1",
+    "num.io.threads": "1",
+    "queued.max.requests": "10",
+}
+
+
+def frame(api, correlation_id, body=b""):
+    key, version = api
+    content = struct.pack(">hhih4s", key, version, correlation_id, 4, b"test") + body
+    return struct.pack(">i", len(content)) + content
+
+
+class Handlers:
+    """An application without a broker behind it: each API is so many slices."""
+
+    def __init__(self):
+        self.listeners = ()
+        self.closed = False
+
+    def open(self, listeners, timer_moved):
+        self.listeners = listeners
+
+    async def serve(self, request):
+        if request.api_key == PRODUCE[0]:
+            for _ in range(PRODUCE_SLICES - 1):
+                await preempt()
+        return (struct.pack(">ii", 4, request.correlation_id),)
+
+    def next_expiry_ns(self):
+        return None
+
+    def expire(self, now_ns):
+        raise AssertionError("nothing waits")
+
+    def close(self):
+        self.closed = True
+
+
+@dataclass
+class Observer:
+    """Takes the place of the file that requests are recorded in."""
+
+    requests: list = field(default_factory=list)
+    samples: list = field(default_factory=list)
+    closed: bool = False
+
+    def record(self, request):
+        self.requests.append(request)
+
+    def sample(self, row):
+        self.samples.append(row)
+
+    def flush(self):
+        """Nothing is buffered."""
+
+    def close(self):
+        self.closed = True
+
+
+class World:
+    """A running broker, its network, and what became of each request."""
+
+    def __init__(self, clock, settings, *, seed=1, latency_ns=(0, 0), application=None):
+        self.clock = clock
+        self.rng = random.Random(seed)
+        self.network = MemoryNetwork(
+            now_ns=clock.now_ns, rng=self.rng, latency_ns=latency_ns
+        )
+        self.observer = Observer()
+        self.application = application or Handlers()
+        self.sent_ns = {}
+        self.answered_ns = {}
+        self._ids = itertools.count()
+        costs = CostPerClass(by_class={}, default_ns=SLICE_NS)
+        self.server = BrokerServer(
+            BrokerConfig.load(None, {**SETTINGS, **settings}),
+            self.application,
+            Surroundings(
+                network=self.network,
+                now_ns=clock.now_ns,
+                rng=random.Random(seed),
+                spend=spender(clock, costs),
+                recorder=self.observer,
+            ),
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.network.run)
+            await nursery.start(self.server.run)
+            yield self
+            nursery.cancel_scope.cancel()
+
+    @property
+    def requests(self):
+        """The finished requests by correlation id."""
+        return {each.correlation_id: each for each in self.observer.requests}
+
+    def connect(self, listener="PLAINTEXT"):
+        return MemoryStream(self.network.connect(self.server.ports[listener]))
+
+    def control_listener(self):
+        """The control plane's listener if there is one: where a controller connects."""
+        return "CONTROLLER" if "CONTROLLER" in self.server.ports else "PLAINTEXT"
+
+    async def ask(self, stream, api):
+        """Send a request, wait for its answer, return its id."""
+        correlation_id = next(self._ids)
+        self.sent_ns[correlation_id] = self.clock.now_ns()
+        await stream.send_all(frame(api, correlation_id))
+        received = b""
+        while len(received) < 8:
+            chunk = await stream.receive_some()
+            assert chunk, "the broker closed the connection"
+            received += chunk
+        assert received == struct.pack(">ii", 4, correlation_id)
+        self.answered_ns[correlation_id] = self.clock.now_ns()
+        return correlation_id
+
+
+def in_world(scenario, settings=None, *, seed=1, **options):
+    """Run ``scenario(world)`` to its end in virtual time; return what it returns."""
+
+    async def main(clock):
+        world = World(clock, settings or {}, seed=seed, **options)
+        async with world.running():
+            return await scenario(world)
+
+    return run_virtual(main, seed=seed)
