@@ -9,6 +9,7 @@ success the next time, so the log leaves service until a restart recovers it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from posixpath import dirname
 from typing import NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ class FlushJob(NamedTuple):
     """What has to be synced for the log to be durable below ``offset``."""
 
     storage: Storage
-    directory: str | None
+    directories: Sequence[str]
     files: Sequence[File]
     segments: Sequence[Segment]
     offset: int
@@ -32,8 +33,8 @@ class FlushJob(NamedTuple):
         """Sync files, then names. Touches no log: may run in another thread."""
         for file in self.files:
             file.sync()
-        if self.directory is not None:
-            self.storage.sync_directory(self.directory)
+        for directory in self.directories:
+            self.storage.sync_directory(directory)
 
 
 class Durability:
@@ -42,11 +43,11 @@ class Durability:
     __slots__ = (
         "_directory",
         "_epochs",
-        "_generation",
         "_names",
         "_names_synced",
         "_storage",
         "_unflushed",
+        "generation",
         "out_of_service",
         "recovery_point",
     )
@@ -68,7 +69,7 @@ class Durability:
         # Segments that ended or were repaired since the last flush, oldest first.
         self._unflushed = unflushed
         # Counts truncations: a job begun before one proves nothing.
-        self._generation = 0
+        self.generation = 0
         # Counts changes of the directory; the last one known to be synced.
         self._names = int(names_changed)
         self._names_synced = 0
@@ -84,9 +85,17 @@ class Durability:
         """Note that names in the directory changed."""
         self._names += 1
 
+    def replaced(self, old: Sequence[Segment]) -> None:
+        """Note that segments gave way to a synced copy."""
+        gone = set(map(id, old))
+        self._unflushed = [
+            segment for segment in self._unflushed if id(segment) not in gone
+        ]
+        self._names += 1
+
     def truncated(self, log_end_offset: int, kept: Sequence[Segment]) -> None:
         """Note that the log was cut to ``log_end_offset``."""
-        self._generation += 1
+        self.generation += 1
         self.recovery_point = min(self.recovery_point, log_end_offset)
         still_there = set(map(id, kept))
         self._unflushed = [
@@ -124,19 +133,19 @@ class Durability:
         files.append(active.file)
         return FlushJob(
             self._storage,
-            self._directory if names_changed else None,
+            (self._directory, dirname(self._directory)) if names_changed else (),
             files,
             tuple(self._unflushed),
             log_end_offset,
-            self._generation,
+            self.generation,
             self._names,
         )
 
     def done(self, job: FlushJob) -> None:
         """Move the recovery point to where the job brought it."""
-        if job.directory is not None:
+        if job.directories:
             self._names_synced = job.names
-        if job.generation != self._generation:
+        if job.generation != self.generation:
             return
         synced = set(map(id, job.segments))
         self._unflushed = [

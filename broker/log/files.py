@@ -8,6 +8,7 @@ instant): a ``FileSlice`` on its way to a socket can never meet a reused number.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 
@@ -97,9 +98,15 @@ class RealStorage:
         """Remove an empty directory."""
         os.rmdir(path)
 
+    def lock(self, path: str) -> RealFile:
+        """Lock a file for as long as the result is kept (``flock``)."""
+        file = RealFile(path, create=True)
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
+
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
-from broker.log import reading, times, trimming
+from broker.log import cleaner, reading, times, trimming
 from broker.log.batch import (
     HEADER,
     PREFIX,
@@ -63,6 +63,7 @@ class Log:
         "_config",
         "_flushed_ms",
         "_rewrites",
+        "cleaner_offset",
         "directory",
         "durability",
         "epochs",
@@ -98,6 +99,8 @@ class Log:
         self.durability = durability
         # A failed write may have left bytes behind the active segment's end.
         self.torn = False
+        # Below it the log was compacted before.
+        self.cleaner_offset = 0
         self._flushed_ms = now_ms
         self.configure(config)
 
@@ -366,6 +369,9 @@ class Log:
     truncate_fully = trimming.truncate_fully
     retention = trimming.retention
     delete_records_before = trimming.delete_records_before
+    compaction = cleaner.compaction
+    compaction_due = cleaner.compaction_due
+    compact = cleaner.compact
     offset_for_timestamp = times.offset_for_timestamp
     offset_of_max_timestamp = times.offset_of_max_timestamp
 

@@ -25,11 +25,11 @@ from broker.log.repair import load_indexes, recover, resume
 from broker.log.segment import Segment, file_name
 from broker.log.segments import Segments
 from broker.log.storage import Storage, join, remove_if_there
+from broker.log.swap import SWAP
 
 _LOG: Final = re.compile(r"(\d{20})\.log")
 _OF_SEGMENT: Final = re.compile(r"(\d{20})\.(index|timeindex|txnindex)")
 _UNDONE: Final = (".cleaned", ".deleted", ".tmp", ".index.swap", ".timeindex.swap")
-SWAP: Final = ".swap"
 
 
 def open_log(
@@ -43,38 +43,45 @@ def open_log(
     log_start_offset: int,
 ) -> Log:
     """Open or create a log; see `Log.open`."""
+
+    def segment(base_offset: int, *, create: bool = False) -> Segment:
+        return Segment(
+            storage,
+            directory,
+            base_offset,
+            config=config,
+            created_ms=now_ms,
+            create=create,
+        )
+
     storage.make_directory(directory)
     changed = _finish_interrupted_work(storage, directory, config, now_ms)
     epochs = LeaderEpochs(storage, directory)
-    segments = [
-        Segment(storage, directory, base_offset, config=config, created_ms=now_ms)
-        for base_offset in _base_offsets(storage, directory)
-    ]
-    opened = _Opening(segments, epochs, clean=clean, recovery_point=recovery_point)
-    log_end_offset = opened.run()
+    segments = [segment(base) for base in _base_offsets(storage, directory)]
+    opening = _Opening(segments, epochs, clean=clean, recovery_point=recovery_point)
+    log_end_offset = opening.run()
     if log_end_offset < log_start_offset:
         # The disk lost what the checkpoint says was there: nothing of it is readable.
-        for segment in reversed(segments):
-            segment.remove()
+        for lost in reversed(segments):
+            lost.remove()
         segments.clear()
         log_end_offset = log_start_offset
     if not segments:
         changed = True
-        segments.append(
-            Segment(
-                storage,
-                directory,
-                log_end_offset,
-                config=config,
-                created_ms=now_ms,
-                create=True,
-            )
-        )
+        segments.append(segment(log_end_offset, create=True))
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producers = Producers()
     replay_producers(storage, directory, segments, producers, log_end_offset)
+    durability = Durability(
+        storage,
+        directory,
+        epochs,
+        log_end_offset if clean else min(recovery_point, log_end_offset),
+        opening.repaired,
+        names_changed=changed or bool(opening.repaired),
+    )
     return Log(
         directory=directory,
         config=config,
@@ -84,14 +91,7 @@ def open_log(
         producers=producers,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        durability=Durability(
-            storage,
-            directory,
-            epochs,
-            log_end_offset if clean else min(recovery_point, log_end_offset),
-            opened.repaired,
-            names_changed=changed or bool(opened.repaired),
-        ),
+        durability=durability,
         now_ms=now_ms,
     )
 
@@ -114,7 +114,11 @@ class _Opening:
         self.repaired: list[Segment] = []
 
     def run(self) -> int:
-        """Return the log's end; drops the segments behind a torn one."""
+        """Return the log's end.
+
+        Drops the segments behind a torn one, except where all was on disk already:
+        there a damaged segment loses what follows the damage, and no other does.
+        """
         segments = self._segments
         log_end_offset = 0
         for number, segment in enumerate(segments):
@@ -127,7 +131,7 @@ class _Opening:
                 next_offset, torn = recover(segment, self._note_epoch)
                 if not is_last:
                     self.repaired.append(segment)
-                if torn:
+                if torn and not self._believed(number):
                     self._drop_after(number)
                     return next_offset
             log_end_offset = next_offset

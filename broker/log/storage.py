@@ -68,6 +68,12 @@ class Storage(Protocol):
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
 
+    def lock(self, path: str) -> object:
+        """Lock a file, created if need be, for as long as the result is kept.
+
+        Raises ``BlockingIOError`` if somebody else holds it.
+        """
+
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
 

@@ -126,6 +126,7 @@ def _ends_at(log: Log, offset: int) -> None:
     """Bring epochs, producers and recovery point in line with a new end."""
     log.log_end_offset = offset
     log.torn = False
+    log.cleaner_offset = min(log.cleaner_offset, offset)
     log.durability.truncated(offset, tuple(log.segments))
     log.epochs.truncate_from_end(offset)
     replay_producers(log.storage, log.directory, log.segments, log.producers, offset)

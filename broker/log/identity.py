@@ -1,0 +1,67 @@
+"""Whose data a log directory holds: ``meta.properties``, as Kafka writes it.
+
+A broker refuses directories of another broker or another cluster, since their logs
+would be taken for its own. Version 1 (KRaft) is written; version 0 (ZooKeeper) is read.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from broker.errors import ConfigError
+from broker.log.checkpoints import META_PROPERTIES, read_properties, write_properties
+from broker.log.storage import Storage, join
+
+
+def kafka_uuid(uuid: UUID) -> str:
+    """Return a UUID as Kafka prints it: base64url without padding.
+
+    >>> kafka_uuid(UUID(int=1))
+    'AAAAAAAAAAAAAAAAAAAAAQ'
+    """
+    return base64.urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
+
+
+def parse_kafka_uuid(text: str) -> UUID:
+    """Return the UUID of Kafka's text; raise ``ValueError``.
+
+    >>> parse_kafka_uuid('AAAAAAAAAAAAAAAAAAAAAQ').int
+    1
+    """
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def claim(
+    storage: Storage,
+    directories: Sequence[str],
+    node_id: int,
+    new_id: Callable[[], UUID],
+) -> str:
+    """Make the directories this broker's, or check that they are; return cluster.id.
+
+    A new cluster id is made where no directory has one. Raises `ConfigError`.
+    """
+    found = {}
+    for directory in directories:
+        storage.make_directory(directory)
+        found[directory] = read_properties(storage, directory, META_PROPERTIES)
+    cluster_ids = {pairs["cluster.id"] for pairs in found.values() if pairs}
+    if len(cluster_ids) > 1:
+        raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
+    cluster_id = cluster_ids.pop() if cluster_ids else kafka_uuid(new_id())
+    for directory, pairs in found.items():
+        owner = pairs.get("node.id", pairs.get("broker.id", str(node_id)))
+        if owner != str(node_id):
+            path = join(directory, META_PROPERTIES)
+            raise ConfigError("node.id", node_id, f"{owner}, as in {path}")
+        if not pairs:
+            fresh = {
+                "version": "1",
+                "cluster.id": cluster_id,
+                "node.id": str(node_id),
+                "directory.id": kafka_uuid(new_id()),
+            }
+            write_properties(storage, directory, META_PROPERTIES, fresh)
+    return cluster_id

@@ -1,0 +1,294 @@
+"""A disk in memory that fails, and loses power, where it is told to.
+
+The virtual world's disk, and the tests'. Every call that changes or syncs something is
+counted; `Faults` picks the one that fails, so a test can fail each in turn until a run
+passes without reaching it. What was not synced is remembered apart: `after_kill` is the
+disk as another process finds it (all writes are there), `after_power_loss` as the next
+boot may: of each file the synced bytes and, by the dice, some of the others, torn or
+zeroed; of the names those synced and the first few of the others, in order, as a
+journalling file system has it.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+from collections.abc import Callable, Sequence
+from posixpath import dirname
+from weakref import WeakValueDictionary
+
+from broker.log.storage import Buffer
+
+
+class Crashed(Exception):
+    """The machine of this disk has stopped; the log under test must not catch this."""
+
+
+class Faults:
+    """Chooses the call that fails, counted from 1; 0 lets all succeed.
+
+    ``short`` bytes of a failing write reach the file. ``crash``: the machine stops at
+    that call, and no later one succeeds either. Reads are counted if ``reads``.
+    """
+
+    def __init__(
+        self,
+        fail_at: int = 0,
+        *,
+        error: int = errno.EIO,
+        short: int = 0,
+        crash: bool = False,
+        reads: bool = False,
+    ) -> None:
+        self.calls = 0
+        self.fail_at = fail_at
+        self.short = short
+        self.reads = reads
+        self._error = error
+        self._crash = crash
+
+    @property
+    def reached(self) -> bool:
+        """Tell whether the chosen call has been made."""
+        return 0 < self.fail_at <= self.calls
+
+    def count(self, call: str) -> None:
+        """Count a call; raise if it is the one."""
+        self.calls += 1
+        if self.reached and self._crash:
+            raise Crashed(call)
+        if self.calls == self.fail_at:
+            raise OSError(self._error, os.strerror(self._error), call)
+
+
+class _Node:
+    """A file's bytes, and what of them is durable."""
+
+    __slots__ = ("data", "durable", "synced_size")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        # The first ``synced_size`` bytes are durable, unless they changed since: then
+        # ``durable`` has what the disk holds.
+        self.synced_size = len(data)
+        self.durable: bytes | None = None
+
+    def change_from(self, position: int) -> None:
+        """Note that bytes from ``position`` on are about to change."""
+        if position < self.synced_size and self.durable is None:
+            self.durable = bytes(self.data[: self.synced_size])
+
+    def sync(self) -> None:
+        self.synced_size = len(self.data)
+        self.durable = None
+
+    def after_power_loss(self, rng: random.Random) -> bytes:
+        """Return what may be left of the file."""
+        if self.durable is not None:
+            return rng.choice((self.durable, bytes(self.data)))
+        kept = rng.randint(self.synced_size, len(self.data))
+        left = bytearray(self.data[:kept])
+        if rng.random() < 0.3:
+            hole = rng.randint(self.synced_size, kept)
+            left[hole : hole + 512] = bytes(len(left[hole : hole + 512]))
+        return bytes(left)
+
+
+_Names = dict[str, "_Node | None"]
+# Name (None: not there before), new name (None: gone), node (None: a directory).
+_Change = tuple["str | None", "str | None", "_Node | None"]
+
+
+def _apply(names: _Names, change: _Change) -> None:
+    old, new, node = change
+    if old is None:
+        assert new is not None
+        names[new] = node
+    elif new is None:
+        names.pop(old, None)
+    else:
+        inside = old + "/"
+        for path in [path for path in names if path == old or path.startswith(inside)]:
+            names[new + path[len(old) :]] = names.pop(path)
+
+
+class MemoryFile:
+    """An open file of a `MemoryStorage`."""
+
+    __slots__ = ("__weakref__", "_node", "_path", "_storage")
+
+    def __init__(self, storage: MemoryStorage, path: str, node: _Node) -> None:
+        self._storage = storage
+        self._path = path
+        self._node = node
+
+    def fileno(self) -> int:
+        """Refuse: there is no descriptor."""
+        raise io.UnsupportedOperation("a file in memory has no descriptor")
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return len(self._node.data)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only where the file ends."""
+        faults = self._storage.faults
+        if faults.reads:
+            faults.count(f"read {self._path}")
+        return bytes(self._node.data[position : position + size])
+
+    def write(self, position: int, pieces: Sequence[Buffer], size: int) -> None:
+        """Write the pieces, or a few bytes of them and an error."""
+        written = b"".join(pieces)
+        assert len(written) == size, f"{len(written)} bytes, {size} announced"
+        try:
+            self._storage.faults.count(f"write {self._path}")
+        except (OSError, Crashed):
+            self._put(position, written[: self._storage.faults.short])
+            raise
+        self._put(position, written)
+
+    def _put(self, position: int, written: bytes) -> None:
+        node = self._node
+        node.change_from(position)
+        if position > len(node.data):
+            node.data += bytes(position - len(node.data))
+        node.data[position : position + len(written)] = written
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+        self._storage.faults.count(f"truncate {self._path}")
+        node = self._node
+        node.change_from(size)
+        del node.data[size:]
+        node.data += bytes(size - len(node.data))
+
+    def sync(self) -> None:
+        """Make the content durable."""
+        self._storage.faults.count(f"sync {self._path}")
+        self._node.sync()
+
+
+class MemoryStorage:
+    """Directories and files in memory; see the module."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self._names: _Names = {"": None}
+        self._durable: _Names = {"": None}
+        self._pending: list[_Change] = []
+        self._locks: WeakValueDictionary[str, MemoryFile] = WeakValueDictionary()
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        """Open a file for reading and writing."""
+        node = self._names.get(path)
+        if node is None:
+            if path in self._names:
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            if not create or not self.is_directory(dirname(path)):
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.faults.count(f"create {path}")
+            node = _Node()
+            self._change((None, path, node))
+        return MemoryFile(self, path, node)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        if not self.is_directory(directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        inside = directory + "/"
+        return sorted(
+            path[len(inside) :]
+            for path in self._names
+            if path.startswith(inside) and "/" not in path[len(inside) :]
+        )
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether the path is an existing directory."""
+        return path in self._names and self._names[path] is None
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, unless they exist."""
+        if self.is_directory(path):
+            return
+        if path in self._names:
+            raise FileExistsError(errno.EEXIST, "is a file", path)
+        self.make_directory(dirname(path) if path != "/" else "")
+        self.faults.count(f"mkdir {path}")
+        self._change((None, path, None))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically; a file replaces its target."""
+        self._must_exist(old)
+        self.faults.count(f"rename {old}")
+        self._change((old, new, None))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._must_exist(path)
+        if self._names[path] is None:
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        self.faults.count(f"remove {path}")
+        self._change((path, None, None))
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        if self.names(path):
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+        self.faults.count(f"rmdir {path}")
+        self._change((path, None, None))
+
+    def lock(self, path: str) -> object:
+        """Lock a file for as long as the result is kept."""
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, "is locked", path)
+        file = self._locks[path] = self.open(path, create=True)
+        return file
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self._must_exist(path)
+        self.faults.count(f"sync {path}")
+        rest = []
+        for change in self._pending:
+            if path in {dirname(name) for name in change[:2] if name is not None}:
+                _apply(self._durable, change)
+            else:
+                rest.append(change)
+        self._pending = rest
+
+    # ---- what is left ----
+
+    def after_kill(self, faults: Faults | None = None) -> MemoryStorage:
+        """Return the disk as it is after the process, but not the machine, stopped."""
+        left = MemoryStorage(faults)
+        left._hold(self._names, lambda node: bytes(node.data))
+        return left
+
+    def after_power_loss(
+        self, rng: random.Random, faults: Faults | None = None
+    ) -> MemoryStorage:
+        """Return what may be left of the disk after the machine stopped."""
+        names = dict(self._durable)
+        for change in self._pending[: rng.randint(0, len(self._pending))]:
+            _apply(names, change)
+        left = MemoryStorage(faults)
+        left._hold(names, lambda node: node.after_power_loss(rng))
+        return left
+
+    def _hold(self, names: _Names, content: Callable[[_Node], bytes]) -> None:
+        for path, node in names.items():
+            parent = dirname(path)
+            if parent in names or path == "":
+                kept = None if node is None else _Node(content(node))
+                self._names[path] = self._durable[path] = kept
+
+    def _change(self, change: _Change) -> None:
+        _apply(self._names, change)
+        self._pending.append(change)
+
+    def _must_exist(self, path: str) -> None:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
