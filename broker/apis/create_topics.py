@@ -1,0 +1,170 @@
+"""CreateTopics (19): create topics with partitions, replicas and configs.
+
+Versions: 2-7.
+
+Behaviour:
+- Each topic succeeds or fails alone; an answer means that the topic is durable and its
+  partitions have leaders. ``timeout_ms`` has nothing to wait for.
+- A name that the request has twice fails with INVALID_REQUEST, both times.
+- A request may create 10,000 partitions, as in Kafka; else POLICY_VIOLATION.
+- Configs are checked before anything is created. Between two partitions the request
+  can be preempted.
+
+Version notes:
+- v4 takes -1 for the broker's defaults (KIP-464), v5 answers partitions, replicas and
+  configs (KIP-525) and is flexible, v7 answers the topic id (KIP-516).
+
+Left out: quotas on mutations (KIP-599), create-topic policies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.metadata import NO_ID
+from broker.apis.topic_creation import (
+    PARTITIONS_MAX,
+    Assignment,
+    check_new_name,
+    place,
+)
+from broker.cluster.broker_state import Broker
+from broker.cluster.coordinator import NewTopic
+from broker.cluster.topic_configs import check_topic_configs
+from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+
+_DEFAULT = -1
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Create the topics one after the other."""
+    named = Counter(topic.name for topic in body.topics)
+    asked = sum(
+        topic.num_partitions if topic.num_partitions > 0 else len(topic.assignments)
+        for topic in body.topics
+    )
+    rows = []
+    for topic in body.topics:
+        try:
+            if named[topic.name] > 1:
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    "Create topics request from client contains multiple entries for "
+                    f"the topic {topic.name!r}",
+                )
+            if asked > PARTITIONS_MAX:
+                raise KafkaError(
+                    ErrorCode.policy_violation,
+                    f"{asked} partitions in one request, at most {PARTITIONS_MAX}",
+                )
+            rows.append(await _create(topic, body.validate_only, broker))
+        except KafkaError as error:
+            rows.append(_refused(topic.name, error))
+    return answer(topics=rows)
+
+
+async def _create(topic: Entity, validate_only: bool, broker: Broker) -> Row:
+    new = _checked(topic, broker)
+    topic_id = NO_ID
+    if not validate_only:
+        topic_id = (await broker.coordinator.create_topic(new)).topic_id
+    return Row(
+        name=new.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topic_config_error_code=0,
+        num_partitions=len(new.assignment),
+        replication_factor=len(new.assignment[0]),
+        configs=[
+            Row(
+                name=entry.key.name,
+                value=entry.value,
+                read_only=False,
+                config_source=entry.source,
+                is_sensitive=False,
+            )
+            for entry in broker.topic_configs(new.configs)
+        ],
+    )
+
+
+def _refused(name: str, error: KafkaError) -> Row:
+    return Row(
+        name=name,
+        topic_id=NO_ID,
+        topic_config_error_code=0,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=None,
+        **failure(error),
+    )
+
+
+def _checked(topic: Entity, broker: Broker) -> NewTopic:
+    """Return what is to be created, or raise why it cannot be."""
+    check_new_name(topic.name, broker)
+    assignment = _assignment(topic, broker)
+    configs: dict[str, str] = {}
+    for entry in topic.configs:
+        if entry.value is None:
+            raise KafkaError(ErrorCode.invalid_config, f"{entry.name} has no value")
+        configs[entry.name] = entry.value
+    check_topic_configs(configs, broker.config)
+    return NewTopic(name=topic.name, assignment=assignment, configs=configs)
+
+
+def _assignment(topic: Entity, broker: Broker) -> Assignment:
+    brokers = broker.coordinator.live_brokers()
+    partitions: int = topic.num_partitions
+    replicas: int = topic.replication_factor
+    if topic.assignments:
+        if (partitions, replicas) != (_DEFAULT, _DEFAULT):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                "both numPartitions or replicationFactor and replicasAssignments set",
+            )
+        return _given_assignment(topic, brokers)
+    if partitions == _DEFAULT:
+        partitions = broker.config[NUM_PARTITIONS]
+    if partitions < 1:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"{partitions} partitions, expected at least 1",
+        )
+    if replicas == _DEFAULT:
+        replicas = broker.config[DEFAULT_REPLICATION_FACTOR]
+    return place(brokers, partitions, replicas)
+
+
+def _given_assignment(topic: Entity, brokers: Sequence[int]) -> Assignment:
+    """Return the assignment of the request, partitions 0 to n - 1, or raise."""
+    by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if sorted(by_index) != list(range(len(topic.assignments))):
+        raise _bad_assignment("partitions must be consecutive integers from 0")
+    assignment = tuple(tuple(by_index[index]) for index in sorted(by_index))
+    check_replicas(assignment, brokers)
+    return assignment
+
+
+def check_replicas(assignment: Assignment, brokers: Sequence[int]) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas can be placed so."""
+    for replicas in assignment:
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise _bad_assignment(
+                f"replicas {replicas} are none, or one is named twice"
+            )
+        unknown = set(replicas) - set(brokers)
+        if unknown:
+            raise _bad_assignment(f"brokers {sorted(unknown)} are not alive")
+        if len(replicas) != len(assignment[0]):
+            raise _bad_assignment("partitions have different replication factors")
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_replica_assignment, message)

@@ -1,0 +1,74 @@
+"""DeleteTopics (20): delete topics by name or by id.
+
+Versions: 1-6.
+
+Behaviour:
+- INVALID_REQUEST if ``delete.topic.enable`` is false (TOPIC_DELETION_DISABLED from v3
+  on), as in Kafka. Each topic succeeds or fails alone.
+- An answer means that clients are told no more of the topic, that those who waited for
+  it have been answered, and that a restart does not bring it back.
+- Between two partitions the request can be preempted.
+
+Version notes:
+- v5 has error messages, v6 takes topic ids (KIP-516): exactly one of name and id.
+
+Left out: quotas on mutations (KIP-599).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.metadata import NO_ID
+from broker.cluster.broker_state import Broker
+from broker.config import DELETE_TOPIC_ENABLE
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Delete the topics one after the other."""
+    if request.api_version >= 6:
+        wanted = [(topic.name, topic.topic_id or NO_ID) for topic in body.topics]
+    else:
+        wanted = [(name, NO_ID) for name in body.topic_names]
+    rows = []
+    for name, topic_id in wanted:
+        try:
+            name = await _delete(name, topic_id, request.api_version, broker)
+        except KafkaError as error:
+            rows.append(Row(name=name, topic_id=topic_id, **failure(error)))
+        else:
+            rows.append(
+                Row(
+                    name=name,
+                    topic_id=topic_id,
+                    error_code=ErrorCode.none,
+                    error_message=None,
+                )
+            )
+    return answer(responses=rows)
+
+
+async def _delete(
+    name: str | None, topic_id: UUID, version: int, broker: Broker
+) -> str:
+    if not broker.config[DELETE_TOPIC_ENABLE]:
+        raise KafkaError(
+            ErrorCode.topic_deletion_disabled
+            if version >= 3
+            else ErrorCode.invalid_request,
+            "delete.topic.enable is false",
+        )
+    if (name is None) == (topic_id == NO_ID):
+        raise KafkaError(
+            ErrorCode.invalid_request, "expected either a topic name or a topic id"
+        )
+    if name is None:
+        name = broker.metadata_cache.name(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has id {topic_id}")
+    await broker.coordinator.delete_topic(name)
+    return name

@@ -1,0 +1,130 @@
+"""ListOffsets (2): first, last and timed offsets of partitions.
+
+Versions: 1-9 served, 0-9 advertised.
+
+Behaviour:
+- A time stamp gets the first record at or after it, or -1. Special ones: -1 the end for
+  this reader (high watermark, for a follower the log's end), -2 the start, -3 the
+  largest time stamp's record, -4 the local start, -5 the tiered end (nothing is tiered:
+  -1).
+- A leader whose high watermark has not reached its epoch's start yet does not tell
+  offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
+- Only leaders answer, under the epoch that the client names. A request can be
+  preempted between two partitions.
+
+Version notes: v2 adds the isolation level, v4 leader epochs (KIP-320), v6 is flexible,
+v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005).
+
+Left out: v0, which listed segment offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.answer import Row, answer
+from broker.cluster.broker_state import Broker
+from broker.cluster.partition import Partition
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import preempt
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+# From which version on each special time stamp may be asked for.
+_SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
+_SINCE_TIERED: Final = 9
+_CONSUMER: Final = -1
+_DEBUGGING_CONSUMER: Final = -2
+
+# (time stamp, offset, leader epoch), -1 each where there is none.
+Found = tuple[int, int, int]
+NOTHING: Final[Found] = (-1, -1, -1)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Look the offsets up, partition by partition."""
+    topics = []
+    for topic in body.topics:
+        rows = []
+        for wanted in topic.partitions:
+            rows.append(_row(request, body.replica_id, topic.name, wanted, broker))
+            await preempt()
+        topics.append(Row(name=topic.name, partitions=rows))
+    return answer(topics=topics)
+
+
+def _row(
+    request: Request, replica_id: int, topic: str, wanted: Entity, broker: Broker
+) -> Row:
+    index: int = wanted.partition_index
+    error = ErrorCode.none
+    found = NOTHING
+    try:
+        if replica_id == _DEBUGGING_CONSUMER:
+            partition = broker.replicas.get((topic, index))
+        else:
+            epoch = getattr(wanted, "current_leader_epoch", -1)
+            partition = broker.replicas.leader((topic, index), epoch)
+        found = _find(
+            partition,
+            wanted.timestamp,
+            request.api_version,
+            is_follower=replica_id >= 0,
+        )
+    except KafkaError as refused:
+        error = refused.code
+    timestamp, offset, leader_epoch = found
+    return Row(
+        partition_index=index,
+        error_code=error,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _find(
+    partition: Partition, timestamp: int, version: int, *, is_follower: bool
+) -> Found:
+    since = _SINCE_TIERED if timestamp == LATEST_TIERED else _SINCE.get(timestamp, 1)
+    if version < since or timestamp < LATEST_TIERED:
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"time stamp {timestamp} in v{version}"
+        )
+    log, end = partition.log, partition.read_end(is_follower=is_follower)
+    if timestamp == LATEST:
+        _check_end(partition, end, version, is_follower=is_follower)
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, log.epochs.epoch_of(start)
+    if timestamp == LATEST_TIERED:
+        return NOTHING
+    found = (
+        log.offset_of_max_timestamp()
+        if timestamp == MAX_TIMESTAMP
+        else log.offset_for_timestamp(timestamp)
+    )
+    if found is None or found.offset >= end:
+        _check_end(partition, end, version, is_follower=is_follower)
+        return NOTHING
+    return found
+
+
+def _check_end(
+    partition: Partition, end: int, version: int, *, is_follower: bool
+) -> None:
+    """Raise if a new leader's end for consumers lags behind its epoch's start."""
+    start = partition.epoch_start_offset
+    if start is not None and end < start and not is_follower:
+        raise KafkaError(
+            ErrorCode.offset_not_available
+            if version >= 5
+            else ErrorCode.leader_not_available,
+            f"{partition!r}: its epoch starts at {start}",
+        )

@@ -1,0 +1,177 @@
+"""Metadata (3): brokers, topics, and who leads their partitions.
+
+Versions: 0-12.
+
+Behaviour:
+- Answered from the metadata cache, for the listener that the request came in on. A
+  leader that cannot be reached on it is LEADER_NOT_AVAILABLE (LISTENER_NOT_FOUND from
+  v6 on, if the broker is alive elsewhere), with leader -1.
+- An unknown topic is created if ``auto.create.topics.enable`` and the request allow
+  it, and is in this very answer: the embedded coordinator creates at once, where Kafka
+  answers LEADER_NOT_AVAILABLE first.
+- A request can be preempted between two topics.
+
+Version notes:
+- v0: no topics named means all; from v1 on null means all and none means none. v1 adds
+  the controller and racks, v2 the cluster id, v4 allow_auto_topic_creation, v5 offline
+  replicas, v7 leader epochs (KIP-320), v8-v10 authorized operations (KIP-430), v9 is
+  flexible, v10 answers topic ids, v12 takes them (KIP-516).
+
+Left out: authorization; asked for, all operations are allowed, as without an authorizer
+in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from broker.apis.answer import Row, answer
+from broker.apis.topic_creation import auto_create
+from broker.cluster.broker_state import Broker
+from broker.cluster.metadata_cache import NO_LEADER, TopicMetadata
+from broker.cluster.topics import INTERNAL_TOPICS, check_name
+from broker.config import AUTO_CREATE_TOPICS_ENABLE
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from broker.wire.controller.update_metadata import UpdateMetadataPartitionState
+from planes.slices import preempt
+
+NOT_ASKED: Final = -(2**31)
+# Bits of Kafka's ``AclOperation``, for a resource on which all is allowed.
+TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+NO_ID: Final = UUID(int=0)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Answer for all topics, or for those that are named."""
+    cache = broker.metadata_cache
+    topics: list[Row] = []
+    if body.topics is None or (request.api_version == 0 and not body.topics):
+        for known in cache.topics():
+            topics.append(_described(request, body, known, broker))
+            await preempt()
+    else:
+        for wanted in body.topics:
+            topics.append(await _wanted(request, body, wanted, broker))
+            await preempt()
+    asked = getattr(body, "include_cluster_authorized_operations", False)
+    return answer(
+        brokers=[
+            Row(node_id=each.id, host=host, port=port, rack=each.rack)
+            for each, host, port in cache.on_listener(request.peer.listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+async def _wanted(
+    request: Request, body: Entity, wanted: Entity, broker: Broker
+) -> Row:
+    """Describe one topic that was named, or say why that cannot be done."""
+    name: str | None = wanted.name
+    topic_id = getattr(wanted, "topic_id", None) or NO_ID
+    try:
+        if topic_id == NO_ID:
+            topic = await _by_name(name, body, broker)
+        elif request.api_version < 12:
+            raise KafkaError(ErrorCode.invalid_request, "topic ids before version 12")
+        else:
+            topic = _by_id(topic_id, broker)
+    except KafkaError as error:
+        # v10 and v11 cannot say null.
+        known_name = name if name is not None or request.api_version >= 12 else ""
+        return _row(known_name, topic_id, error.code, [], NOT_ASKED)
+    return _described(request, body, topic, broker)
+
+
+def _by_id(topic_id: UUID, broker: Broker) -> TopicMetadata:
+    name = broker.metadata_cache.name(topic_id)
+    topic = None if name is None else broker.metadata_cache.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id)
+    return topic
+
+
+async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetadata:
+    if name is None:
+        raise KafkaError(ErrorCode.invalid_request, "neither a name nor an id")
+    topic = broker.metadata_cache.topic(name)
+    if topic is not None:
+        return topic
+    check_name(name)
+    allowed = getattr(body, "allow_auto_topic_creation", True)
+    if not (allowed and broker.config[AUTO_CREATE_TOPICS_ENABLE]):
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    await auto_create(name, broker)
+    topic = broker.metadata_cache.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.leader_not_available)
+    return topic
+
+
+def _described(
+    request: Request, body: Entity, topic: TopicMetadata, broker: Broker
+) -> Row:
+    asked = getattr(body, "include_topic_authorized_operations", False)
+    listener, version = request.peer.listener, request.api_version
+    return _row(
+        topic.name,
+        topic.topic_id or NO_ID,
+        ErrorCode.none,
+        [
+            partition_row(topic.partitions[index], listener, version, broker)
+            for index in sorted(topic.partitions)
+        ],
+        TOPIC_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _row(
+    name: str | None,
+    topic_id: UUID,
+    error: ErrorCode,
+    partitions: list[Row],
+    operations: int,
+) -> Row:
+    return Row(
+        error_code=error,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )
+
+
+def partition_row(
+    state: UpdateMetadataPartitionState, listener: str, version: int, broker: Broker
+) -> Row:
+    """Describe one partition to a client of ``listener``."""
+    cache = broker.metadata_cache
+    error, leader = ErrorCode.none, state.leader
+    if not cache.is_reachable(leader, listener):
+        elsewhere = leader in cache.brokers and version >= 6
+        error = ErrorCode.leader_not_available
+        if elsewhere:
+            error = ErrorCode.listener_not_found
+        leader = NO_LEADER
+    return Row(
+        error_code=error,
+        partition_index=state.partition_index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=tuple(
+            replica
+            for replica in state.replicas
+            if replica in state.offline_replicas
+            or not cache.is_reachable(replica, listener)
+        ),
+    )

@@ -1,0 +1,154 @@
+"""Produce (0): append record batches, and answer when they are as safe as asked.
+
+Versions: 3-11 served, 0-11 advertised (librdkafka turns codecs off otherwise).
+
+Behaviour:
+- acks=1 is answered after the append, acks=-1 once the whole ISR has the records,
+  acks=0 never: if one of its partitions fails, the connection is closed instead.
+- acks=-1 waits in the Produce purgatory, at most ``timeout_ms``; it fails at once with
+  NOT_LEADER_OR_FOLLOWER if the leadership moves meanwhile (KAFKA-4453).
+- What ``flush.messages`` or ``flush.ms`` wants flushed is durable before the answer.
+- Retries of idempotent producers are answered as the first time, by the log.
+- Clients may not write internal topics, except the admin client of Kafka's tools.
+- A request can be preempted between two partitions.
+
+Version notes:
+- v3 carries v2 batches and a transactional id, v5 answers the log start offset
+  (KIP-107), v7 allows zstd, v8 has messages (KIP-467), v9 is flexible, v10 names the
+  current leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
+
+Left out: transactions (a transactional batch gets INVALID_TXN_STATE), errors of single
+records (records are not looked into), node endpoints of KIP-951, quotas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.apis.answer import to_ms
+from broker.cluster.broker_state import Broker
+from broker.cluster.delayed_produce import DelayedProduce
+from broker.cluster.partition import ALL_REPLICAS, Key, Partition
+from broker.cluster.topics import INTERNAL_TOPICS
+from broker.errors import ErrorCode, KafkaError
+from broker.log.storage import Buffer
+from broker.request import CLOSE, NO_RESPONSE, Request, Response
+from broker.wire.hot import ProducePartition, encode_produce_response
+from planes.slices import parked, preempt
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+_NS_PER_MS: Final = 1_000_000
+
+
+async def serve(request: Request, body: Any, broker: Broker) -> Response:
+    """Append each partition's batch, wait as ``acks`` says, and answer."""
+    produce = _Produce(request, body.acks, broker)
+    topics = body.topic_data
+    first = True
+    for topic in topics:
+        for data in topic.partition_data:
+            if not first:
+                await preempt()
+            first = False
+            produce.append(topic.name, data.index, data.records or b"")
+    for key, partition in produce.to_flush.items():
+        try:
+            await broker.flush(partition.log)
+        except KafkaError as error:
+            produce.fail(key, error.code, error.message)
+    if produce.acks == ALL_REPLICAS and produce.required:
+        await _wait_for_replicas(produce, broker, to_ms(body.timeout))
+    rows = iter(produce.rows)
+    answers = [
+        (topic.name, [next(rows) for _ in topic.partition_data]) for topic in topics
+    ]
+    request.error_code = next((row[1] for row in produce.rows if row[1]), 0)
+    if produce.acks == 0:
+        return CLOSE if request.error_code else NO_RESPONSE
+    version = request.api_version
+    return (encode_produce_response(version, request.correlation_id, answers),)
+
+
+async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) -> None:
+    """Wait until the ISR has all that was appended, or until that cannot be."""
+    replicas = broker.replicas
+    delayed = DelayedProduce(replicas.partitions, produce.required)
+    if not delayed.try_complete():
+        deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
+        keys = tuple(produce.required)
+        await parked(
+            lambda wake: (
+                replicas.produce_purgatory.watch(delayed, keys, deadline_ns, wake)
+                is not None
+            )
+        )
+    for key, error in delayed.errors.items():
+        if error is not ErrorCode.none:
+            produce.fail(key, error)
+
+
+class _Produce:
+    """One request as it goes: a row per partition, in the order of the request.
+
+    ``required`` holds, for what was appended, the offset after the last record.
+    """
+
+    __slots__ = ("_broker", "_request", "_keys", "acks", "required", "rows", "to_flush")
+
+    def __init__(self, request: Request, acks: int, broker: Broker) -> None:
+        self._request = request
+        self._broker = broker
+        self._keys: list[Key] = []
+        self.acks = acks
+        self.rows: list[ProducePartition] = []
+        self.required: dict[Key, int] = {}
+        self.to_flush: dict[Key, Partition] = {}
+
+    def append(self, topic: str, index: int, records: Buffer) -> None:
+        """Append one partition's batch and note the outcome in a row."""
+        key = (topic, index)
+        self._keys.append(key)
+        broker = self._broker
+        now_ms = broker.now_ms()
+        try:
+            self._check(topic)
+            partition = broker.replicas.get(key)
+            appended = partition.append(records, self.acks, now_ms)
+        except KafkaError as error:
+            self.rows.append(self._refused(key, error.code, error.message))
+            return
+        self.rows.append(
+            ProducePartition(index, 0, appended[0], appended[2], appended[3])
+        )
+        self.required[key] = appended[1] + 1
+        if partition.log.flush_due(now_ms):
+            self.to_flush[key] = partition
+        broker.replicas.note_append(partition)
+
+    def fail(self, key: Key, error: ErrorCode, message: str | None = None) -> None:
+        """Turn the rows of a partition that had gone well into errors."""
+        self.required.pop(key, None)
+        for number, known in enumerate(self._keys):
+            if known == key and not self.rows[number].error_code:
+                self.rows[number] = self._refused(key, error, message)
+
+    def _check(self, topic: str) -> None:
+        if not -1 <= self.acks <= 1:
+            raise KafkaError(
+                ErrorCode.invalid_required_acks,
+                f"acks is {self.acks}, expected -1 to 1",
+            )
+        if topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception, f"{topic} is an internal topic"
+            )
+
+    def _refused(
+        self, key: Key, error: ErrorCode, message: str | None
+    ) -> ProducePartition:
+        leader = None
+        if error is ErrorCode.not_leader_or_follower:
+            leader = self._broker.current_leader(key)
+        return ProducePartition(
+            key[1], int(error), -1, error_message=message, current_leader=leader
+        )

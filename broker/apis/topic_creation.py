@@ -1,0 +1,87 @@
+"""Creating topics, whoever asks: CreateTopics, Metadata, or the group coordinator.
+
+Placement is round robin over the live brokers, Kafka's ``AdminUtils`` without racks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from broker.cluster.broker_state import Broker
+from broker.cluster.coordinator import NewTopic
+from broker.cluster.topics import (
+    GROUP_METADATA_TOPIC,
+    check_collision,
+    check_name,
+)
+from broker.config import (
+    DEFAULT_REPLICATION_FACTOR,
+    NUM_PARTITIONS,
+    OFFSETS_TOPIC_NUM_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    OFFSETS_TOPIC_SEGMENT_BYTES,
+)
+from broker.errors import ErrorCode, KafkaError
+
+# Kafka's bound on what one request may create (KIP-599's ``MAX_PARTITIONS_PER_BATCH``).
+PARTITIONS_MAX: Final = 10_000
+
+Assignment = tuple[tuple[int, ...], ...]
+
+
+def place(
+    brokers: Sequence[int], partitions: int, replicas: int, *, first: int = 0
+) -> Assignment:
+    """Return the replicas of ``partitions`` partitions, ``first`` being their number.
+
+    Raises INVALID_REPLICATION_FACTOR where there are fewer brokers than replicas.
+
+    >>> place([7, 8, 9], 2, 2)
+    ((7, 8), (8, 9))
+    """
+    if replicas < 1:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"replication factor {replicas}, expected at least 1",
+        )
+    if replicas > len(brokers):
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"replication factor {replicas} with {len(brokers)} live brokers",
+        )
+    return tuple(
+        tuple(brokers[(index + offset) % len(brokers)] for offset in range(replicas))
+        for index in range(first, first + partitions)
+    )
+
+
+def check_new_name(name: str, broker: Broker) -> None:
+    """Raise unless a topic called ``name`` can be created."""
+    check_name(name)
+    topics = broker.coordinator.topics
+    if name in topics:
+        raise KafkaError(
+            ErrorCode.topic_already_exists, f"topic {name!r} already exists"
+        )
+    if "." in name or "_" in name:
+        check_collision(name, topics)
+
+
+async def auto_create(name: str, broker: Broker) -> None:
+    """Create a topic with the broker's defaults; raise `KafkaError`."""
+    config = broker.config
+    configs: Mapping[str, str] = {}
+    partitions, replicas = config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR]
+    if name == GROUP_METADATA_TOPIC:
+        partitions = config[OFFSETS_TOPIC_NUM_PARTITIONS]
+        replicas = config[OFFSETS_TOPIC_REPLICATION_FACTOR]
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
+        }
+    check_new_name(name, broker)
+    assignment = place(broker.coordinator.live_brokers(), partitions, replicas)
+    new = NewTopic(name=name, assignment=assignment, configs=configs)
+    await broker.coordinator.create_topic(new)

@@ -1,0 +1,264 @@
+"""The configs that a topic can have, and where each takes its default from.
+
+Kafka's ``LogConfig``, ``TopicConfig`` and ``ServerTopicConfigSynonyms``: a topic config
+is a broker key under another name, so it is parsed and documented as that key is, and
+without an override it is what the broker is configured to. Values of topics are kept
+as text, as they were written.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from broker import config as keys
+from broker.config import BrokerConfig, Key
+from broker.config.key import long, text
+from broker.errors import ConfigError, ErrorCode, KafkaError
+from broker.log.config import LONG_MAX, LogConfig
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs reports it."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Synonym(NamedTuple):
+    """One of the places that a value could come from, the strongest first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicKey:
+    """A topic config: its own key, and the broker's keys that stand behind it.
+
+    ``default`` computes the broker's value where several keys have a say.
+    """
+
+    key: Key[Any]
+    broker_keys: tuple[Key[Any], ...] = ()
+    default: Callable[[BrokerConfig], Any] | None = None
+
+    def broker_value(self, config: BrokerConfig) -> Any:
+        """Return what a topic without an override has."""
+        if self.default is not None:
+            return self.default(config)
+        return config[self.broker_keys[0]] if self.broker_keys else self.key.default
+
+
+def _same(name: str, broker_key: Key[Any]) -> TopicKey:
+    return TopicKey(key=replace(broker_key, name=name), broker_keys=(broker_key,))
+
+
+def _long(
+    name: str,
+    broker_keys: tuple[Key[Any], ...],
+    default: Callable[[BrokerConfig], int],
+    *,
+    low: int,
+) -> TopicKey:
+    key = long(name, LONG_MAX, broker_keys[0].doc, low=low)
+    return TopicKey(key=key, broker_keys=broker_keys, default=default)
+
+
+def _flush_ms(config: BrokerConfig) -> int:
+    set_ms = config[keys.LOG_FLUSH_INTERVAL_MS]
+    return config[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS] if set_ms is None else set_ms
+
+
+def _throttled(name: str) -> TopicKey:
+    doc = "Replicas whose replication is throttled; kept for the tools that set it."
+    return TopicKey(key=text(name, "", doc, inert=True))
+
+
+_TOPIC_KEYS: Final = (
+    _same("cleanup.policy", keys.LOG_CLEANUP_POLICY),
+    _same("compression.type", keys.COMPRESSION_TYPE),
+    _same("delete.retention.ms", keys.LOG_CLEANER_DELETE_RETENTION_MS),
+    _same("file.delete.delay.ms", keys.LOG_SEGMENT_DELETE_DELAY_MS),
+    _same("flush.messages", keys.LOG_FLUSH_INTERVAL_MESSAGES),
+    _long(
+        "flush.ms",
+        (keys.LOG_FLUSH_INTERVAL_MS, keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS),
+        _flush_ms,
+        low=0,
+    ),
+    _throttled("follower.replication.throttled.replicas"),
+    _same("index.interval.bytes", keys.LOG_INDEX_INTERVAL_BYTES),
+    _throttled("leader.replication.throttled.replicas"),
+    _same("max.compaction.lag.ms", keys.LOG_CLEANER_MAX_COMPACTION_LAG_MS),
+    _same("max.message.bytes", keys.MESSAGE_MAX_BYTES),
+    _same("message.downconversion.enable", keys.LOG_MESSAGE_DOWNCONVERSION_ENABLE),
+    _same("message.timestamp.after.max.ms", keys.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS),
+    _same("message.timestamp.before.max.ms", keys.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
+    _same(
+        "message.timestamp.difference.max.ms",
+        keys.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS,
+    ),
+    _same("message.timestamp.type", keys.LOG_MESSAGE_TIMESTAMP_TYPE),
+    _same("min.cleanable.dirty.ratio", keys.LOG_CLEANER_MIN_CLEANABLE_RATIO),
+    _same("min.compaction.lag.ms", keys.LOG_CLEANER_MIN_COMPACTION_LAG_MS),
+    _same("min.insync.replicas", keys.MIN_INSYNC_REPLICAS),
+    _same("preallocate", keys.LOG_PREALLOCATE),
+    _same("retention.bytes", keys.LOG_RETENTION_BYTES),
+    _long(
+        "retention.ms",
+        (
+            keys.LOG_RETENTION_MS,
+            keys.LOG_RETENTION_MINUTES,
+            keys.LOG_RETENTION_HOURS,
+        ),
+        lambda config: config.retention_ms,
+        low=-1,
+    ),
+    _same("segment.bytes", keys.LOG_SEGMENT_BYTES),
+    _same("segment.index.bytes", keys.LOG_INDEX_SIZE_MAX_BYTES),
+    _long(
+        "segment.jitter.ms",
+        (keys.LOG_ROLL_JITTER_MS, keys.LOG_ROLL_JITTER_HOURS),
+        lambda config: config.roll_jitter_ms,
+        low=0,
+    ),
+    _long(
+        "segment.ms",
+        (keys.LOG_ROLL_MS, keys.LOG_ROLL_HOURS),
+        lambda config: config.roll_ms,
+        low=1,
+    ),
+    _same("unclean.leader.election.enable", keys.UNCLEAN_LEADER_ELECTION_ENABLE),
+)
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = MappingProxyType(
+    {topic_key.key.name: topic_key for topic_key in _TOPIC_KEYS}
+)
+
+
+class DescribedConfig(NamedTuple):
+    """One config as DescribeConfigs shows it; ``synonyms`` begin with the effective."""
+
+    key: Key[Any]
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[Synonym, ...]
+
+
+def check_topic_configs(configs: Mapping[str, str], config: BrokerConfig) -> None:
+    """Raise INVALID_CONFIG unless a topic can have these overrides."""
+    for name, written in configs.items():
+        topic_key = TOPIC_KEYS.get(name)
+        if topic_key is None:
+            raise _invalid(f"Unknown topic config name: {name}")
+        try:
+            topic_key.key.read(written)
+        except ConfigError as error:
+            raise _invalid(str(error)) from error
+    shortest = topic_value("min.compaction.lag.ms", configs, config)
+    longest = topic_value("max.compaction.lag.ms", configs, config)
+    if shortest > longest:
+        raise _invalid(
+            f"min.compaction.lag.ms {shortest} is above max.compaction.lag.ms {longest}"
+        )
+
+
+def topic_value(name: str, configs: Mapping[str, str], config: BrokerConfig) -> Any:
+    """Return the effective value of one topic config."""
+    topic_key = TOPIC_KEYS[name]
+    written = configs.get(name)
+    if written is None:
+        return topic_key.broker_value(config)
+    return topic_key.key.read(written)
+
+
+def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
+    """Return the settings of a topic's logs."""
+    values = {
+        field: topic_value(name, configs, config) for name, field in _LOG_FIELDS.items()
+    }
+    values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+    # The older key bounds both directions.
+    difference_ms = topic_value("message.timestamp.difference.max.ms", configs, config)
+    for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+        values[field] = min(values[field], difference_ms)
+    return LogConfig(
+        producer_id_expiration_ms=config[keys.PRODUCER_ID_EXPIRATION_MS], **values
+    )
+
+
+# Where a broker's own value comes from: (name) -> source.
+SourceOf = Callable[[str], ConfigSource]
+
+
+def describe_topic_configs(
+    configs: Mapping[str, str], config: BrokerConfig, source_of: SourceOf
+) -> list[DescribedConfig]:
+    """Return every config of a topic, in the order of names."""
+    return [
+        _described(topic_key, configs, config, source_of)
+        for _, topic_key in sorted(TOPIC_KEYS.items())
+    ]
+
+
+def _described(
+    topic_key: TopicKey,
+    configs: Mapping[str, str],
+    config: BrokerConfig,
+    source_of: SourceOf,
+) -> DescribedConfig:
+    key = topic_key.key
+    synonyms = []
+    if key.name in configs:
+        synonyms.append(
+            Synonym(key.name, configs[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        )
+    synonyms += [
+        Synonym(
+            broker_key.name, written(config[broker_key]), source_of(broker_key.name)
+        )
+        for broker_key in topic_key.broker_keys
+        if broker_key.name in config.written
+    ]
+    if topic_key.broker_keys:
+        weakest = topic_key.broker_keys[-1]
+        default = written(weakest.default)
+        synonyms.append(Synonym(weakest.name, default, ConfigSource.DEFAULT_CONFIG))
+    effective = written(topic_value(key.name, configs, config))
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return DescribedConfig(key, effective, source, tuple(synonyms))
+
+
+def written(value: Any) -> str | None:
+    """Return a value as Kafka writes it in answers.
+
+    >>> written(True), written(("compact", "delete")), written(None)
+    ('true', 'compact,delete', None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{name}:{number}" for name, number in value.items())
+    return str(value)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_config, message)
+
+
+_LOG_FIELDS: Final = {
+    name: name.replace(".", "_")
+    for name in TOPIC_KEYS
+    if name.replace(".", "_") in LogConfig.__dataclass_fields__
+}
