@@ -1,0 +1,23 @@
+"""What a broker imports before it can serve: it shows in every start."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "module", ["hypothesis", "pyspark", "scipy", "pandas", "matplotlib", "pyarrow"]
+)
+def test_broker_starts_without_what_only_tests_or_analysis_need(module: str) -> None:
+    script = (
+        "import sys\n"
+        "import broker.server, broker.wire.codec\n"
+        f"sys.exit({module!r} in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_hypothesis_can_be_imported_after_the_broker() -> None:
+    script = "import broker.errors, hypothesis; hypothesis.given"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
