@@ -1,0 +1,113 @@
+"""Planes, policies and routes, from the configuration alone."""
+
+import random
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.errors import ConfigError
+from broker.topology import build
+from planes.admission import BLOCK, EXEMPT, RESERVE
+from schedulers import Fifo, Priority, Wfq
+
+
+def topology(**settings):
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    return build(BrokerConfig.load(None, dotted), random.Random(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"), [("fifo", Fifo), ("priority", Priority), ("wfq", Wfq)]
+)
+def test_a_policy_is_one_shared_plane(name, policy):
+    (plane,) = topology(doorkeeper_scheduler=name).planes
+    assert type(plane.scheduler) is policy
+    assert (plane.seats, plane.admission.capacity) == (8, 500)
+    assert plane.admission.rule == BLOCK
+
+
+def test_planes_adds_kafkas_control_plane_on_loopback():
+    found = topology(doorkeeper_scheduler="planes")
+    data, control = found.planes
+    assert (control.seats, control.admission.capacity) == (1, 20)
+    assert type(control.scheduler) is type(data.scheduler) is Fifo
+    routes = {route.listener.name: route for route in found.routes}
+    assert routes["CONTROLLER"].plane is control
+    assert routes["CONTROLLER"].processors == 1
+    assert str(routes["CONTROLLER"].listener) == "CONTROLLER://127.0.0.1:0"
+    assert routes["PLAINTEXT"].plane is data
+    assert routes["PLAINTEXT"].processors == 3
+
+
+def test_the_control_plane_takes_the_listener_that_is_named_for_it():
+    found = topology(
+        doorkeeper_scheduler="planes",
+        listeners="PLAINTEXT://127.0.0.1:1,CTL://127.0.0.1:2,OTHER://127.0.0.1:3",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CTL:PLAINTEXT,OTHER:PLAINTEXT",
+        control_plane_listener_name="CTL",
+    )
+    assert {route.listener.name: route.plane.name for route in found.routes} == {
+        "PLAINTEXT": "data",
+        "OTHER": "data",
+        "CTL": "control",
+    }
+
+
+def test_topology_and_discipline_are_independent():
+    found = topology(doorkeeper_scheduler="planes", doorkeeper_data_scheduler="wfq")
+    assert [type(plane.scheduler) for plane in found.planes] == [Wfq, Fifo]
+    found = topology(
+        doorkeeper_scheduler="priority",
+        listeners="PLAINTEXT://127.0.0.1:1,CTL://127.0.0.1:2",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CTL:PLAINTEXT",
+        control_plane_listener_name="CTL",
+    )
+    assert [type(plane.scheduler) for plane in found.planes] == [Priority, Fifo]
+
+
+def test_a_researchers_own_policy_is_found_by_module_and_factory():
+    found = topology(doorkeeper_scheduler="schedulers.fifo:Fifo")
+    assert type(found.planes[0].scheduler) is Fifo
+
+
+def test_seats_queue_and_admission_follow_the_configuration():
+    (plane,) = topology(
+        num_io_threads="3",
+        queued_max_requests="50",
+        doorkeeper_admission="reserve",
+        doorkeeper_admission_reserved="7",
+        doorkeeper_admission_favoured="control,replication",
+    ).planes
+    assert plane.seats == 3
+    admission = plane.admission
+    assert (admission.rule, admission.capacity, admission.reserved) == (RESERVE, 50, 7)
+    assert admission.favoured == {"control", "replication"}
+    (plane,) = topology(doorkeeper_admission="exempt").planes
+    assert (plane.admission.rule, plane.admission.reserved) == (EXEMPT, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"doorkeeper_scheduler": "lifo"}, "doorkeeper.scheduler"),
+        ({"doorkeeper_scheduler": "nowhere:Nothing"}, "doorkeeper.scheduler"),
+        (
+            {"doorkeeper_scheduler": "planes", "doorkeeper_data_scheduler": "lifo"},
+            "doorkeeper.data.scheduler",
+        ),
+        (
+            {
+                "doorkeeper_scheduler": "planes",
+                "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
+                "listener_security_protocol_map": (
+                    "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+                ),
+            },
+            "control.plane.listener.name",
+        ),
+    ],
+)
+def test_what_cannot_be_built_names_its_key(settings, key):
+    with pytest.raises(ConfigError) as error:
+        topology(**settings)
+    assert error.value.key == key
