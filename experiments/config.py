@@ -59,11 +59,15 @@ class BrokerSection(Section):
 class Limits(Section):
     """When a run is over, and when it does not count.
 
-    ``timeout_ms`` is the client's patience (Kafka's ``request.timeout.ms``);
-    ``drain_s`` is how long a run waits for answers after the last arrival.
+    A run does not count if its generator took requests up later than
+    ``lateness_p99_ms``, or if other processes kept its broker from its CPU for more
+    than ``broker_wait_share`` of the load's length. ``timeout_ms`` is the client's
+    patience (Kafka's ``request.timeout.ms``); ``drain_s`` is how long a run waits for
+    answers after the last arrival.
     """
 
     lateness_p99_ms: Mean = 1.0
+    broker_wait_share: Share = 0.1
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0

@@ -30,7 +30,7 @@ from experiments.config import Experiment
 from experiments.openloop import OpenLoop
 from experiments.senders import senders
 from experiments.workload import Workload, is_controllers
-from experiments.worlds.child import bind
+from experiments.worlds.child import Binding, bind
 
 Address = tuple[str, int]
 # From "everything is prepared" to the trace's zero.
@@ -45,8 +45,7 @@ class Job:
     trace: str
     content: dict[str, Any]
     out: str
-    parent: int
-    cpu: int | None
+    binding: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ class SetupClient:
 def main() -> None:
     """Run the job whose file the command line names."""
     job = Job(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    bind(job.parent, job.cpu)
+    bind(Binding(**job.binding))
     experiment = config.parse(job.content)
     replayed = trace.read(Path(job.trace), block=0)
     told = json.loads(sys.stdin.readline())

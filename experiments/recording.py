@@ -198,6 +198,16 @@ def late(p99_ns: int, limit_ms: float) -> str:
     return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:g} ms"
 
 
+def disturbed(wait_s: float | None, load_s: float, limit_share: float) -> str:
+    """Say that others kept a broker from its CPU for too long, or say nothing."""
+    if wait_s is None or wait_s <= limit_share * load_s:
+        return ""
+    return (
+        f"machine busy: the broker waited {wait_s:.2f} s for its CPU, "
+        f"more than {limit_share:.0%} of {load_s:g} s"
+    )
+
+
 def _labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
     """Return the label columns of ``rows`` rows."""
 

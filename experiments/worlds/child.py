@@ -1,34 +1,51 @@
-"""A process of a live run: pinned, and gone when its parent is.
+"""A process of a live run: pinned, favoured, and gone when its parent is.
 
-``python -m experiments.worlds.child PARENT CPU doorkeeper-arguments...`` asks the
-kernel to be killed when the runner, process ``PARENT``, dies (prctl PR_SET_PDEATHSIG),
-pins itself to ``CPU`` (``-`` for not), and becomes the ``doorkeeper`` command. Without
-that a killed experiment would leave brokers behind that hold a CPU of the next one.
+``python -m experiments.worlds.child BINDING doorkeeper-arguments...`` binds itself and
+becomes the ``doorkeeper`` command. It asks the kernel to be killed when the runner dies
+(prctl PR_SET_PDEATHSIG): a killed experiment would otherwise leave brokers behind that
+hold a CPU of the next one. Where the system allows, broker and generator alike run at a
+raised priority, so that other processes of the machine disturb a run less.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
+from dataclasses import asdict, dataclass
 
 _PR_SET_PDEATHSIG = 1
 
 
-def bind(parent: int, cpu: int | None) -> None:
-    """End this process with its parent, and pin it to ``cpu``."""
-    if cpu is not None:
-        os.sched_setaffinity(0, {cpu})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The parent to die with, the CPU to stay on (None: any), and the nice value."""
+
+    parent: int
+    cpu: int | None
+    nice: int
+
+    def text(self) -> str:
+        """Write the binding as a command line argument."""
+        return json.dumps(asdict(self))
+
+
+def bind(binding: Binding) -> None:
+    """Bind this process."""
+    if binding.cpu is not None:
+        os.sched_setaffinity(0, {binding.cpu})
+    os.setpriority(os.PRIO_PROCESS, 0, binding.nice)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != binding.parent:
         sys.exit("the parent died before its child could be bound to it")
 
 
 def main() -> None:
     """Become the ``doorkeeper`` command, pinned and bound."""
-    parent, cpu, *arguments = sys.argv[1:]
-    bind(int(parent), None if cpu == "-" else int(cpu))
+    binding, *arguments = sys.argv[1:]
+    bind(Binding(**json.loads(binding)))
     from experiments import cli
 
     cli.main(arguments)

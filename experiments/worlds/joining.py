@@ -65,6 +65,11 @@ def record_run(
         broker.fault,
         _unrecorded(results),
         recording.late(lateness["p99"], limits.lateness_p99_ms),
+        recording.disturbed(
+            end.broker_cpu_wait_s,
+            cell.experiment.workload.duration_s,
+            limits.broker_wait_share,
+        ),
     ]
     reasons = [fault for fault in faults if fault]
     return RunResult(

@@ -27,6 +27,7 @@ from experiments.config import Experiment
 from experiments.generator import Address, Job
 from experiments.load import Seen
 from experiments.trace import Trace
+from experiments.worlds.child import Binding
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.processes import Child, RunFailed
 from experiments.worlds.world import Cell, RunFiles, RunResult
@@ -37,24 +38,31 @@ _START_TIMEOUT_S = 20.0
 # Beyond the trace's length and the drain: set-up, reading answers, writing rows.
 _GENERATOR_GRACE_S = 40.0
 _STOP_TIMEOUT_S = 10.0
+_NICE = -15
 _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pinning:
-    """The CPUs of a run; None where there is only one for both."""
+class Places:
+    """The CPUs of a run, None where there is only one for both, and the priority."""
 
     broker: int | None
     generator: int | None
+    nice: int
 
     @classmethod
-    def here(cls) -> Pinning:
+    def here(cls) -> Places:
         """Choose the first two CPUs that this process may use."""
+        nice = _raised_priority()
         cpus = sorted(os.sched_getaffinity(0))
         if len(cpus) < 2:
-            return cls(broker=None, generator=None)
-        return cls(broker=cpus[0], generator=cpus[1])
+            return cls(broker=None, generator=None, nice=nice)
+        return cls(broker=cpus[0], generator=cpus[1], nice=nice)
+
+    def binding(self, cpu: int | None) -> Binding:
+        """Return what binds a child of this process to a CPU."""
+        return Binding(parent=os.getpid(), cpu=cpu, nice=self.nice)
 
 
 class Live:
@@ -64,12 +72,14 @@ class Live:
 
     def __init__(self, tick: Callable[[], None]) -> None:
         self._tick = tick
-        self._pinning = Pinning.here()
+        self._places = Places.here()
 
     def environment(self) -> Mapping[str, Any]:
-        """Say where the processes are pinned."""
-        pinned = self._pinning.broker is not None
-        return {"pinned": pinned, "cpus": asdict(self._pinning) if pinned else None}
+        """Say where the processes run."""
+        broker, generator = self._places.broker, self._places.generator
+        pinned = broker is not None
+        cpus = {"broker": broker, "generator": generator} if pinned else None
+        return {"pinned": pinned, "cpus": cpus, "nice": self._places.nice}
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
@@ -107,10 +117,9 @@ class Live:
     def _broker(self, cell: Cell, at: Path) -> Child:
         properties = at / "server.properties"
         properties.write_text(_properties(cell, at), encoding="utf-8")
-        cpu = self._pinning.broker
+        binding = self._places.binding(self._places.broker).text()
         command = [
-            *(sys.executable, "-m", "experiments.worlds.child"),
-            *(str(os.getpid()), "-" if cpu is None else str(cpu)),
+            *(sys.executable, "-m", "experiments.worlds.child", binding),
             *("serve", "--config", str(properties)),
         ]
         return Child("broker", command, at / "broker.err", tick=self._tick)
@@ -121,8 +130,7 @@ class Live:
             trace=str(at / "trace.parquet"),
             content=cell.experiment.content(),
             out=str(_observed(at)),
-            parent=os.getpid(),
-            cpu=self._pinning.generator,
+            binding=asdict(self._places.binding(self._places.generator)),
         )
         file = at / "job.json"
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
@@ -130,10 +138,24 @@ class Live:
         return Child("generator", command, at / "generator.err", tick=self._tick)
 
 
+def _raised_priority() -> int:
+    """Return the nice value that children can be given: the raised one, if allowed."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    except PermissionError:
+        return usual
+    os.setpriority(os.PRIO_PROCESS, 0, usual)
+    return _NICE
+
+
 def _properties(cell: Cell, at: Path) -> str:
     """Return the broker's configuration: the arm's keys, then what the run owns."""
     keys = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
+        # All connections of a load come at once; Kafka's 50 would drop some, and the
+        # kernel tries those again only after a second.
+        "socket.listen.backlog.size": "1024",
         **cell.experiment.broker_keys(cell.arm),
         "log.dirs": str(at / "data"),
         "doorkeeper.record.file": str(_recording(at)),
