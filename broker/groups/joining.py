@@ -50,7 +50,9 @@ class Joining:
         try:
             if not self._has_room_for(group, request.member_id):
                 # Too late for a member of a group that has shrunk: it has to go.
-                self._rebalance.lose(group, request.member_id, effects)
+                self._rebalance.lose(
+                    group, request.member_id, "the group is full", effects
+                )
                 if group.state is GroupState.PREPARING_REBALANCE:
                     self._rebalance.complete_if_all_joined(group, effects, now)
                 raise KafkaError(ErrorCode.group_max_size_reached)

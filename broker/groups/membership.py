@@ -106,7 +106,9 @@ class Membership:
         for leaver in leavers:
             error = ErrorCode.none
             try:
-                self._rebalance.lose(group, _leaving(group, leaver), effects)
+                self._rebalance.lose(
+                    group, _leaving(group, leaver), "it has left", effects
+                )
             except KafkaError as refused:
                 error = refused.code
             left.append(LeftMember(leaver.member_id, leaver.instance_id, error))
@@ -167,20 +169,26 @@ class Membership:
     ) -> None:
         """Lose a member that was silent, or an id that nobody came back with."""
         if member_id in group.roster.pending:
-            self._rebalance.lose(group, member_id, effects)
+            self._rebalance.lose(group, member_id, "its session has ended", effects)
             if group.step(Event.GONE).action is Action.COMPLETE:
                 self._rebalance.after_loss(group, effects, now)
             return
         member = group.roster.members.get(member_id)
         if member is not None and not member.heartbeat_excused():
-            self._rebalance.lose(group, member_id, effects)
+            self._rebalance.lose(group, member_id, "its session has ended", effects)
             self._rebalance.after_loss(group, effects, now)
 
     def unload(self, group: Group, now: Instant) -> Effects:
         """End a group here: another broker coordinates it, or it was deleted."""
         effects = Effects()
         for member_id in list(group.roster.members) + sorted(group.roster.pending):
-            self._rebalance.lose(group, member_id, effects, ErrorCode.not_coordinator)
+            self._rebalance.lose(
+                group,
+                member_id,
+                "the group is not coordinated here any more",
+                effects,
+                ErrorCode.not_coordinator,
+            )
         self._rebalance.forget(group)
         group.move_to(GroupState.DEAD, now)
         return effects

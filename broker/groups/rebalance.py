@@ -15,6 +15,7 @@ assignment, a request repeated over a new connection), this answers it.
 from __future__ import annotations
 
 import enum
+from logging import getLogger
 from typing import NamedTuple
 
 from broker.errors import ErrorCode
@@ -31,6 +32,8 @@ from broker.groups.roster import Member
 from broker.groups.snapshot import group_metadata_record
 from broker.groups.timers import Timers
 from broker.groups.transitions import Action, Event, GroupState
+
+logger = getLogger(__name__)
 
 
 class TimerKind(enum.Enum):
@@ -76,6 +79,7 @@ class Rebalance:
         self,
         group: Group,
         member_id: str,
+        why: str,
         effects: Effects,
         error: ErrorCode = ErrorCode.unknown_member_id,
     ) -> None:
@@ -84,6 +88,7 @@ class Rebalance:
         member = group.roster.remove(member_id)
         if member is None:
             return
+        logger.info("group %s loses member %s: %s", group.group_id, member_id, why)
         effects.answer(member.joining, join_refusal(UNKNOWN_MEMBER_ID, error))
         effects.answer(member.syncing, SyncAnswer(error=error))
         member.joining = member.syncing = None
@@ -108,6 +113,12 @@ class Rebalance:
         self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         initial = group.state is GroupState.EMPTY
         group.move_to(GroupState.PREPARING_REBALANCE, now)
+        logger.info(
+            "group %s prepares to rebalance: generation %d, %d members",
+            group.group_id,
+            group.generation,
+            len(group.roster),
+        )
         if initial:
             delay_ms = self.config.group_initial_rebalance_delay_ms
             timeout_ms = group.roster.rebalance_timeout_ms()
@@ -160,12 +171,20 @@ class Rebalance:
         self._cancel_join(group)
         absent = [m for m in roster if m.joining is None and m.instance_id is None]
         for member in absent:
-            self.lose(group, member.member_id, effects)
+            self.lose(group, member.member_id, "it did not join in time", effects)
         if roster and not roster.elect_joined_leader():
             # Static members only, and none came: wait until their sessions end.
             self._schedule(group, TimerKind.JOIN, now)
             return
         group.begin_generation(now)
+        logger.info(
+            "group %s begins generation %d with %d members, leader %s, protocol %s",
+            group.group_id,
+            group.generation,
+            len(roster),
+            roster.leader,
+            group.protocol_name,
+        )
         if not roster:
             effects.writes.append(_write(group, {}))
             return
@@ -208,7 +227,7 @@ class Rebalance:
         assert group.roster.unsynced, "the timer outlived its reason"
         overdue = [m for m in group.roster.members if m in group.roster.unsynced]
         for member_id in overdue:
-            self.lose(group, member_id, effects)
+            self.lose(group, member_id, "it did not sync in time", effects)
         self.prepare(group, effects, now)
 
     def store(
@@ -241,6 +260,7 @@ class Rebalance:
             return effects
         group.move_to(GroupState.STABLE, now)
         self.completed += 1
+        logger.info("group %s is stable in generation %d", group.group_id, generation)
         for member in group.roster:
             member.assignment = assignments.get(member.member_id, b"")
             self._answer_sync(group, member, group.sync_answer(member), effects, now)
