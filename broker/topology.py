@@ -41,6 +41,8 @@ from schedulers import Scheduler, SchedulerConfig
 from schedulers.registry import UnknownScheduler, make
 
 PLANES: Final = "planes"
+DATA_PLANE: Final = "data"
+CONTROL_PLANE: Final = "control"
 CONTROL_PLANE_QUEUE: Final = 20
 CONTROL_PLANE_SEATS: Final = 1
 CONTROL_PLANE_PROCESSORS: Final = 1
@@ -76,7 +78,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     if config[key] == PLANES:
         key = DOORKEEPER_DATA_SCHEDULER
     data = PlaneCore(
-        "data",
+        DATA_PLANE,
         _scheduler(config, key, rng),
         _admission(config),
         seats=config[NUM_IO_THREADS],
@@ -90,7 +92,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     if control_listener is None:
         return Topology(planes=(data,), routes=data_routes)
     control = PlaneCore(
-        "control",
+        CONTROL_PLANE,
         make("fifo", SchedulerConfig()),
         Admission(capacity=CONTROL_PLANE_QUEUE),
         seats=CONTROL_PLANE_SEATS,

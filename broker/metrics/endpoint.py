@@ -1,0 +1,91 @@
+"""The metrics over HTTP, in the text format that Prometheus scrapes.
+
+As little HTTP as a scraper needs: GET of ``/metrics``, one request per connection,
+a bounded head, a time limit. Prometheus' own client library is not used, because the
+format is three kinds of lines and the library would double the time to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from broker.metrics.collector import Metric
+
+_HEAD_BYTES_MAX: Final = 8192
+_TIMEOUT_S: Final = 10
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """Return all samples as text, families together, in the order they came."""
+    families: dict[str, list[str]] = {}
+    for metric in metrics:
+        name = metric.name + ("_total" if metric.kind == "counter" else "")
+        lines = families.setdefault(name, [f"# TYPE {name} {metric.kind}"])
+        lines.append(f"{metric.name}{metric.suffix}{_labels(metric)} {metric.value}")
+    return "\n".join(line for lines in families.values() for line in lines) + "\n"
+
+
+async def serve_metrics(
+    port: int,
+    collect: Callable[[], Iterable[Metric]],
+    *,
+    host: str = "127.0.0.1",
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer scrapes at ``port`` until cancelled; report the port once it is open."""
+    listeners = await trio.open_tcp_listeners(port, host=host)
+
+    async def answer(stream: trio.SocketStream) -> None:
+        with trio.move_on_after(_TIMEOUT_S):
+            try:
+                await _answer(stream, collect)
+            except trio.BrokenResourceError:
+                # The scraper has gone; there is nobody left to tell.
+                return
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    task_status.started(listeners[0].socket.getsockname()[1])
+    await trio.serve_listeners(answer, listeners)
+
+
+async def _answer(
+    stream: trio.SocketStream, collect: Callable[[], Iterable[Metric]]
+) -> None:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        chunk = await stream.receive_some(_HEAD_BYTES_MAX)
+        head += chunk
+        if not chunk or len(head) > _HEAD_BYTES_MAX:
+            return
+    method, _, rest = head.partition(b" ")
+    path = rest.partition(b" ")[0].partition(b"?")[0]
+    if method != b"GET":
+        status, body = "405 Method Not Allowed", "only GET\n"
+    elif path != b"/metrics":
+        status, body = "404 Not Found", "the metrics are at /metrics\n"
+    else:
+        status, body = "200 OK", exposition(collect())
+    content = body.encode()
+    answer_head = (
+        f"HTTP/1.1 {status}\r\n"
+        f"Content-Type: {_CONTENT_TYPE}\r\n"
+        f"Content-Length: {len(content)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    await stream.send_all(answer_head.encode() + content)
+
+
+def _labels(metric: Metric) -> str:
+    if not metric.labels:
+        return ""
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in metric.labels.items())
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

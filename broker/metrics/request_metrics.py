@@ -1,0 +1,94 @@
+"""Durations and counts of requests, per API and per class (Kafka: ``RequestMetrics``).
+
+Derived from the stamps of each request when it is done with, so the phases add up to
+the total as they do in Kafka. Fetch is counted twice, as in Kafka: under its own name,
+and as FetchConsumer or FetchFollower.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from broker.classifier import REPLICATION
+from broker.metrics.histogram import Histogram
+from broker.request import Request
+from broker.wire.api_keys import ApiKey
+
+# Kafka's names, in the order of `planes.task.Phases`; SuspendedTimeMs is ours.
+PHASES: Final = (
+    "RequestQueueTimeMs",
+    "LocalTimeMs",
+    "SuspendedTimeMs",
+    "RemoteTimeMs",
+    "ResponseQueueTimeMs",
+    "ResponseSendTimeMs",
+    "TotalTimeMs",
+)
+_FETCH: Final = int(ApiKey.FETCH)
+
+
+class Stats:
+    """The requests of one API and class."""
+
+    __slots__ = ("errors", "phases", "size", "versions")
+
+    def __init__(self) -> None:
+        self.phases = tuple(Histogram() for _ in PHASES)
+        self.size = Histogram()
+        self.versions: Counter[int] = Counter()
+        self.errors: Counter[int] = Counter()
+
+    def add(self, request: Request) -> None:
+        """Count one request that is done with."""
+        for histogram, duration_ns in zip(self.phases, request.phases(), strict=True):
+            histogram.add(duration_ns)
+        self.size.add(request.size_bytes)
+        self.versions[request.api_version] += 1
+        self.errors[request.error_code] += 1
+
+    def merge(self, other: Stats) -> None:
+        """Count all of the other's requests too."""
+        for ours, theirs in zip(self.phases, other.phases, strict=True):
+            ours.merge(theirs)
+        self.size.merge(other.size)
+        self.versions.update(other.versions)
+        self.errors.update(other.errors)
+
+
+class RequestMetrics:
+    """What became of all requests."""
+
+    def __init__(self) -> None:
+        self._stats: dict[tuple[int, str], Stats] = {}
+
+    def observe(self, request: Request) -> None:
+        """Count one request that is done with."""
+        key = request.api_key, request.request_class
+        stats = self._stats.get(key)
+        if stats is None:
+            stats = self._stats[key] = Stats()
+        stats.add(request)
+
+    def by_api(self) -> dict[str, Stats]:
+        """Return the sums by Kafka's name of the API."""
+        sums: dict[str, Stats] = {}
+        for (api_key, request_class), stats in self._stats.items():
+            for name in _names(api_key, request_class):
+                sums.setdefault(name, Stats()).merge(stats)
+        return sums
+
+    def by_class(self) -> dict[str, Stats]:
+        """Return the sums by request class."""
+        sums: dict[str, Stats] = {}
+        for (_, request_class), stats in self._stats.items():
+            sums.setdefault(request_class, Stats()).merge(stats)
+        return sums
+
+
+def _names(api_key: int, request_class: str) -> Iterator[str]:
+    yield "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+    if api_key == _FETCH:
+        follower = request_class == REPLICATION
+        yield "FetchFollower" if follower else "FetchConsumer"
