@@ -1,0 +1,224 @@
+"""A client of the group APIs in any version, without sockets.
+
+Requests are encoded by kio from the fields that their version has, decoded and handled
+as the broker does it, and the answers are decoded by kio again. The coordinator behind
+them is the real one over a log in memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+import typing
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from broker.apis import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from broker.errors import ErrorCode
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.messages import Instant, Record
+from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.wire.codec import (
+    decode,
+    decode_response,
+    encode,
+    encode_request,
+    request_type,
+)
+from broker.wire.header import parse_request_header
+from planes.slices import Park
+
+HANDLERS = {
+    ApiKey.OFFSET_COMMIT: offset_commit.handle,
+    ApiKey.OFFSET_FETCH: offset_fetch.handle,
+    ApiKey.JOIN_GROUP: join_group.handle,
+    ApiKey.HEARTBEAT: heartbeat.handle,
+    ApiKey.LEAVE_GROUP: leave_group.handle,
+    ApiKey.SYNC_GROUP: sync_group.handle,
+    ApiKey.DESCRIBE_GROUPS: describe_groups.handle,
+    ApiKey.LIST_GROUPS: list_groups.handle,
+    ApiKey.DELETE_GROUPS: delete_groups.handle,
+    ApiKey.OFFSET_DELETE: offset_delete.handle,
+}
+NONE = ErrorCode.none
+FIELDS: dict[str, Any] = {
+    "group_id": "g",
+    "member_id": "",
+    "group_instance_id": None,
+    "session_timeout": timedelta(seconds=10),
+    "rebalance_timeout": timedelta(seconds=60),
+    "protocol_type": "consumer",
+    "protocol_name": "range",
+    "protocols": [("range", b"\0\0\0\0\0\1\0\1t")],
+    "reason": "because",
+    "generation_id": 1,
+    "generation_id_or_member_epoch": 1,
+    "retention_time": timedelta(milliseconds=-1),
+    "require_stable": True,
+    "include_authorized_operations": False,
+    "states_filter": (),
+    "types_filter": (),
+}
+
+
+def versions(key: ApiKey) -> range:
+    served = SUPPORTED[key]
+    return range(served.implemented_min, served.max + 1)
+
+
+class InstantLog:
+    """A log on which every append succeeds at once."""
+
+    def append(
+        self, partition: int, records: Sequence[Record], done: Callable[..., None]
+    ) -> None:
+        done(NONE)
+
+    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+        return iter(())
+
+
+class Client:
+    """One broker with topics t and u, and a client that speaks any version."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        groups = GroupCoordinator(
+            GroupConfig(
+                offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0
+            ),
+            log=InstantLog(),
+            clock=lambda: Instant(self.now_ns, 1_700_000_000_000),
+            rng=random.Random(3),
+        )
+        groups.elect(0)
+        groups.load_all()
+        topics = {"t": SimpleNamespace(partitions={0: 0, 1: 1}), "u": None}
+        self.broker: Any = SimpleNamespace(
+            groups=groups, metadata_cache=SimpleNamespace(topic=topics.get)
+        )
+
+    def start(self, key: ApiKey, version: int, **fields: Any) -> _Call:
+        """Send a request; fields that its version does not have are left out."""
+        entity = _entity(request_type(key, version), {**FIELDS, **fields})
+        frame = encode_request(key, version, 7, "app", entity)[4:]
+        header = parse_request_header(frame)
+        body = decode(key, version, frame, header.body_offset)
+        request: Any = SimpleNamespace(
+            api_key=key,
+            api_version=version,
+            correlation_id=7,
+            client_id="app",
+            peer=SimpleNamespace(host="10.0.0.1"),
+        )
+        return _Call(key, version, HANDLERS[key](request, body, self.broker))
+
+    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        """Send a request that is answered at once."""
+        call = self.start(key, version, **fields)
+        assert call.answer is not None, "still parked"
+        return call.answer
+
+    def join(self, **fields: Any) -> Any:
+        """Join with the newest version, taking the id that is handed out."""
+        known = {"member_id": self.send(ApiKey.JOIN_GROUP, 9, **fields).member_id}
+        return self.start(ApiKey.JOIN_GROUP, 9, **{**fields, **known})
+
+    def stable(self) -> str:
+        """Form a group of one and return its member's id."""
+        member_id: str = self.join().answer.member_id
+        assignments = [(member_id, b"mine")]
+        synced = self.send(
+            ApiKey.SYNC_GROUP, 5, member_id=member_id, assignments=assignments
+        )
+        assert synced.error_code is NONE
+        return member_id
+
+
+class _Call:
+    """A handler, stepped as a plane does it: preemptions ignored, parking obeyed."""
+
+    def __init__(
+        self, key: ApiKey, version: int, coroutine: Coroutine[Any, Any, Any]
+    ) -> None:
+        self.key, self.version, self.coroutine = key, version, coroutine
+        self.answer: Any = None
+        self.step()
+
+    def step(self) -> None:
+        try:
+            while True:
+                trap = self.coroutine.send(None)
+                if isinstance(trap, Park) and trap.register(self.step):
+                    return
+        except StopIteration as stop:
+            frame = encode(self.key, self.version, 7, stop.value)[4:]
+            correlation_id, self.answer = decode_response(self.key, self.version, frame)
+            assert correlation_id == 7
+
+
+def _entity(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """Build an entity from names to values; items of arrays are tuples of fields."""
+    built = {}
+    for field in dataclasses.fields(cls):
+        if field.name not in fields:
+            continue
+        value = fields[field.name]
+        item = _item_type(cls, field.name)
+        if item is not None and value is not None:
+            value = tuple(_item(item, entry) for entry in value)
+        built[field.name] = value
+    return cls(**built)
+
+
+def _item(item: type[Any], entry: Any) -> Any:
+    if isinstance(entry, dict):
+        return _entity(item, entry)
+    names = [field.name for field in dataclasses.fields(item)]
+    return _entity(item, dict(zip(names, entry, strict=False)))
+
+
+def _item_type(cls: type[Any], name: str) -> type[Any] | None:
+    """Return the class of an array's items, if they are entities."""
+    hints = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
+    for part in (hints[name], *typing.get_args(hints[name])):
+        for item in typing.get_args(part):
+            if dataclasses.is_dataclass(item):
+                return typing.cast("type[Any]", item)
+    return None
+
+
+def partition(index: int, offset: int, metadata: str | None = "m") -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": offset,
+        "committed_leader_epoch": 5,
+        "committed_metadata": metadata,
+    }
+
+
+def commit(client: Client, group_id: str = "g", **fields: Any) -> None:
+    """Commit offset 42 of t-1 as nobody's member."""
+    client.send(
+        ApiKey.OFFSET_COMMIT,
+        9,
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        topics=[{"name": "t", "partitions": [partition(1, 42, None)]}],
+        **fields,
+    )
