@@ -21,6 +21,7 @@ import trio
 
 from broker import network_settings
 from broker.config import (
+    DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_FILE,
@@ -29,6 +30,9 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
+from broker.metrics.collector import Collector, Sources
+from broker.metrics.endpoint import serve_metrics
+from broker.metrics.request_metrics import RequestMetrics
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.epoll import TcpNetwork
 from broker.network.intake import Intake
@@ -113,6 +117,8 @@ class BrokerServer:
         self.classifier = network_settings.classifier(config)
         self.quotas = ConnectionQuotas(network_settings.connection_limits(config))
         self.pool = network_settings.memory_pool(config)
+        self.request_metrics = RequestMetrics()
+        self.metrics_port: int | None = None
         self.request_channels = {
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
@@ -172,6 +178,7 @@ class BrokerServer:
                 await nursery.start(self.socket_server.run)
                 nursery.start_soon(self.timer.run)
                 self._start_sampler(nursery)
+                await self._start_metrics(nursery)
                 task_status.started()
                 await self._stop.wait()
                 self.socket_server.stop_accepting()
@@ -234,7 +241,24 @@ class BrokerServer:
         observers: list[Callable[[Request], None]] = [self.classifier.learn]
         if recorder is not None:
             observers.append(recorder.record)
+        if self._config[DOORKEEPER_METRICS_PORT] is not None:
+            observers.append(self.request_metrics.observe)
         return observers
+
+    async def _start_metrics(self, nursery: trio.Nursery) -> None:
+        port = self._config[DOORKEEPER_METRICS_PORT]
+        if port is None:
+            return
+        collector = Collector(
+            Sources(
+                requests=self.request_metrics,
+                channels=tuple(self.request_channels.values()),
+                processors=self.processors,
+                pool=self.pool,
+                now_ns=self._now_ns,
+            )
+        )
+        self.metrics_port = await nursery.start(serve_metrics, port, collector.collect)
 
     def _start_sampler(self, nursery: trio.Nursery) -> None:
         recorder = self._surroundings.recorder

@@ -9,7 +9,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from broker.config.key import Key, integer, optional_text, pairs, text, words
+from broker.config.key import (
+    ConfigType,
+    Key,
+    integer,
+    optional_integer,
+    optional_text,
+    pairs,
+    text,
+    words,
+)
 
 REQUEST_CLASSES: Final = (
     "control",
@@ -124,6 +133,13 @@ DOORKEEPER_CLASS_LEVELS: Final = _of_classes(
 DOORKEEPER_RECORD_FILE: Final = optional_text(
     "doorkeeper.record.file",
     "Where each finished request is recorded; nowhere if empty.",
+)
+DOORKEEPER_METRICS_PORT: Final = optional_integer(
+    "doorkeeper.metrics.port",
+    "Where Prometheus finds the metrics, on 127.0.0.1; nowhere if absent, 0 any port.",
+    low=0,
+    high=65_535,
+    type=ConfigType.INT,
 )
 DOORKEEPER_RECORD_SAMPLES_MS: Final = integer(
     "doorkeeper.record.samples.ms",

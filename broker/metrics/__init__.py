@@ -1,7 +1,7 @@
 """Kafka's request, queue, handler and processor metrics, under Kafka's own names.
 
-``histogram`` counts durations in logarithmic buckets, ``request_metrics`` keeps them per
-API and per request class, ``collector`` reads everything else where it stands, and
+``histogram`` counts durations in logarithmic buckets, ``request_metrics`` keeps them by
+API and by request class, ``collector`` reads everything else where it stands, and
 ``endpoint`` gives it all to Prometheus. Nothing is kept unless the endpoint is on
 (``doorkeeper.metrics.port``): the recording of experiments does not need it.
 """

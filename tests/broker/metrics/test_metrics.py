@@ -1,0 +1,191 @@
+"""What is scraped: read by Prometheus' own parser, held against the requests' stamps."""
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.metrics.collector import Collector, Metric, Sources
+from broker.metrics.endpoint import exposition, serve_metrics
+from broker.metrics.request_metrics import RequestMetrics
+from broker.request import Request
+from tests.virtual.world import (
+    LEADER_AND_ISR,
+    PRODUCE,
+    PRODUCE_NS,
+    SLICE_NS,
+    in_world,
+)
+
+
+def samples(text):
+    """Return every sample by name and labels, as Prometheus understands the text."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(scheduler="planes"):
+    """Run twenty requests through a broker in virtual time, and scrape it."""
+
+    async def scenario(world):
+        metrics = RequestMetrics()
+        collector = Collector(
+            Sources(
+                requests=metrics,
+                channels=tuple(world.server.request_channels.values()),
+                processors=world.server.processors,
+                pool=None,
+                now_ns=world.clock.now_ns,
+            )
+        )
+        for _ in range(10):
+            await world.ask(world.connect(), PRODUCE)
+            await world.ask(world.connect(world.control_listener()), LEADER_AND_ISR)
+        for request in world.observer.requests:
+            metrics.observe(request)
+        used_ns = 10 * (PRODUCE_NS + SLICE_NS)
+        await trio.sleep((4 * used_ns - world.clock.now_ns()) / 1e9)
+        return samples(exposition(collector.collect())), world.observer.requests
+
+    return in_world(scenario, {"doorkeeper.scheduler": scheduler})
+
+
+def test_phases_of_requests_add_up_under_kafkas_names():
+    found, requests = scraped()
+    prefix = "kafka_network_requestmetrics_"
+    for api, key in (("Produce", 0), ("LeaderAndIsr", 4)):
+        own = [each for each in requests if each.api_key == key]
+        label = ("request", api)
+        assert found[prefix + "totaltimems_count", label] == len(own) == 10
+        sums = {
+            name: found[f"{prefix}{name}_sum", label]
+            for name in (
+                "requestqueuetimems",
+                "localtimems",
+                "suspendedtimems",
+                "remotetimems",
+                "responsequeuetimems",
+                "responsesendtimems",
+                "totaltimems",
+            )
+        }
+        total = sums.pop("totaltimems")
+        assert sum(sums.values()) == pytest.approx(total)
+        expected_ns = sum(each.phases().total_ns for each in own)
+        assert total == pytest.approx(expected_ns / 1e6)
+        version = {0: "8", 4: "1"}[key]
+        assert found[prefix + "requests_total", label, ("version", version)] == 10
+        assert found[prefix + "errors_total", ("error", "NONE"), label] == 10
+
+
+def test_a_quantile_is_that_of_the_requests():
+    found, _ = scraped()
+    name = "kafka_network_requestmetrics_localtimems"
+    key = (name, ("quantile", "0.99"), ("request", "Produce"))
+    assert found[key] == pytest.approx(PRODUCE_NS / 1e6, rel=1 / 16)
+
+
+def test_classes_are_told_apart():
+    found, _ = scraped()
+    name = "doorkeeper_requestmetrics_totaltimems_count"
+    assert found[name, ("class", "control")] == 10
+    assert found[name, ("class", "produce")] == 10
+
+
+def test_idle_ratios_are_those_since_the_last_scrape():
+    found, _ = scraped()
+    pool = "kafka_server_kafkarequesthandlerpool_"
+    produce = 10 * PRODUCE_NS / (40 * (PRODUCE_NS + SLICE_NS))
+    control = 10 * SLICE_NS / (40 * (PRODUCE_NS + SLICE_NS))
+    idle = "requesthandleravgidle_percent"
+    assert found[(pool + idle,)] == pytest.approx(1 - produce)
+    assert found[(f"{pool}controlplane{idle}",)] == pytest.approx(1 - control)
+    assert ("kafka_network_socketserver_networkprocessoravgidle_percent",) in found
+
+
+def test_queues_and_connections_are_counted_by_plane_and_processor():
+    found, _ = scraped()
+    channel = "kafka_network_requestchannel_"
+    assert found[(channel + "requestqueuesize",)] == 0
+    assert found[(channel + "controlplanerequestqueuesize",)] == 0
+    connections = {
+        dict(labels)["listener"]: value
+        for (name, *labels), value in found.items()
+        if name == "kafka_server_socket_server_metrics_connection_count"
+    }
+    assert connections == {"PLAINTEXT": 10, "CONTROLLER": 10}
+
+
+def test_a_shared_plane_has_no_control_plane_metrics():
+    found, _ = scraped("fifo")
+    assert not any("controlplane" in name for name, *_ in found)
+
+
+def test_a_fetch_is_counted_under_two_names():
+    metrics = RequestMetrics()
+    for request_class in ("fetch", "fetch", "replication"):
+        metrics.observe(fetch(request_class))
+    counts = {name: stats.size.count for name, stats in metrics.by_api().items()}
+    assert counts == {"Fetch": 3, "FetchConsumer": 2, "FetchFollower": 1}
+
+
+def fetch(request_class):
+    return Request(
+        number=0,
+        request_class=request_class,
+        size_bytes=10,
+        api_key=1,
+        api_version=4,
+        correlation_id=0,
+        client_id="",
+        frame=b"",
+        body_offset=0,
+        peer=None,
+        **dict.fromkeys(
+            (
+                "received_ns",
+                "dequeued_ns",
+                "local_done_ns",
+                "remote_done_ns",
+                "response_dequeued_ns",
+                "response_sent_ns",
+            ),
+            7,
+        ),
+    )
+
+
+def test_labels_survive_prometheus_parser():
+    odd = 'a "quoted" back\\slash\nand a line'
+    text = exposition([Metric(name="x", kind="gauge", value=1.5, labels={"l": odd})])
+    assert samples(text) == {("x", ("l", odd)): 1.5}
+
+
+@pytest.mark.live
+async def test_metrics_are_served_over_http(nursery):
+    def collect():
+        return [Metric(name="up", kind="gauge", value=1)]
+
+    port = await nursery.start(serve_metrics, 0, collect)
+
+    async def ask(head):
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        async with stream:
+            await stream.send_all(head)
+            answer = b""
+            async for chunk in stream:
+                answer += chunk
+        return answer.decode()
+
+    head, _, body = (await ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).partition(
+        "\r\n\r\n"
+    )
+    assert head.startswith("HTTP/1.1 200 OK")
+    assert f"Content-Length: {len(body)}" in head
+    assert samples(body) == {("up",): 1}
+    assert "404" in await ask(b"GET / HTTP/1.1\r\n\r\n")
+    assert "405" in await ask(b"POST /metrics HTTP/1.1\r\n\r\n")
+    assert await ask(b"x" * 9000) == ""
+    nursery.cancel_scope.cancel()
