@@ -1,4 +1,4 @@
-"""What is scraped: read by Prometheus' own parser, held against the requests' stamps."""
+"""What is scraped, read by Prometheus' own parser and held against the requests."""
 
 import pytest
 import trio
