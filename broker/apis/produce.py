@@ -93,7 +93,7 @@ class _Produce:
     ``required`` holds, for what was appended, the offset after the last record.
     """
 
-    __slots__ = ("_broker", "_request", "_keys", "acks", "required", "rows", "to_flush")
+    __slots__ = ("_broker", "_keys", "_request", "acks", "required", "rows", "to_flush")
 
     def __init__(self, request: Request, acks: int, broker: Broker) -> None:
         self._request = request

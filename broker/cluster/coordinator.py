@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.cluster.partition import Key
 from broker.cluster.topics import Topic
+from broker.errors import ErrorCode
 from broker.wire.controller.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -47,7 +47,7 @@ class Controlled(Protocol):
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop or delete replicas."""
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+    def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Tell clients this from now on."""
 
     def topic_changed(self, name: str) -> None:
@@ -95,5 +95,5 @@ class Coordinator(Protocol):
     async def producer_id_block(self) -> range:
         """Reserve producer ids that nobody else will ever be given."""
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[Key]:
-        """Move leaderships off a broker that stops; return those that remain."""
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
+        """Move leaderships off a broker that stops, as far as there is where to."""

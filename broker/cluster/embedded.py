@@ -192,8 +192,8 @@ class EmbeddedCoordinator:
         self._remember(next_producer_id=following)
         return range(first, following)
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[Key]:
-        """Return nothing: partitions of one replica are not waited for (Kafka too).
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
+        """Move nothing, since there is no other broker.
 
         Raises BROKER_NOT_AVAILABLE for any other broker, and STALE_BROKER_EPOCH.
         """
@@ -206,7 +206,6 @@ class EmbeddedCoordinator:
                 ErrorCode.stale_broker_epoch,
                 f"broker epoch {broker_epoch}, the present one is {self.broker_epoch}",
             )
-        return []
 
     # ---- commands ---------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Partition:
     """A partition that this broker holds a replica of.
 
     ``min_insync`` tells ``min.insync.replicas`` when it is asked, since the config is
-    dynamic.
+    dynamic; ``high_watermark`` is what is known of it from before.
     """
 
     __slots__ = (
@@ -74,6 +74,7 @@ class Partition:
         *,
         local_id: int,
         min_insync: Callable[[], int],
+        high_watermark: int = 0,
     ) -> None:
         self.key = key
         self.topic_id = topic_id
@@ -88,7 +89,9 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, Follower] = {}
-        self.high_watermark = log.log_start_offset
+        self.high_watermark = min(
+            max(high_watermark, log.log_start_offset), log.log_end_offset
+        )
         # The log's end when this leadership began; nothing while following.
         self.epoch_start_offset: int | None = None
 

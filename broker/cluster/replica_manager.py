@@ -14,7 +14,7 @@ be alive: nothing is fetched from it yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -42,6 +42,10 @@ NO_EPOCH = -1
 
 class Logs(Protocol):
     """Where the logs of partitions are kept."""
+
+    @property
+    def high_watermarks(self) -> Mapping[Key, int]:
+        """High watermarks as they were before this start."""
 
     def open_log(self, key: Key, topic_id: UUID | None) -> Log:
         """Open the log of a partition, a new one if there is none; raise OSError."""
@@ -95,6 +99,10 @@ class ReplicaManager:
     def led(self) -> Iterator[Partition]:
         """Iterate over the partitions that this broker leads."""
         return (each for each in tuple(self.partitions.values()) if each.is_leader)
+
+    def high_watermarks(self) -> dict[Key, int]:
+        """Return the high watermark of every partition, for a checkpoint."""
+        return {key: each.high_watermark for key, each in self.partitions.items()}
 
     # ---- purgatories ------------------------------------------------------------
 
@@ -170,6 +178,7 @@ class ReplicaManager:
             self._logs.open_log(key, topic_id),
             local_id=self.local_id,
             min_insync=lambda: self._min_insync(topic),
+            high_watermark=self._logs.high_watermarks.get(key, 0),
         )
         return partition
 

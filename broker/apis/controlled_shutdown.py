@@ -1,0 +1,47 @@
+"""ControlledShutdown (7): a broker asks the controller to take its leaderships off.
+
+Versions: 0-3. Version 0's request header has no client id.
+
+Behaviour: the coordinator moves what it can. What remains is answered: partitions that
+this broker still leads and that have other replicas, as a controller has said. One
+replica has nowhere to go and is not waited for, as in Kafka. BROKER_NOT_AVAILABLE for
+a broker that is not registered, STALE_BROKER_EPOCH for an earlier life of this one.
+
+Version notes: v2 adds the broker epoch (KIP-380), v3 is flexible.
+
+Left out: electing other leaders, for which the embedded coordinator has no brokers.
+"""
+
+from __future__ import annotations
+
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from broker.wire.controller.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+    """Answer which partitions the broker still leads."""
+    command = ControlledShutdownRequest.from_wire(body)
+    error, remaining = ErrorCode.none, []
+    try:
+        await broker.coordinator.controlled_shutdown(
+            command.broker_id, command.broker_epoch
+        )
+    except KafkaError as refused:
+        error = refused.code
+    else:
+        led = broker.replicas.led()
+        remaining = sorted(each.key for each in led if len(each.replicas) > 1)
+    return ControlledShutdownResponse(
+        error_code=error,
+        remaining_partitions=tuple(
+            RemainingPartition(topic_name=topic, partition_index=index)
+            for topic, index in remaining
+        ),
+    ).to_wire(request.api_version)

@@ -1,0 +1,294 @@
+"""Fetch (1): read record batches, waiting for some if asked to.
+
+Versions: 4-17 served, 0-17 advertised.
+
+Behaviour:
+- Waits in the Fetch purgatory until ``min_bytes`` can be read, at most ``max_wait_ms``;
+  then reads again. Any partition's error is answered at once.
+- At least one batch is answered if there is one, however large; otherwise at most
+  ``max_bytes`` of the request (``fetch.max.bytes`` bounds it), in the order of the
+  request (KIP-74).
+- Records are answered as regions of their files: the network sends them uncopied.
+- Consumers read up to the high watermark. Followers read to the end, and what they ask
+  for tells how far they have come, which may move the high watermark.
+- A consumer of v11 or later may read from a follower too (KIP-392).
+- Sessions as in KIP-227. A request can be preempted between two partitions.
+
+Version notes:
+- v5 adds log start offsets (KIP-107), v7 sessions, v9 leader epochs (KIP-320), v11
+  racks, v12 is flexible and detects divergence (KIP-595), v13 names topics by id
+  (KIP-516), v15 moves the replica id into a tagged field (KIP-903), v16 names the
+  current leader with errors (KIP-951).
+
+Left out: transactions (the last stable offset is the high watermark and no transaction
+was ever aborted), preferred read replicas (KIP-392's other half), quotas.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from broker.apis.answer import to_ms
+from broker.cluster.broker_state import Broker
+from broker.cluster.delayed_fetch import DelayedFetch, Wanted
+from broker.cluster.fetch_sessions import Answered, Context, Target
+from broker.cluster.partition import Partition
+from broker.config import FETCH_MAX_BYTES
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request, Response
+from broker.wire.codec import Entity
+from broker.wire.hot import FetchPartition, encode_fetch_response
+from planes.slices import parked, preempt
+
+_NS_PER_MS: Final = 1_000_000
+_CONSUMER: Final = -1
+_NO_ID: Final = UUID(int=0)
+_LEADER_TOLD: Final = frozenset(
+    {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}
+)
+
+
+async def serve(request: Request, body: Entity, broker: Broker) -> Response:
+    """Read what there is; if that is too little, wait and read again."""
+    fetch = _Fetch(request, body, broker)
+    try:
+        context = fetch.context()
+    except KafkaError as error:
+        return fetch.refuse(error.code)
+    outcome = await fetch.read(context)
+    if not fetch.is_enough():
+        await fetch.wait(context)
+        outcome = await fetch.read(context)
+    return fetch.response(context, outcome)
+
+
+class _Fetch:
+    """One request as it goes."""
+
+    __slots__ = (
+        "_bytes_read",
+        "_failed",
+        "body",
+        "broker",
+        "is_follower",
+        "leader_only",
+        "max_bytes",
+        "replica_id",
+        "request",
+    )
+
+    def __init__(self, request: Request, body: Entity, broker: Broker) -> None:
+        self.request = request
+        self.body = body
+        self.broker = broker
+        version = request.api_version
+        self.replica_id: int = (
+            body.replica_state.replica_id if version >= 15 else body.replica_id
+        )
+        self.is_follower = self.replica_id > _CONSUMER
+        self.leader_only = self.is_follower or version < 11
+        self.max_bytes = min(body.max_bytes, broker.config[FETCH_MAX_BYTES])
+        self._bytes_read = 0
+        self._failed = False
+
+    # ---- what is wanted ---------------------------------------------------------
+
+    def context(self) -> Context:
+        """Return what the request and its session want; raise their errors."""
+        body, version = self.body, self.request.api_version
+        by_id = version >= 13
+        targets = [
+            Target(
+                topic.topic_id or _NO_ID if by_id else topic.topic,
+                wanted.partition,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch if version >= 9 else -1,
+                wanted.last_fetched_epoch if version >= 12 else -1,
+                wanted.log_start_offset if version >= 5 else -1,
+            )
+            for topic in body.topics
+            for wanted in topic.partitions
+        ]
+        forgotten = [
+            (topic.topic_id or _NO_ID if by_id else topic.topic, index)
+            for topic in (body.forgotten_topics_data if version >= 7 else ())
+            for index in topic.partitions
+        ]
+        return self.broker.fetch_sessions.context(
+            body.session_id if version >= 7 else 0,
+            body.session_epoch if version >= 7 else -1,
+            targets,
+            forgotten,
+            uses_topic_ids=by_id,
+            is_follower=self.is_follower,
+            now_ns=self.broker.now_ns(),
+        )
+
+    def _name(self, topic: str | UUID) -> str:
+        if isinstance(topic, str):
+            return topic
+        name = self.broker.metadata_cache.name(topic)
+        if name is None:
+            raise KafkaError(ErrorCode.unknown_topic_id)
+        return name
+
+    # ---- reading ----------------------------------------------------------------
+
+    async def read(self, context: Context) -> Answered:
+        """Read all partitions, in order, as far as ``max_bytes`` goes."""
+        self._bytes_read = 0
+        self._failed = False
+        rows: list[tuple[Target, FetchPartition]] = []
+        for target in context.targets:
+            if rows:
+                await preempt()
+            try:
+                row = self._read_one(target)
+            except KafkaError as error:
+                row = self._refused(target, error.code)
+                self._failed = True
+            rows.append((target, row))
+        return rows
+
+    def _read_one(self, target: Target) -> FetchPartition:
+        partition = self._partition(target)
+        diverging = None
+        if target.last_fetched_epoch >= 0:
+            diverging = _divergence(partition, target)
+        records = None
+        if diverging is None:
+            records = partition.read(
+                target.offset,
+                min(target.max_bytes, max(self.max_bytes - self._bytes_read, 0)),
+                is_follower=self.is_follower,
+                min_one=not self._bytes_read,
+            )
+        else:
+            # The reader has to truncate: nothing to wait for.
+            self._failed = True
+        high_watermark = partition.high_watermark
+        if records is not None:
+            self._bytes_read += records.size
+        if self.is_follower and diverging is None:
+            self._note_follower(partition, target)
+        committed_only = self.body.isolation_level == 1
+        return FetchPartition(
+            target.partition,
+            0,
+            high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            b"" if records is None else records,
+            aborted_transactions=() if committed_only else None,
+            diverging_epoch=diverging,
+        )
+
+    def _partition(self, target: Target) -> Partition:
+        """Return the partition if this reader may be answered from it, or raise."""
+        partition = self.broker.replicas.get(
+            (self._name(target.topic), target.partition)
+        )
+        if isinstance(target.topic, UUID) and target.topic != partition.topic_id:
+            raise KafkaError(ErrorCode.inconsistent_topic_id)
+        epoch = target.current_leader_epoch
+        partition.check_epoch(epoch, leader_only=self.leader_only)
+        if self.is_follower:
+            partition.check_follower(self.replica_id, epoch)
+        return partition
+
+    def _note_follower(self, partition: Partition, target: Target) -> None:
+        if partition.note_follower_fetch(
+            self.replica_id,
+            target.offset,
+            target.log_start_offset,
+            self.broker.now_ns(),
+        ):
+            self.broker.replicas.note_change(partition.key)
+
+    # ---- waiting ----------------------------------------------------------------
+
+    def is_enough(self) -> bool:
+        """Tell whether to answer with what was read."""
+        body = self.body
+        return (
+            self._failed
+            or self._bytes_read >= min(body.min_bytes, self.max_bytes)
+            or to_ms(body.max_wait) <= 0
+        )
+
+    async def wait(self, context: Context) -> None:
+        """Wait until there may be enough, or until ``max_wait_ms`` have passed."""
+        if not context.targets:
+            return
+        broker = self.broker
+        wanted = [
+            Wanted(
+                (self._name(target.topic), target.partition),
+                target.offset,
+                target.max_bytes,
+                target.current_leader_epoch,
+            )
+            for target in context.targets
+        ]
+        delayed = DelayedFetch(
+            broker.replicas.partitions,
+            wanted,
+            min_bytes=min(self.body.min_bytes, self.max_bytes),
+            is_follower=self.is_follower,
+            leader_only=self.leader_only,
+        )
+        deadline_ns = broker.now_ns() + to_ms(self.body.max_wait) * _NS_PER_MS
+        keys = [each.key for each in wanted]
+        purgatory = broker.replicas.fetch_purgatory
+        await parked(
+            lambda wake: purgatory.watch(delayed, keys, deadline_ns, wake) is not None
+        )
+
+    # ---- answering --------------------------------------------------------------
+
+    def response(self, context: Context, outcome: Answered) -> Response:
+        """Encode what the session has to be told."""
+        session_id, told = context.told(outcome, self.broker.now_ns())
+        topics: dict[str | UUID, list[FetchPartition]] = {}
+        for target, row in told:
+            topics.setdefault(target.topic, []).append(row)
+        self.request.error_code = next(
+            (r.error_code for _, r in told if r.error_code), 0
+        )
+        return encode_fetch_response(
+            self.request.api_version,
+            self.request.correlation_id,
+            list(topics.items()),
+            session_id=session_id,
+        )
+
+    def refuse(self, error: ErrorCode) -> Response:
+        """Encode an error of the whole request."""
+        self.request.error_code = int(error)
+        return encode_fetch_response(
+            self.request.api_version,
+            self.request.correlation_id,
+            (),
+            error_code=int(error),
+        )
+
+    def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
+        leader = None
+        if self.request.api_version >= 16 and error in _LEADER_TOLD:
+            name = self._name(target.topic)
+            leader = self.broker.current_leader((name, target.partition))
+        return FetchPartition(
+            target.partition, int(error), -1, -1, -1, b"", current_leader=leader
+        )
+
+
+def _divergence(partition: Partition, target: Target) -> tuple[int, int] | None:
+    """Return where the reader's log parts from ours: (epoch, end offset)."""
+    epoch, end_offset = partition.epoch_end_offset(target.last_fetched_epoch)
+    if end_offset < 0:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch < target.last_fetched_epoch or end_offset < target.offset:
+        return epoch, end_offset
+    return None

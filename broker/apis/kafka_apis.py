@@ -1,0 +1,124 @@
+"""From a request to its response: find the handler, decode, handle, encode.
+
+Kafka's ``KafkaApis``. All of it runs inside the handler's coroutine, so that decoding
+and encoding are charged to the request. What cannot be decoded, and a version that is
+not served, closes the connection, as in Kafka; only ApiVersions has an answer for a
+version that it does not know (KIP-511).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from broker.apis import (
+    api_versions,
+    controlled_shutdown,
+    create_topics,
+    delete_groups,
+    delete_topics,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    produce,
+    stop_replica,
+    sync_group,
+    update_metadata,
+)
+from broker.apis.answer import first_error
+from broker.cluster.broker_state import Broker
+from broker.config import Listener
+from broker.errors import MalformedFrame
+from broker.request import CLOSE, Request, Response
+from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.wire.codec import Entity, decode, encode
+
+Handle = Callable[[Request, Entity, Broker], Awaitable[Any]]
+
+HANDLERS: Final[Mapping[int, Handle]] = MappingProxyType(
+    {
+        ApiKey.LIST_OFFSETS: list_offsets.handle,
+        ApiKey.METADATA: metadata.handle,
+        ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
+        ApiKey.STOP_REPLICA: stop_replica.handle,
+        ApiKey.UPDATE_METADATA: update_metadata.handle,
+        ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
+        ApiKey.OFFSET_COMMIT: offset_commit.handle,
+        ApiKey.OFFSET_FETCH: offset_fetch.handle,
+        ApiKey.FIND_COORDINATOR: find_coordinator.handle,
+        ApiKey.JOIN_GROUP: join_group.handle,
+        ApiKey.HEARTBEAT: heartbeat.handle,
+        ApiKey.LEAVE_GROUP: leave_group.handle,
+        ApiKey.SYNC_GROUP: sync_group.handle,
+        ApiKey.DESCRIBE_GROUPS: describe_groups.handle,
+        ApiKey.LIST_GROUPS: list_groups.handle,
+        ApiKey.CREATE_TOPICS: create_topics.handle,
+        ApiKey.DELETE_TOPICS: delete_topics.handle,
+        ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
+        ApiKey.DELETE_GROUPS: delete_groups.handle,
+        ApiKey.OFFSET_DELETE: offset_delete.handle,
+    }
+)
+# These encode their own answers: the hot ones, whose records are never copied.
+ENCODING_HANDLERS: Final[Mapping[int, Handle]] = MappingProxyType(
+    {ApiKey.PRODUCE: produce.serve, ApiKey.FETCH: fetch.serve}
+)
+SERVED: Final = frozenset({*HANDLERS, *ENCODING_HANDLERS, ApiKey.API_VERSIONS})
+
+
+async def serve(request: Request, broker: Broker) -> Response:
+    """Return the response of ``request``; `CLOSE` if it has none to be given."""
+    key, version = request.api_key, request.api_version
+    if key not in SERVED or not SUPPORTED[ApiKey(key)].serves(version):
+        if key == ApiKey.API_VERSIONS:
+            return api_versions.unsupported(request)
+        return CLOSE
+    try:
+        body = decode(key, version, request.frame, request.body_offset)
+    except MalformedFrame:
+        return CLOSE
+    encoding_handler = ENCODING_HANDLERS.get(key)
+    if encoding_handler is not None:
+        response: Response = await encoding_handler(request, body, broker)
+        return response
+    if key == ApiKey.API_VERSIONS:
+        answer = api_versions.listed(request, body, SERVED)
+    else:
+        answer = await HANDLERS[key](request, body, broker)
+    request.error_code = first_error(answer)
+    return (encode(key, version, request.correlation_id, answer),)
+
+
+class KafkaApis:
+    """The application behind a `BrokerServer`: a broker and its handlers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.next_expiry_ns = broker.next_expiry_ns
+        self.expire = broker.expire
+
+    def open(
+        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+    ) -> None:
+        """Open the broker; clients are told of ``listeners``."""
+        self.broker.open(listeners, timer_moved)
+
+    def serve(self, request: Request) -> Any:
+        """Return the coroutine that handles ``request``."""
+        return serve(request, self.broker)
+
+    def close(self) -> None:
+        """Close the broker's logs."""
+        self.broker.close()

@@ -1,0 +1,40 @@
+"""LeaderAndIsr (4): the controller says which partitions to lead and which to follow.
+
+Versions: 0-7.
+
+Behaviour:
+- Fenced as Kafka 3.9 fences it: broker epoch (STALE_BROKER_EPOCH), controller epoch
+  (STALE_CONTROLLER_EPOCH, both for the whole request), then for each partition topic id
+  (INCONSISTENT_TOPIC_ID), leader epoch (STALE_CONTROLLER_EPOCH unless it is newer) and
+  replicas (UNKNOWN_TOPIC_OR_PARTITION if this broker is none).
+- Whoever waits in a purgatory for a partition that moved away is answered at once.
+- The request is never preempted: its partitions change together with respect to other
+  controller requests, as under Kafka's ``replicaStateChangeLock``.
+
+Version notes: v1 adds is_new, v2 broker epochs (KIP-380), v3 reassignment (KIP-455), v4
+is flexible, v5 adds topic ids (KIP-516), v6 the leader recovery state, v7 the mark of a
+KRaft controller, which may repeat a leader epoch (KIP-866).
+
+Left out: reassignment fields, leader recovery, and the fetchers of followers.
+"""
+
+from __future__ import annotations
+
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+from broker.wire.controller.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+    """Change the state of the partitions named."""
+    command = LeaderAndIsrRequest.from_wire(body)
+    if broker.is_stale(command.broker_epoch):
+        answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
+    else:
+        answer = broker.become_leader_or_follower(command)
+    return answer.to_wire(request.api_version)

@@ -1,0 +1,36 @@
+"""StopReplica (5): the controller stops replicas, or has them deleted.
+
+Versions: 0-4.
+
+Behaviour:
+- Fenced by broker epoch and controller epoch as LeaderAndIsr is; then, for each
+  partition, by leader epoch: FENCED_LEADER_EPOCH if it is older, but -1 (none known)
+  and -2 (the topic is being deleted) pass.
+- Deleting removes the replica and its log, and answers whoever waits for it. Stopping
+  without deleting keeps both, as in Kafka: only a follower's fetching would end.
+- The request is never preempted, as LeaderAndIsr.
+
+Version notes: v1 adds broker epochs (KIP-380) and groups partitions, v2 is flexible, v3
+adds leader epochs and a delete flag for each partition (KIP-570), v4 the mark of a
+KRaft controller.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+    """Stop the replicas named."""
+    command = StopReplicaRequest.from_wire(body)
+    if broker.is_stale(command.broker_epoch):
+        answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
+    else:
+        answer = broker.stop_replicas(command)
+    return answer.to_wire(request.api_version)

@@ -1,0 +1,34 @@
+"""UpdateMetadata (6): the controller says what clients are to be told.
+
+Versions: 0-8.
+
+Behaviour: fenced by broker epoch (STALE_BROKER_EPOCH) and controller epoch
+(STALE_CONTROLLER_EPOCH); else the metadata cache takes over what the request says. A
+leader of -2 takes a partition out. The request is never preempted, as LeaderAndIsr.
+
+Version notes: v3 names listeners, v4 offline replicas, v5 broker epochs (KIP-380), v6
+is flexible, v7 adds topic ids (KIP-516), v8 KRaft's full updates.
+
+Left out: a full update does not take out topics that it does not name.
+"""
+
+from __future__ import annotations
+
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+from broker.wire.controller.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
+    """Take over what the controller says."""
+    command = UpdateMetadataRequest.from_wire(body)
+    if broker.is_stale(command.broker_epoch):
+        error = ErrorCode.stale_broker_epoch
+    else:
+        error = broker.update_metadata(command)
+    return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)

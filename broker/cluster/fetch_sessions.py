@@ -1,0 +1,231 @@
+"""Fetch sessions (KIP-227): a reader says once what it wants, and then only changes.
+
+Kafka's ``FetchManager``, ``FetchSessionCache`` and ``FetchContext``. Epoch -1 is a
+Fetch without a session, epoch 0 asks for one, larger epochs count the requests of one;
+in those, partitions not named are wanted as before, and the answer leaves out
+partitions of which there is nothing new. Partitions with data go to the end of their
+session, so that ``max_bytes`` starves none of them.
+
+The cache has a bounded number of sessions. A full one makes room by ending the session
+that was unused longest, if that is long enough (two minutes); for a follower, also a
+consumer's in use. Else the reader gets no session and goes on in full, which is legal.
+
+Left out: Kafka's preference for large sessions over small ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.hot import FetchPartition
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+EVICTION_NS: Final = 120_000_000_000
+
+Address = tuple[str | UUID, int]
+
+
+class Target(NamedTuple):
+    """What a Fetch asks of one partition; topics by name, or by id from v13 on."""
+
+    topic: str | UUID
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+Answered = Sequence[tuple[Target, FetchPartition]]
+
+
+class Context(Protocol):
+    """One Fetch: what it wants, and what of the outcome it is told."""
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What to fetch, in order."""
+
+    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+        """Return the session id to answer, and the rows to answer with."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One partition of a session, and what the reader was last told of it."""
+
+    target: Target
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def tell(self, row: FetchPartition) -> bool:
+        """Note an outcome; return whether the reader has to hear of it."""
+        news = (
+            bool(row.error_code)
+            or bool(row.records)
+            or row.diverging_epoch is not None
+            or row.high_watermark != self.high_watermark
+            or row.log_start_offset != self.log_start_offset
+        )
+        self.high_watermark = row.high_watermark
+        self.log_start_offset = row.log_start_offset
+        return news
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    session_id: int
+    uses_topic_ids: bool
+    is_follower: bool
+    used_ns: int
+    epoch: int = INITIAL_EPOCH + 1
+    entries: dict[Address, _Entry] = field(default_factory=dict)
+
+    def want(self, targets: Iterable[Target]) -> None:
+        for target in targets:
+            address = (target.topic, target.partition)
+            entry = self.entries.get(address)
+            if entry is None:
+                self.entries[address] = _Entry(target)
+            else:
+                entry.target = target
+
+
+class FetchSessions:
+    """The sessions of a broker, at most ``slots`` of them."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        # Least recently used first.
+        self._sessions: dict[int, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: Sequence[Target],
+        forgotten: Iterable[Address],
+        *,
+        uses_topic_ids: bool,
+        is_follower: bool,
+        now_ns: int,
+    ) -> Context:
+        """Return what a Fetch wants, all in all.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+        FETCH_SESSION_TOPIC_ID_ERROR: errors of the whole request.
+        """
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return _Sessionless(targets)
+            return _Full(self, targets, uses_topic_ids, is_follower)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        session.want(targets)
+        for address in forgotten:
+            session.entries.pop(address, None)
+        del self._sessions[session_id]
+        if not session.entries:
+            return _Sessionless(())
+        self._sessions[session_id] = session
+        session.used_ns = now_ns
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        return _Incremental(session)
+
+    def create(
+        self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
+    ) -> int:
+        """Begin a session in which ``outcome`` has been told; 0 if there is no room."""
+        if not outcome or not self._make_room(now_ns, is_follower=is_follower):
+            return NO_SESSION
+        session_id = self._rng.randint(1, 2**31 - 1)
+        while session_id in self._sessions:
+            session_id = self._rng.randint(1, 2**31 - 1)
+        session = self._sessions[session_id] = _Session(
+            session_id=session_id,
+            uses_topic_ids=uses_topic_ids,
+            is_follower=is_follower,
+            used_ns=now_ns,
+        )
+        session.want(target for target, _ in outcome)
+        for target, row in outcome:
+            session.entries[target.topic, target.partition].tell(row)
+        return session_id
+
+    def _make_room(self, now_ns: int, *, is_follower: bool) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        for session in self._sessions.values():
+            stale = now_ns - session.used_ns > EVICTION_NS
+            if stale or (is_follower and not session.is_follower):
+                del self._sessions[session.session_id]
+                return True
+        return False
+
+
+class _Sessionless:
+    def __init__(self, targets: Sequence[Target]) -> None:
+        self.targets = targets
+
+    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+        return NO_SESSION, outcome
+
+
+class _Full:
+    def __init__(
+        self,
+        sessions: FetchSessions,
+        targets: Sequence[Target],
+        uses_topic_ids: bool,
+        is_follower: bool,
+    ) -> None:
+        self.targets = targets
+        self._sessions = sessions
+        self._uses_topic_ids = uses_topic_ids
+        self._is_follower = is_follower
+
+    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+        session_id = self._sessions.create(
+            outcome,
+            now_ns,
+            uses_topic_ids=self._uses_topic_ids,
+            is_follower=self._is_follower,
+        )
+        return session_id, outcome
+
+
+class _Incremental:
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+        self.targets = [entry.target for entry in session.entries.values()]
+
+    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+        entries = self._session.entries
+        told = []
+        for target, row in outcome:
+            address = (target.topic, target.partition)
+            entry = entries.get(address)
+            if entry is not None and entry.tell(row):
+                told.append((target, row))
+                if row.records:
+                    entries[address] = entries.pop(address)
+        return self._session.session_id, told
