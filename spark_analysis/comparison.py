@@ -102,9 +102,25 @@ class Comparison:
     queue: tuple[QueuePoint, ...]
 
     @property
-    def headline(self) -> Metric:
-        """The metric that is told first."""
+    def tail_metric(self) -> Metric:
+        """The quantile beyond which a request counts among the slowest."""
         return headline_of(self.metrics)
+
+    @property
+    def headline(self) -> Metric:
+        """The metric that is told first: p99, if the first class's may be shown.
+
+        Otherwise the highest quantile below it whose cells may be shown.
+        """
+        first = self.class_names[0]
+        refused = {
+            c.metric.name for c in self.cells if c.refused and c.class_name == first
+        }
+        highest = self.tail_metric
+        for metric in reversed(self.metrics[: self.metrics.index(highest) + 1]):
+            if metric.name not in refused:
+                return metric
+        return highest
 
     @property
     def class_names(self) -> tuple[str, ...]:

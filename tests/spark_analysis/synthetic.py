@@ -68,7 +68,7 @@ def write(
 
     ``rates`` are requests per second by class.
     """
-    per_second = dict(rates or {"control": 1500, "produce": 1500, "fetch": 500})
+    per_second = dict(rates or {"control": 1500, "produce": 1200, "fetch": 300})
     names = [*arms, *(["fifo-again"] if again else [])]
     window = [0, int(seconds * 1e9)]
     manifest = _manifest(names, blocks, seed, window, per_second, analysis or {})
@@ -98,13 +98,13 @@ def save(directory: Path, manifest: Mapping[str, Any]) -> None:
 def make_trace(
     rng: np.random.Generator, seconds: float, rates: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Draw arrivals: PRODUCE in bursts of about ten, the others alone."""
+    """Draw arrivals: PRODUCE in bursts of about six, the others alone."""
     parts = []
     for name, rate in rates.items():
-        size = 10 if name == "produce" else 1
+        size = 6 if name == "produce" else 1
         starts = rng.uniform(0, seconds, rng.poisson(rate * seconds / size))
         arrivals = np.repeat(starts, rng.poisson(size, len(starts)) if size > 1 else 1)
-        service = {"control": 0.1, "produce": 0.35, "fetch": 0.15}[name]
+        service = {"control": 0.1, "produce": 0.2, "fetch": 0.15}[name]
         parts.append((name, arrivals, rng.exponential(service * MS, len(arrivals))))
     label = np.concatenate([[name] * len(times) for name, times, _ in parts])
     intended = (np.concatenate([times for _, times, _ in parts]) * 1e9).astype(np.int64)

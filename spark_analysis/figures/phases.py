@@ -1,0 +1,91 @@
+"""Where the time goes: stacked bars of mean time by phase, all requests and slowest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spark_analysis.comparison import Comparison, PhaseMeans
+from spark_analysis.figures.style import new_figure
+from spark_analysis.phases import PHASES
+from spark_analysis.wording import digits
+
+# What waits for admission in warm colours, the queue in blue, work in green, the way
+# back in greys: ten phases cannot all differ, their neighbours do.
+_COLOURS: Final = {
+    "client_ns": "#b9bcc4",
+    "unread_ns": "#f0e442",
+    "blocked_ns": "#e69f00",
+    "queue_ns": "#0072b2",
+    "local_ns": "#009e73",
+    "suspended_ns": "#cc79a7",
+    "remote_ns": "#d55e00",
+    "response_queue_ns": "#56b4e9",
+    "response_send_ns": "#8a8d96",
+    "return_ns": "#5f636d",
+}
+
+
+def stacked(comparison: Comparison) -> Figure:
+    """Draw one bar per class and arm: all requests on the left, the slowest right."""
+    names, arms = comparison.class_names, comparison.arm_names
+    figure = new_figure(0.9 + len(names) * (0.35 + 0.24 * len(arms)))
+    axes = figure.subplots(len(names), 2, sharey=True, squeeze=False)
+    for row, name in zip(axes, names, strict=True):
+        for axis, slowest in zip(row, (False, True), strict=True):
+            _panel(axis, comparison, name, slowest)
+    label = comparison.tail_metric.label
+    axes[-1, 0].set_xlabel("all answered requests: mean [ms]")
+    axes[-1, 1].set_xlabel(f"at or beyond the {label}: mean [ms]")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper left",
+        ncols=5,
+        handlelength=1.0,
+        columnspacing=1.4,
+    )
+    return figure
+
+
+def _panel(axis: Axes, comparison: Comparison, name: str, slowest: bool) -> None:
+    arms = comparison.arm_names
+    found: dict[str, PhaseMeans] = {
+        means.arm: means
+        for means in comparison.phases
+        if means.class_name == name and means.slowest == slowest
+    }
+    left = [0.0] * len(arms)
+    for phase in PHASES:
+        # Two phases end on the other process's stamp and may be just below zero.
+        widths = [
+            max(0.0, found[arm].means_ms[phase.name]) if arm in found else 0.0
+            for arm in arms
+        ]
+        axis.barh(
+            range(len(arms)),
+            widths,
+            left=left,
+            height=0.72,
+            color=_COLOURS[phase.name],
+            label=phase.label,
+        )
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    for place, total in enumerate(left):
+        axis.annotate(
+            digits(total),
+            (total, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axis.set(ylim=(len(arms) - 0.4, -0.6))
+    axis.margins(x=0.1)
+    axis.set_yticks(range(len(arms)), arms)
+    axis.grid(axis="y", visible=False)
+    if not slowest:
+        axis.set_title(name)

@@ -1,0 +1,192 @@
+"""Verdicts in plain sentences, the same in terminal, tables, report and paper.
+
+A sentence says what was measured, under which arm, against what, how sure that is, and
+what would be wrong to conclude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_analysis.comparison import Cell, Comparison
+from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.wording import (
+    change,
+    interval,
+    p_value,
+    percent,
+    quantity,
+    ratio,
+    ratio_interval,
+)
+
+
+def subject(cell: Cell) -> str:
+    """Return what a cell is about: "p99 latency of control"."""
+    kind = "goodput" if cell.metric.level is None else f"{cell.metric.label} latency"
+    return f"{kind} of {cell.class_name}"
+
+
+def sentence(comparison: Comparison, cell: Cell) -> str:
+    """Return the verdict on a cell as one sentence."""
+    baseline = comparison.manifest.baseline
+    metric, contrast = cell.metric, cell.contrast
+    if cell.refused:
+        return f"The {subject(cell)} under {cell.arm} is not shown: {cell.verdict.why}."
+    value = quantity(cell.measured.estimate.value, metric)
+    if contrast is None:
+        spread = interval(cell.measured.estimate)
+        return f"The {subject(cell)} under {cell.arm} is {value} ({spread})."
+    told = from_to(comparison, cell)
+    evidence = _evidence(comparison, cell)
+    if cell.verdict.word == "equivalent":
+        return (
+            f"The {subject(cell)} under {cell.arm} equals {baseline}'s within "
+            f"{percent(metric.margin)} ({told}; {evidence})."
+        )
+    if cell.verdict.word == "inconclusive":
+        return (
+            f"Nothing is decided on the {subject(cell)} under {cell.arm}: {told}; "
+            f"{evidence}{_why_undecided(comparison, cell)}."
+        )
+    mark = " This is exploratory: the tail is thin." if cell.verdict.exploratory else ""
+    return (
+        f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm} than "
+        f"under {baseline} ({told}; {evidence}).{mark}"
+    )
+
+
+def _evidence(comparison: Comparison, cell: Cell) -> str:
+    contrast = cell.contrast
+    assert contrast is not None
+    level = percent(comparison.manifest.options.confidence)
+    words = (
+        f"ratio {ratio(contrast.ratio.value)}, {level} interval "
+        f"{ratio_interval(contrast.ratio)}, p = {p_value(contrast.p)}"
+    )
+    if contrast.blocks_tied == contrast.blocks:
+        return f"{words}, equal in every block"
+    return f"{words}, lower in {contrast.blocks_lower} of {contrast.blocks} blocks"
+
+
+def _why_undecided(comparison: Comparison, cell: Cell) -> str:
+    contrast, alpha = cell.contrast, comparison.manifest.options.alpha
+    assert contrast is not None
+    floor = smallest_p(contrast.blocks)
+    if floor > alpha:
+        return (
+            f". With {contrast.blocks} blocks no data could give a p below "
+            f"{p_value(floor)}, so this is no evidence of sameness either"
+        )
+    if contrast.p < alpha:
+        return ". Test and interval disagree"
+    return (
+        f". A difference of more than {percent(cell.metric.margin)} is neither shown "
+        "nor ruled out"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What an arm does for the first class, and what the other classes pay for it.
+
+    Each told by the headline quantile, or the highest one below it that may be shown;
+    None or left out where there is none.
+    """
+
+    arm: str
+    benefit: Cell | None
+    prices: tuple[Cell, ...]
+
+
+def story(comparison: Comparison, arm: str) -> Story:
+    """Return the cells by which an arm is told."""
+    first, *others = comparison.class_names
+    prices = [_telling_cell(comparison, name, arm) for name in others]
+    return Story(
+        arm=arm,
+        benefit=_telling_cell(comparison, first, arm),
+        prices=tuple(cell for cell in prices if cell is not None),
+    )
+
+
+def headline(comparison: Comparison, told: Story) -> str:
+    """Return a story as a sentence or two."""
+    cell = told.benefit
+    if cell is None:
+        first = comparison.class_names[0]
+        return f"{told.arm}: no quantile of {first} may be shown, its tails are thin."
+    than = f" than under {comparison.manifest.baseline}" if differs(cell) else ""
+    prices = ", ".join(
+        f"{price.class_name} {price.metric.label} {finding(price)}"
+        for price in told.prices
+    )
+    return (
+        f"{told.arm}: the {subject(cell)} is {finding(cell)}{than} "
+        f"({from_to(comparison, cell)})." + (f" The price: {prices}." if prices else "")
+    )
+
+
+def from_to(comparison: Comparison, cell: Cell) -> str:
+    """Return the baseline's value and the cell's."""
+    baseline = comparison.manifest.baseline
+    base = comparison.cell(cell.class_name, baseline, cell.metric.name)
+    return (
+        f"{quantity(base.measured.estimate.value, cell.metric)} → "
+        f"{quantity(cell.measured.estimate.value, cell.metric)}"
+    )
+
+
+def finding(cell: Cell) -> str:
+    """Return what was found in a few words: a change, sameness, or nothing."""
+    if differs(cell):
+        assert cell.contrast is not None
+        return change(cell.contrast.ratio.value)
+    if cell.verdict.word == "equivalent":
+        return f"equal within {percent(cell.metric.margin)}"
+    return "undecided"
+
+
+def differs(cell: Cell) -> bool:
+    """Whether a difference from the baseline was found."""
+    return cell.verdict.word in ("better", "worse")
+
+
+def _telling_cell(comparison: Comparison, class_name: str, arm: str) -> Cell | None:
+    highest = comparison.headline.level
+    for metric in reversed(comparison.metrics):
+        if metric.level is None or (highest is not None and metric.level > highest):
+            continue
+        cell = comparison.cell(class_name, arm, metric.name)
+        if not cell.refused:
+            return cell
+    return None
+
+
+def again_sentence(comparison: Comparison) -> str:
+    """Say what the A/A arm shows: how far apart two identical arms come out."""
+    arm, base = comparison.again, comparison.manifest.baseline
+    if arm is None:
+        return (
+            "There is no A/A arm in this experiment, so the false alarms of its own "
+            "tests are not measured."
+        )
+    cells = [c for c in comparison.of_arm(arm) if not c.refused and c.contrast]
+    ratios = [c.contrast.ratio.value for c in cells if c.contrast]
+    wrong = [c for c in cells if differs(c)]
+    spread = (
+        f"the ratios of its {len(cells)} shown cells lie between "
+        f"{ratio(min(ratios))} and {ratio(max(ratios))}"
+        if ratios
+        else "none of its cells may be shown"
+    )
+    if wrong:
+        names = ", ".join(f"{c.metric.label} of {c.class_name}" for c in wrong)
+        return (
+            f"{arm} is {base} once more, and yet a difference was found in {names}; "
+            f"{spread}. Differences of that size between other arms mean nothing."
+        )
+    return (
+        f"{arm} is {base} once more: no difference was found, as it should be; "
+        f"{spread}."
+    )

@@ -1,0 +1,88 @@
+"""Numbers as people read them, the same in terminal, tables, report and paper.
+
+Three significant digits: no more are known.
+"""
+
+from __future__ import annotations
+
+import math
+
+from spark_analysis.metrics import Metric
+from spark_analysis.statistics.intervals import Estimate
+
+NONE = "–"
+THIN_SPACE = "\u202f"
+
+# Below this factor a change reads best in per cent, above it as a multiple.
+_MULTIPLE = 2.0
+
+
+def digits(value: float | None) -> str:
+    """Return a number with three significant digits, without an exponent.
+
+    >>> digits(0.012345), digits(1.5), digits(1234.5), digits(float("inf"))
+    ('0.0123', '1.50', '1\u202f234', '∞')
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}".replace(",", THIN_SPACE)
+
+
+def quantity(value: float | None, metric: Metric) -> str:
+    """Return a number with its unit."""
+    return f"{digits(value)} {metric.unit}"
+
+
+def interval(estimate: Estimate) -> str:
+    """Return both ends of an interval."""
+    return f"{digits(estimate.low)}–{digits(estimate.high)}"
+
+
+def ratio(value: float | None) -> str:
+    """Return a ratio; near 1 the third decimal matters.
+
+    >>> ratio(1.0034), ratio(0.0123), ratio(12.34)
+    ('1.003', '0.0123', '12.3')
+    """
+    if value is None or not 0.1 <= value < 10:
+        return digits(value)
+    return f"{value:.3f}"
+
+
+def ratio_interval(estimate: Estimate) -> str:
+    """Return both ends of an interval of a ratio."""
+    return f"{ratio(estimate.low)}–{ratio(estimate.high)}"
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent: 5 %, 0.5 %."""
+    return f"{share * 100:g}{THIN_SPACE}%"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value; more digits than the blocks allow would be a pretence."""
+    return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def change(value: float) -> str:
+    """Say a ratio as a change.
+
+    >>> change(0.2), change(0.9), change(1.07), change(3.0)
+    ('5.00 times lower', '10 % lower', '7.0 % higher', '3.00 times higher')
+    """
+    if value == 0:
+        return "finite instead of infinite"
+    if math.isinf(value):
+        return "infinite instead of finite"
+    if value <= 1 / _MULTIPLE:
+        return f"{digits(1 / value)} times lower"
+    if value >= _MULTIPLE:
+        return f"{digits(value)} times higher"
+    percent = abs(value - 1) * 100
+    size = f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"
+    return f"{size} % {'lower' if value < 1 else 'higher'}"
