@@ -13,25 +13,20 @@ Python source, compiled once per message and version as ``dataclasses`` compiles
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Callable, Mapping
-from struct import Struct
-from typing import Any, Final, TypeAlias, Union, get_args, get_origin
+from struct import Struct, calcsize
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from broker.errors import MalformedFrame
+from broker.wire.introspect import FIXED, FieldKind, has_array, kind_of
+from broker.wire.writer import encode_varint
 
 # Walks (frame, offset, length of the frame); returns the offset where it stopped.
 Check: TypeAlias = Callable[[bytes, int, int], int]
 
-_FIXED_BYTES: Final[Mapping[str, int]] = types.MappingProxyType(
-    {
-        **dict.fromkeys(("bool", "int8", "uint8"), 1),
-        **dict.fromkeys(("int16", "uint16", "error_code"), 2),
-        **dict.fromkeys(("int32", "uint32", "timedelta_i32"), 4),
-        **dict.fromkeys(("int64", "uint64", "float64"), 8),
-        **dict.fromkeys(("timedelta_i64", "datetime_i64"), 8),
-        "uuid": 16,
-    }
+_FIXED_BYTES: Final[Mapping[str, int]] = MappingProxyType(
+    {wire_type: calcsize(f">{letter}") for wire_type, letter in FIXED.items()}
 )
 _INT32: Final = Struct(">i")
 
@@ -44,31 +39,12 @@ def bounds_check(entity: type[Any]) -> Check | None:
     than it says, `UnknownTag` at the first tag that the schema does not have, and
     `IndexError` or `struct.error` where the frame ends too early.
     """
-    if not entity.__flexible__ and not _has_array(entity):
+    if not entity.__flexible__ and not has_array(entity):
         return None
     source = _Source()
     source.struct(entity, 1)
     source.lines.append("    return o")
     return source.compiled(entity.__name__)
-
-
-def _has_array(entity: Any) -> bool:
-    for field in dataclasses.fields(entity):
-        item, is_array, _ = _classify(field.type)
-        if is_array or (dataclasses.is_dataclass(item) and _has_array(item)):
-            return True
-    return False
-
-
-def _classify(annotation: Any) -> tuple[Any, bool, bool]:
-    """Return the item's type, whether there is an array, and whether it is nullable."""
-    nullable = False
-    if get_origin(annotation) in (types.UnionType, Union):
-        nullable = True
-        (annotation,) = (a for a in get_args(annotation) if a is not types.NoneType)
-    if get_origin(annotation) is tuple:
-        return get_args(annotation)[0], True, nullable
-    return annotation, False, nullable
 
 
 class _Source:
@@ -115,20 +91,19 @@ class _Source:
         self, entity: type[Any], field: dataclasses.Field[Any], depth: int
     ) -> None:
         """Walk one field that has no tag."""
-        item, is_array, nullable = _classify(field.type)
-        wire_type = field.metadata.get("kafka_type")
-        if is_array:
+        kind = kind_of(field)
+        if kind.is_array:
             self.array_length(entity, depth)
-            self.items(entity, item, wire_type, nullable, depth)
-        elif wire_type is not None:
-            self.primitive(entity, wire_type, depth)
-        elif nullable:
+            self.items(entity, kind, depth)
+        elif kind.struct is None:
+            self.primitive(entity, kind.wire_type, depth)
+        elif kind.nullable:
             at = self.here()
             self.line(depth, f"p = f[{at}]; o = {at} + 1")
             self.line(depth, "if p != 255:")
-            self.struct(item, depth + 1)
+            self.struct(kind.struct, depth + 1)
         else:
-            self.struct(item, depth)
+            self.struct(kind.struct, depth)
 
     def array_length(self, entity: type[Any], depth: int) -> None:
         """Read an array's length; null is -1."""
@@ -140,31 +115,25 @@ class _Source:
         else:
             self.line(depth, f"c, = int32(f, {at}); o = {at} + 4")
 
-    def items(
-        self,
-        entity: type[Any],
-        item: Any,
-        wire_type: str | None,
-        nullable: bool,
-        depth: int,
-    ) -> None:
+    def items(self, entity: type[Any], kind: FieldKind, depth: int) -> None:
         """Check an array's length against the frame, then walk its items."""
-        size = 1 if wire_type is None else _FIXED_BYTES.get(wire_type, 1)
+        size = _FIXED_BYTES.get(kind.wire_type or "", 1)
         needed = "c" if size == 1 else f"c * {size}"
-        null = "" if nullable else "c < 0 or "
+        null = "" if kind.nullable else "c < 0 or "
         self.line(depth, f"if {null}{needed} > n - o: refuse(c, n - o)")
-        if wire_type in _FIXED_BYTES:
+        if kind.wire_type in _FIXED_BYTES:
             self.line(depth, f"if c > 0: o += {needed}")
             return
         self.line(depth, "for _ in range(c):")
-        if wire_type is None:
-            self.struct(item, depth + 1)
+        if kind.struct is not None:
+            self.struct(kind.struct, depth + 1)
         else:
-            self.primitive(entity, wire_type, depth + 1)
+            self.primitive(entity, kind.wire_type, depth + 1)
             self.settle(depth + 1)
 
-    def primitive(self, entity: type[Any], wire_type: str, depth: int) -> None:
+    def primitive(self, entity: type[Any], wire_type: str | None, depth: int) -> None:
         """Skip one value that is neither a struct nor an array."""
+        assert wire_type is not None
         if wire_type in _FIXED_BYTES:
             self.ahead += _FIXED_BYTES[wire_type]
             return
@@ -256,16 +225,6 @@ def _skip_tags(
 
 def _replace_varint(frame: bytes, at: int, old: int, new: int) -> bytes:
     return frame[:at] + encode_varint(new) + frame[at + len(encode_varint(old)) :]
-
-
-def encode_varint(value: int) -> bytes:
-    """Return ``value`` as an unsigned varint."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _long_string(frame: bytes, offset: int) -> int:

@@ -1,9 +1,9 @@
 """Frames to entities and back: what a handler reads, and what it answers with.
 
-kio holds a dataclass per message and version, decodes in native code and encodes in
-Python; the controller's requests, which Kafka 4 removed and kio lacks, are declared in
-`broker.wire.controller` in the same style. The two hottest answers have encoders of
-their own in `broker.wire.hot`.
+kio holds a dataclass per message and version and decodes in native code; encoders are
+made from those classes (`broker.wire.writer`). The controller's requests, which Kafka
+4 removed and kio lacks, are declared in `broker.wire.controller` in the same style.
+The two hottest answers have encoders of their own in `broker.wire.hot`.
 
 A frame here is a request *without* its four-byte size when decoding, and *with* it
 when encoding: the network strips one and sends the other. As in Kafka, bytes behind
@@ -12,14 +12,13 @@ the body are ignored.
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from broker.errors import MalformedFrame
@@ -28,12 +27,15 @@ from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.wire.bounds import Check, UnknownTag, bounds_check
 from broker.wire.header import skip_tagged_fields
 from broker.wire.schema import Message, entity_type
+from broker.wire.writer import Write, compile_writer
 
 # kio's entities share a Protocol but no type that says which fields there are.
 Entity: TypeAlias = Any
 Reader: TypeAlias = Callable[[bytes, int], tuple[Entity, int]]
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
 # What reading a frame that is cut short or makes no sense raises.
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
@@ -73,15 +75,14 @@ def encode(api_key: int, version: int, correlation_id: int, entity: Entity) -> b
     """Return the whole frame of a response, its size included.
 
     ``entity`` is one of `response_type`, or any value with the fields of that version:
-    kio's writers read attributes, so a handler answers all versions in one shape.
+    attributes are read by name, so a handler answers all versions in one shape.
     """
-    buffer = io.BytesIO()
-    buffer.write(_SIZE_AND_CORRELATION.pack(0, correlation_id))
+    pieces = [_SIZE_AND_CORRELATION.pack(0, correlation_id)]
     if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
         # ApiVersions always has header v0: its reader may not know the version yet.
-        buffer.write(b"\0")
-    _response_writer(api_key, version)(buffer, entity)
-    return _with_size(buffer)
+        pieces.append(b"\0")
+    _response_writer(api_key, version)(entity, pieces.append)
+    return _with_size(pieces)
 
 
 def encode_request(
@@ -94,17 +95,15 @@ def encode_request(
     """Return the whole frame of a request, its size included."""
     cls = type(entity)
     assert (cls.__api_key__, cls.__version__) == (api_key, version), cls
-    buffer = io.BytesIO()
-    buffer.write(b"\0\0\0\0")
-    buffer.write(_REQUEST_HEADER.pack(api_key, version, correlation_id))
+    pieces = [b"\0\0\0\0", _REQUEST_HEADER.pack(api_key, version, correlation_id)]
     if (api_key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0):
         encoded = b"" if client_id is None else client_id.encode()
-        buffer.write(struct.pack(">h", -1 if client_id is None else len(encoded)))
-        buffer.write(encoded)
+        pieces.append(_I16.pack(-1 if client_id is None else len(encoded)))
+        pieces.append(encoded)
     if version >= FIRST_FLEXIBLE[api_key]:
-        buffer.write(b"\0")
-    entity_writer(cls)(buffer, entity)
-    return _with_size(buffer)
+        pieces.append(b"\0")
+    _request_writer(api_key, version)(entity, pieces.append)
+    return _with_size(pieces)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Entity]:
@@ -155,10 +154,13 @@ def _response_reader(api_key: int, version: int) -> tuple[Check | None, Reader]:
 
 
 @cache
-def _response_writer(
-    api_key: int, version: int
-) -> Callable[[io.BytesIO, Entity], None]:
-    return entity_writer(response_type(api_key, version))
+def _request_writer(api_key: int, version: int) -> Write:
+    return compile_writer(request_type(api_key, version))
+
+
+@cache
+def _response_writer(api_key: int, version: int) -> Write:
+    return compile_writer(response_type(api_key, version))
 
 
 def _load(
@@ -176,10 +178,11 @@ def _load(
         raise MalformedFrame(f"{_name(api_key)} v{version}: no such schema") from None
 
 
-def _with_size(buffer: io.BytesIO) -> bytes:
-    with buffer.getbuffer() as view:
-        struct.pack_into(">i", view, 0, len(view) - 4)
-    return buffer.getvalue()
+def _with_size(pieces: list[bytes]) -> bytes:
+    """Join the pieces of a frame; the first one begins with room for the size."""
+    size = sum(map(len, pieces)) - 4
+    pieces[0] = _I32.pack(size) + pieces[0][4:]
+    return b"".join(pieces)
 
 
 def _name(api_key: int) -> str:

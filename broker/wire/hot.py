@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.request import Buffer
+from broker.wire.writer import encode_varint
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -232,33 +233,19 @@ def _size(records: Buffer | None) -> int:
 # ---- lengths and strings ----
 
 
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
-
-
 def _array(length: int, flexible: bool) -> bytes:
-    return _varint(length + 1) if flexible else _I32.pack(length)
+    return encode_varint(length + 1) if flexible else _I32.pack(length)
 
 
 def _bytes_length(length: int, flexible: bool) -> bytes:
     """Return the length of a bytes field; -1 is null."""
-    return _varint(length + 1) if flexible else _I32.pack(length)
+    return encode_varint(length + 1) if flexible else _I32.pack(length)
 
 
 def _string(value: str, flexible: bool) -> bytes:
     encoded = value.encode()
     if flexible:
-        return _varint(len(encoded) + 1) + encoded
+        return encode_varint(len(encoded) + 1) + encoded
     return _I16.pack(len(encoded)) + encoded
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 T = TypeVar("T")
@@ -18,12 +19,14 @@ T = TypeVar("T")
 
 def convert(value: Any, to: Callable[..., T], **given: Any) -> T:
     """Return a ``to`` with those fields of ``value`` that it has, and ``given``."""
-    values = {
-        name: _convert_field(getattr(value, name), item)
-        for name, item in _items(to).items()
-        if name not in given and hasattr(value, name)
-    }
-    return to(**values, **given)
+    source: Callable[..., Any] = type(value)
+    names, values_of, arrays = _plan(source, to)
+    fields = dict(zip(names, values_of(value), strict=True))
+    for name, item in arrays:
+        if name not in given:
+            fields[name] = tuple([convert(each, item) for each in fields[name]])
+    fields.update(given)
+    return to(**fields)
 
 
 def group(items: Iterable[Any], by: str = "topic_name") -> list[tuple[Any, list[Any]]]:
@@ -34,23 +37,30 @@ def group(items: Iterable[Any], by: str = "topic_name") -> list[tuple[Any, list[
     return list(groups.items())
 
 
-def _convert_field(value: Any, item: type[Any] | None) -> Any:
-    if item is None:
-        return value
-    return tuple(convert(each, item) for each in value)
-
-
 @cache
-def _items(cls: Callable[..., Any]) -> dict[str, type[Any] | None]:
-    """Return each field of ``cls`` and, for an array of dataclasses, their class."""
-    hints = get_type_hints(cls)
-    return {
-        field.name: next(
-            (each for each in get_args(hints[field.name]) if _is_entity(each)), None
-        )
-        for field in dataclasses.fields(cast(type[Any], cls))
-    }
-
-
-def _is_entity(candidate: Any) -> bool:
-    return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
+def _plan(
+    source: Callable[..., Any], to: Callable[..., Any]
+) -> tuple[
+    tuple[str, ...],
+    Callable[[Any], tuple[Any, ...]],
+    list[tuple[str, type[Any]]],
+]:
+    """Return the shared fields, how to get their values, and the arrays of structs."""
+    there = {field.name for field in dataclasses.fields(cast(type[Any], source))}
+    hints = get_type_hints(to)
+    names = tuple(
+        field.name
+        for field in dataclasses.fields(cast(type[Any], to))
+        if field.name in there
+    )
+    arrays = [
+        (name, item)
+        for name in names
+        for item in get_args(hints[name])
+        if isinstance(item, type) and dataclasses.is_dataclass(item)
+    ]
+    if len(names) == 1:
+        # attrgetter() of one name gives the value alone.
+        only = attrgetter(*names)
+        return names, lambda value: (only(value),), arrays
+    return names, attrgetter(*names), arrays

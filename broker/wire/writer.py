@@ -1,0 +1,266 @@
+"""Encoders made from kio's entity classes, as Python source compiled once for each.
+
+kio writes field by field into a file object: 6 us for one partition of a Metadata
+answer, during which nothing else runs. Here consecutive fields of fixed size become
+one ``struct.pack``, and pieces are joined once at the end: four to five times faster,
+the same bytes (a test holds every message of every version against Kafka's own).
+
+A writer reads attributes by name, so anything that has the fields of a version can be
+written; kio's classes only say which fields those are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+# Private to kio, whose version is pinned: kio has no public way to ask for this.
+from kio.serial._implicit_defaults import get_tagged_field_default
+
+from broker.wire.introspect import FIXED, FieldKind, kind_of
+
+# Appends the pieces of an entity's encoding to a list.
+Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_UUID: Final = bytes(16)
+
+
+def compile_writer(entity: type[Any]) -> Write:
+    """Return the function that writes what has the fields of ``entity``."""
+    source = _Source()
+    source.struct(entity, "e0", 1)
+    return source.compiled(entity.__name__)
+
+
+class _Source:
+    """The source of one writer, growing field by field.
+
+    Values of fixed size are not written one by one but gathered in ``pending`` as
+    format and expressions, until something of another kind, or of another loop,
+    follows.
+    """
+
+    def __init__(self) -> None:
+        self.lines = ["def write(e0, put):"]
+        self.names: dict[str, Any] = {
+            "pack": struct.pack,
+            "varint": encode_varint,
+            "compact": _compact_string,
+            "compact_null": _compact_nullable_string,
+            "legacy": _legacy_string,
+            "legacy_null": _legacy_nullable_string,
+            "ms": _milliseconds,
+            "epoch_ms": _epoch_milliseconds,
+            "no_uuid": _NO_UUID,
+        }
+        self.formats: list[str] = []
+        self.values: list[str] = []
+
+    def compiled(self, name: str) -> Write:
+        """Return the function."""
+        if len(self.lines) == 1:
+            self.line(1, "pass")
+        code = compile("\n".join(self.lines), f"<writer of {name}>", "exec")
+        exec(code, self.names)
+        write: Write = self.names["write"]
+        return write
+
+    def struct(self, entity: type[Any], variable: str, depth: int) -> None:
+        """Write the fields of the struct in ``variable``, and its tags after them."""
+        tagged: list[dataclasses.Field[Any]] = []
+        for field in dataclasses.fields(entity):
+            if "tag" in field.metadata:
+                tagged.append(field)
+            else:
+                value = f"{variable}.{field.name}"
+                self.field(entity, kind_of(field), value, depth)
+        if tagged:
+            self.flush(depth)
+            name = self.constant(_tags_writer(entity, tagged))
+            self.line(depth, f"put({name}({variable}))")
+        elif entity.__flexible__:
+            # A pad byte: zero, that is no tags.
+            self.formats.append("x")
+        self.flush(depth)
+
+    def field(self, entity: type[Any], kind: FieldKind, value: str, depth: int) -> None:
+        """Write one field that has no tag."""
+        if kind.is_array:
+            self.array(entity, kind, value, depth)
+        elif kind.struct is None:
+            self.primitive(entity, kind, value, depth)
+        elif kind.nullable:
+            # KIP-893: a byte of 1 before a struct, or of -1 instead of it.
+            self.flush(depth)
+            name = f"e{depth}"
+            self.line(depth, f"{name} = {value}")
+            self.line(depth, f"if {name} is None: put(b'\\xff')")
+            self.line(depth, "else:")
+            self.line(depth + 1, "put(b'\\1')")
+            self.struct(kind.struct, name, depth + 1)
+        else:
+            self.flush(depth)
+            self.line(depth, f"e{depth} = {value}")
+            self.struct(kind.struct, f"e{depth}", depth)
+
+    def array(self, entity: type[Any], kind: FieldKind, value: str, depth: int) -> None:
+        """Write an array's length and its items; a null array has length -1."""
+        self.flush(depth)
+        self.line(depth, f"a = {value}")
+        if entity.__flexible__:
+            self.line(depth, "put(varint(0 if a is None else len(a) + 1))")
+        else:
+            self.line(depth, "put(pack('>i', -1 if a is None else len(a)))")
+        item = f"e{depth}"
+        if kind.wire_type in ("int32", "int64"):
+            letter = FIXED[kind.wire_type]
+            self.line(depth, f"if a: put(pack(f'>{{len(a)}}{letter}', *a))")
+            return
+        self.line(depth, f"for {item} in a or ():")
+        if kind.struct is not None:
+            self.struct(kind.struct, item, depth + 1)
+        else:
+            # An array may be null, its items not.
+            self.primitive(entity, kind._replace(nullable=False), item, depth + 1)
+            self.flush(depth + 1)
+
+    def primitive(
+        self, entity: type[Any], kind: FieldKind, value: str, depth: int
+    ) -> None:
+        """Write one value that is neither a struct nor an array."""
+        wire_type = kind.wire_type
+        assert wire_type is not None
+        if wire_type in FIXED:
+            self.formats.append(FIXED[wire_type])
+            self.values.append(_as_number(wire_type, value))
+            return
+        self.flush(depth)
+        null = "_null" if kind.nullable else ""
+        if wire_type == "string":
+            form = "compact" if entity.__flexible__ else "legacy"
+            self.line(depth, f"put({form}{null}({value}))")
+            return
+        self.line(depth, f"b = {value}")
+        if entity.__flexible__:
+            length, no_bytes = "varint(len(b) + 1)", "b'\\0'"
+        else:
+            length, no_bytes = "pack('>i', len(b))", "b'\\xff\\xff\\xff\\xff'"
+        if kind.nullable:
+            self.line(depth, f"if b is None: put({no_bytes})")
+            self.line(depth, f"else: put({length}); put(b)")
+        else:
+            self.line(depth, f"put({length}); put(b)")
+
+    def flush(self, depth: int) -> None:
+        """Write the pending values of fixed size, all in one."""
+        if not self.formats:
+            return
+        packer = self.constant(struct.Struct(">" + "".join(self.formats)).pack)
+        self.line(depth, f"put({packer}({', '.join(self.values)}))")
+        self.formats.clear()
+        self.values.clear()
+
+    def constant(self, value: Any) -> str:
+        """Return the name under which the source finds ``value``."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def line(self, depth: int, text: str) -> None:
+        """Add one line of source."""
+        self.lines.append("    " * depth + text)
+
+
+def _as_number(wire_type: str, value: str) -> str:
+    """Return the expression that `struct` takes for ``value``."""
+    match wire_type:
+        case "error_code":
+            return f"{value}.value"
+        case "timedelta_i32" | "timedelta_i64":
+            return f"ms({value})"
+        case "datetime_i64":
+            return f"epoch_ms({value})"
+        case "uuid":
+            return f"no_uuid if {value} is None else {value}.bytes"
+    return value
+
+
+def _tags_writer(
+    entity: type[Any], fields: list[dataclasses.Field[Any]]
+) -> Callable[[Any], bytes]:
+    """Return the function that encodes the tagged fields that are not at default."""
+    table: list[tuple[bytes, str, Any, Write]] = []
+    for field in sorted(fields, key=lambda each: int(each.metadata["tag"])):
+        source = _Source()
+        # A tag that is there has a value: there is no null to tell apart.
+        kind = kind_of(field)._replace(nullable=False)
+        source.field(entity, kind, f"e0.{field.name}", 1)
+        source.flush(1)
+        write = source.compiled(f"{entity.__name__}.{field.name}")
+        default = get_tagged_field_default(field)
+        tag = encode_varint(field.metadata["tag"])
+        table.append((tag, field.name, default, write))
+
+    def tags(value: Any) -> bytes:
+        count = 0
+        pieces: list[bytes] = []
+        for tag, name, default, write in table:
+            if getattr(value, name) == default:
+                continue
+            count += 1
+            inner: list[bytes] = []
+            write(value, inner.append)
+            encoded = b"".join(inner)
+            pieces += (tag, encode_varint(len(encoded)), encoded)
+        return encode_varint(count) + b"".join(pieces)
+
+    return tags
+
+
+# ---- values ----
+
+
+def encode_varint(value: int) -> bytes:
+    """Return ``value`` as an unsigned varint."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+_I16: Final = struct.Struct(">h")
+
+
+def _compact_string(value: str) -> bytes:
+    encoded = value.encode()
+    return encode_varint(len(encoded) + 1) + encoded
+
+
+def _compact_nullable_string(value: str | None) -> bytes:
+    return b"\0" if value is None else _compact_string(value)
+
+
+def _legacy_string(value: str) -> bytes:
+    encoded = value.encode()
+    return _I16.pack(len(encoded)) + encoded
+
+
+def _legacy_nullable_string(value: str | None) -> bytes:
+    return b"\xff\xff" if value is None else _legacy_string(value)
+
+
+def _milliseconds(value: timedelta) -> int:
+    return round(value / _MILLISECOND)
+
+
+def _epoch_milliseconds(value: datetime | None) -> int:
+    return -1 if value is None else round(value.timestamp() * 1000)

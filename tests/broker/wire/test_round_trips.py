@@ -1,0 +1,139 @@
+"""Any message of any version: written as kio writes it, and read back the same."""
+
+import dataclasses
+import io
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+from kio.static.primitive import i32Timedelta, i64Timedelta
+
+from broker.wire import codec
+from broker.wire.api_keys import SUPPORTED
+from broker.wire.header import parse_request_header
+from broker.wire.introspect import FieldKind, kind_of
+from broker.wire.writer import compile_writer
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MESSAGES = [
+    (int(key), version, direction)
+    for key, versions in SUPPORTED.items()
+    for version in range(versions.implemented_min, versions.max + 1)
+    for direction in ("request", "response")
+]
+
+
+def integers(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def milliseconds(kind: Any, bits: int) -> st.SearchStrategy[Any]:
+    # A timedelta holds 54 bits of milliseconds, and its seconds are a float in kio.
+    return integers(min(bits, 44)).map(
+        lambda ms: kind.parse(timedelta(milliseconds=ms))
+    )
+
+
+TEXT = st.text(max_size=5) | st.integers(126, 129).map(lambda size: "n" * size)
+BYTES = st.binary(max_size=5) | st.integers(126, 129).map(bytes)
+PRIMITIVES = {
+    "bool": st.booleans(),
+    "int8": integers(8),
+    "int16": integers(16),
+    "uint16": st.integers(0, 2**16 - 1),
+    "int32": integers(32),
+    "int64": integers(64),
+    "float64": st.floats(allow_nan=False, allow_infinity=False),
+    "uuid": st.none() | st.uuids().filter(lambda each: each.int != 0),
+    "error_code": st.sampled_from(ErrorCode),
+    "timedelta_i32": milliseconds(i32Timedelta, 32),
+    "timedelta_i64": milliseconds(i64Timedelta, 64),
+    "datetime_i64": st.integers(0, 2**42).map(
+        lambda ms: EPOCH + timedelta(milliseconds=ms)
+    ),
+    "string": TEXT,
+    "bytes": BYTES,
+    "records": BYTES,
+}
+
+
+def entities(cls: type[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(
+        cls, **{field.name: values(field) for field in dataclasses.fields(cls)}
+    )
+
+
+def values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
+    kind: FieldKind = kind_of(field)
+    item = (
+        entities(kind.struct)
+        if kind.struct is not None
+        else PRIMITIVES[kind.wire_type or ""]
+    )
+    if kind.is_array:
+        item = st.lists(item, max_size=2).map(tuple)
+    # A tagged field that is null is one that is absent.
+    if kind.nullable and kind.wire_type != "uuid":
+        item = st.none() | item
+    return item
+
+
+def of_kind(key: int, version: int, direction: str) -> type[Any]:
+    kind = codec.request_type if direction == "request" else codec.response_type
+    return kind(key, version)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[int, int, str, Any]:
+    key, version, direction = draw(st.sampled_from(MESSAGES))
+    return key, version, direction, draw(entities(of_kind(key, version, direction)))
+
+
+@settings(max_examples=400)
+@given(messages())
+def test_message_is_written_as_kio_writes_it(
+    message: tuple[int, int, str, Any],
+) -> None:
+    _, _, _, entity = message
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    pieces: list[bytes] = []
+    compile_writer(type(entity))(entity, pieces.append)
+    assert b"".join(pieces) == buffer.getvalue()
+
+
+@settings(max_examples=400)
+@given(messages(), st.none() | TEXT, integers(32))
+def test_message_comes_back_as_it_was(
+    message: tuple[int, int, str, Any], client_id: str | None, correlation_id: int
+) -> None:
+    key, version, direction, entity = message
+    if direction == "response":
+        frame = codec.encode(key, version, correlation_id, entity)
+        read = codec.decode_response(key, version, frame[4:])
+        assert read == (correlation_id, entity)
+    else:
+        frame = codec.encode_request(key, version, correlation_id, client_id, entity)
+        header = parse_request_header(frame[4:])
+        assert header[:3] == (key, version, correlation_id)
+        if (key, version) != (7, 0):
+            assert header.client_id == (client_id or "")
+        assert codec.decode(key, version, frame[4:], header.body_offset) == entity
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+
+
+def test_zero_topic_id_reads_as_none() -> None:
+    entity = of_kind(3, 12, "request")
+    topic = dataclasses.fields(entity)[0].type.__args__[0].__args__[0]
+    request = entity(
+        topics=(topic(topic_id=uuid.UUID(int=0), name=None),),
+        allow_auto_topic_creation=True,
+        include_topic_authorized_operations=False,
+    )
+    frame = codec.encode_request(3, 12, 1, None, request)[4:]
+    offset = parse_request_header(frame).body_offset
+    assert codec.decode(3, 12, frame, offset).topics[0].topic_id is None
