@@ -37,6 +37,7 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.high_watermarks: dict[tuple[str, int], int] = {}
 
     def open_log(self, key: tuple[str, int], topic_id: UUID | None) -> Log:
         directory = self.path / f"{key[0]}-{key[1]}"
