@@ -1,6 +1,6 @@
 """The composition root: from a configuration to a running broker, top to bottom.
 
-`run_process` is a process: real sockets, real files, the machine's clock, signals.
+`main` is a process: real sockets, real files, the machine's clock, signals.
 `BrokerServer` is the same broker with its surroundings handed in, which is how it runs
 in virtual time. Nothing here decides anything about a request.
 """
@@ -20,6 +20,9 @@ from typing import Any, Protocol
 import trio
 
 from broker import network_settings
+from broker.apis.kafka_apis import KafkaApis
+from broker.cluster.broker_state import Broker
+from broker.cluster.flush_shell import flush_in_thread
 from broker.config import (
     DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
@@ -30,6 +33,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
+from broker.log.files import RealStorage
 from broker.metrics.collector import Collector, Sources
 from broker.metrics.endpoint import serve_metrics
 from broker.metrics.request_metrics import RequestMetrics
@@ -310,7 +314,7 @@ def _reachable(advertised: Listener, opened: Listener) -> Listener:
 # ---- the process ----------------------------------------------------------------
 
 
-def run_process(config: BrokerConfig, application: Application) -> None:
+def main(config: BrokerConfig) -> None:
     """Run a broker as this process until SIGTERM or SIGINT.
 
     :raises ConfigError: if a key does not allow it to start.
@@ -322,7 +326,15 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         rng=random.Random(),
         recorder=open_recorder(Path(record_file)) if record_file else None,
     )
-    trio.run(_run_until_signal, config, application, surroundings)
+    broker = Broker(
+        config,
+        storage=RealStorage(),
+        now_ns=time.monotonic_ns,
+        now_ms=_wall_clock_ms,
+        rng=random.Random(),
+        flush=flush_in_thread,
+    )
+    trio.run(_run_until_signal, config, KafkaApis(broker), surroundings)
 
 
 async def _run_until_signal(
@@ -340,3 +352,7 @@ async def _run_until_signal(
             async for _ in signals:
                 server.stop()
                 break
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
