@@ -6,13 +6,51 @@ import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from schedulers.ageing import Ageing
+from schedulers.drr import Drr
+from schedulers.edf import Edf
+from schedulers.eevdf import Eevdf
+from schedulers.fair_call_queue import FairCallQueue
 from schedulers.fifo import Fifo
+from schedulers.gps_wfq import GpsWfq
+from schedulers.las import Las
+from schedulers.mclock import MClock
+from schedulers.np_priority import NonPreemptivePriority
 from schedulers.priority import Priority
+from schedulers.ps import ProcessorSharing
+from schedulers.psjf import Psjf
+from schedulers.reserved import Reserved
+from schedulers.scfq import Scfq
 from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+from schedulers.spt import Spt
+from schedulers.srpt import Srpt
+from schedulers.two_dfq import TwoDfq
+from schedulers.wf2q import Wf2q
 from schedulers.wfq import Wfq
 
 POLICIES: Mapping[str, SchedulerFactory] = MappingProxyType(
-    {"fifo": Fifo, "priority": Priority, "wfq": Wfq}
+    {
+        "fifo": Fifo,
+        "priority": Priority,
+        "wfq": Wfq,
+        "np-priority": NonPreemptivePriority,
+        "ageing": Ageing,
+        "wfq-exact": GpsWfq,
+        "wf2q+": Wf2q,
+        "scfq": Scfq,
+        "drr": Drr,
+        "edf": Edf,
+        "spt": Spt,
+        "psjf": Psjf,
+        "srpt": Srpt,
+        "las": Las,
+        "ps": ProcessorSharing,
+        "eevdf": Eevdf,
+        "mclock": MClock,
+        "reserved": Reserved,
+        "2dfq": TwoDfq,
+        "fair-call-queue": FairCallQueue,
+    }
 )
 
 

@@ -116,12 +116,17 @@ class Wfq:
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a flow waits that the job, a quantum on, has got ahead of."""
-        start, _, attained_ns, per_ns = running.tag
+        _, charged_ns, attained_ns, per_ns = running.tag
         used_ns = running.attained_ns - attained_ns
-        if used_ns < self._quantum_ns:
+        if used_ns < self._quantum_ns or not self._waiting:
             return False
         first = self._backlogged.first()
-        return first is not None and first.start() < start + used_ns * per_ns
+        assert first is not None
+        # Where the job would start if it were suspended now.
+        own = self._flows[running.flow]
+        finish = own.finish - (charged_ns - used_ns) * per_ns
+        start: int = max(finish, own.floor if own.jobs else self._virtual)
+        return first.start() < start
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Charge the job's flow at once for what exceeds the estimate."""

@@ -108,14 +108,14 @@ def test_policy_keeps_the_laws_whatever_happens(name):
     run_state_machine_as_test(
         lambda: SchedulerContract(name),
         settings=hypothesis_settings(
-            max_examples=25, stateful_step_count=40, deadline=None
+            max_examples=15, stateful_step_count=40, deadline=None
         ),
     )
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_policy_passes_the_conformance_check(name):
-    assert check(POLICIES[name], trials=40) == []
+    assert check(POLICIES[name], trials=24) == []
 
 
 # ---- policies that break one law each ---------------------------------------------

@@ -1,0 +1,96 @@
+"""Priority that grows with waiting, at a pace of the level's own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import ClassVar
+
+from schedulers.job import Job
+from schedulers.scheduler import NEVER, SchedulerConfig
+
+
+class Ageing:
+    """Serve the job whose waiting time times its level's slope is greatest.
+
+    A level's slope is ``ratio`` times that of the next lesser one (option ``ratio``,
+    default 2): a job of the lesser level overtakes one of the greater level once it has
+    waited ``ratio`` times as long. Ratio 1 is FIFO, a large ratio strict priority, so
+    this is the whole range between the two. Nothing starves while the server can do all
+    the work; under lasting overload the waits of all levels grow in proportion, and the
+    least level may never be reached. Not preemptive.
+
+    Source: Kleinrock 1964, "A delay dependent queue discipline". Cost: O(k) per pick
+    for k levels in use, O(log n) per arrival in the level.
+
+    >>> policy = Ageing(SchedulerConfig(options={"ratio": 3}))
+    >>> policy.arrive(Job(number=0, level=1, arrived_ns=0), now_ns=0)
+    >>> policy.arrive(Job(number=1, level=0, arrived_ns=60), now_ns=60)
+    >>> policy.arrive(Job(number=2, level=0, arrived_ns=80), now_ns=80)
+    >>> [policy.pick(100).number for _ in range(3)]
+    [1, 0, 2]
+    """
+
+    work_conserving: ClassVar[bool] = True
+    keeps_flow_order: ClassVar[bool] = True
+    may_starve: ClassVar[bool] = True
+    preempts: ClassVar[str] = NEVER
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._ratio = config.option("ratio", 2.0)
+        assert self._ratio >= 1, self._ratio
+        self._levels: dict[int, list[tuple[int, int, Job]]] = {}
+        self._waiting = 0
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        """Let the job wait in its level, by age."""
+        entry = (job.arrived_ns, job.number, job)
+        heapq.heappush(self._levels.setdefault(job.level, []), entry)
+        self._waiting += 1
+
+    def pick(self, now_ns: int) -> Job | None:
+        """Take the oldest job of the level where that is worth most."""
+        if not self._waiting:
+            return None
+        best = min(
+            (
+                (arrived_ns - now_ns) * self._ratio**-level,
+                number,
+                level,
+            )
+            for level, jobs in self._levels.items()
+            for arrived_ns, number, _ in jobs[:1]
+        )
+        self._waiting -= 1
+        return heapq.heappop(self._levels[best[2]])[2]
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        """Never: a job in service runs to completion."""
+        return False
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Ignore the cost."""
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        """Forget nothing: the job was not kept."""
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """Let the job wait again; its age counts from its arrival."""
+        self.arrive(job, now_ns)
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """Return None: ages are compared when there is a pick."""
+        return None
+
+    def waiting(self) -> Iterator[Job]:
+        """Iterate by level."""
+        for jobs in self._levels.values():
+            for _, _, job in jobs:
+                yield job
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def check(self) -> None:
+        """Assert that the count is that of the levels."""
+        assert self._waiting == sum(map(len, self._levels.values()))

@@ -1,0 +1,176 @@
+"""Earliest eligible virtual deadline first: Linux' scheduler since 6.6."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar
+
+from schedulers.job import Job
+from schedulers.scheduler import IN_SERVICE, SchedulerConfig
+
+_UNIT = 1 << 16
+# Debts of more idle flows than this are forgiven, oldest first.
+_IDLE_FLOWS = 1024
+
+
+class _Flow:
+    """One flow: the service it has had over its weight, and its jobs."""
+
+    __slots__ = ("had", "in_service", "jobs", "slice", "weight")
+
+    def __init__(self, weight: float, slice_ns: int) -> None:
+        self.jobs: deque[Job] = deque()
+        self.weight = weight
+        self.had = 0
+        self.slice = round(slice_ns * _UNIT / weight)
+        self.in_service = 0
+
+
+class Eevdf:
+    """Serve, of the flows that have had no more than their share, the most pressing.
+
+    A flow's lag is its weighted fair share less what it has had. One with lag >= 0 is
+    eligible, and its deadline is one slice after what it has had, in virtual time. A
+    flow asks for a *short slice* to be served soon, without a larger share: option
+    ``slice_ns.CLASS`` (default: the quantum). A flow that comes back keeps its debt and
+    gets no credit for having been idle. A running job is preempted once it has had a
+    quantum and an eligible flow has an earlier deadline, or its own flow has had more
+    than its share.
+
+    Bound: while flows stay backlogged, no lag exceeds the largest slice or quantum (and
+    the length of an uninterruptible piece).
+
+    Source: Stoica and Abdel-Wahab 1995; Linux ``kernel/sched/fair.c``. Cost: O(f) per
+    pick and question, for f active flows.
+
+    >>> policy = Eevdf(SchedulerConfig(options={"slice_ns.control": 10_000}))
+    >>> policy.arrive(Job(number=0, request_class="data", flow="data"), now_ns=0)
+    >>> policy.arrive(Job(number=1, request_class="control", flow="c"), now_ns=0)
+    >>> policy.pick(0)
+    <control #1 level=0 c>
+    """
+
+    work_conserving: ClassVar[bool] = True
+    keeps_flow_order: ClassVar[bool] = True
+    may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = IN_SERVICE
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        self._quantum_ns = config.quantum_ns
+        # Flows with a job waiting or in service, in order of arrival.
+        self._active: dict[str, _Flow] = {}
+        # What flows had when they went idle.
+        self._idle: dict[str, int] = {}
+        self._waiting = 0
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        """Append the job to its flow, which has no credit if it was idle."""
+        self._flow(job, credit=0).jobs.append(job)
+        self._waiting += 1
+
+    def pick(self, now_ns: int) -> Job | None:
+        """Take the head of the eligible flow with the earliest deadline."""
+        if not self._waiting:
+            return None
+        flow = self._best(self._virtual())
+        job = flow.jobs.popleft()
+        self._waiting -= 1
+        flow.in_service += 1
+        job.tag = job.attained_ns
+        return job
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        """Say whether, a quantum on, another flow is eligible and more pressing."""
+        if not self._waiting or running.attained_ns - running.tag < self._quantum_ns:
+            return False
+        virtual = self._virtual()
+        own = self._active[running.flow]
+        best = self._best(virtual)
+        if best is own:
+            return False
+        standing = _rank(own, virtual, running.number)
+        return _rank(best, virtual, best.jobs[0].number) < standing
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Add the service to what the flow has had."""
+        flow = self._active[job.flow]
+        flow.had += round(used_ns * _UNIT / flow.weight)
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        """Let the flow go if this was its last job; what it had is remembered."""
+        flow = self._active[job.flow]
+        flow.in_service -= 1
+        if flow.jobs or flow.in_service:
+            return
+        del self._active[job.flow]
+        if done and not self._active:
+            self._idle.clear()
+        else:
+            self._idle[job.flow] = flow.had
+            if len(self._idle) > _IDLE_FLOWS:
+                del self._idle[next(iter(self._idle))]
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """Put the job at the head of its flow, which keeps a slice of its credit."""
+        self._flow(job, credit=1).jobs.appendleft(job)
+        self._waiting += 1
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """Return None: virtual time moves with service, not with the clock."""
+        return None
+
+    def waiting(self) -> Iterator[Job]:
+        """Iterate by flow."""
+        for flow in self._active.values():
+            yield from flow.jobs
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def check(self) -> None:
+        """Assert that active flows have jobs, and idle ones have none."""
+        flows = self._active.values()
+        assert all(flow.jobs or flow.in_service for flow in flows)
+        assert self._waiting == sum(len(flow.jobs) for flow in flows)
+        assert not set(self._idle) & set(self._active)
+
+    def lags_ns(self) -> dict[str, float]:
+        """Return how much service each active flow is owed, in nanoseconds."""
+        virtual = self._virtual()
+        return {
+            key: (virtual - flow.had) * flow.weight / _UNIT
+            for key, flow in self._active.items()
+        }
+
+    def _virtual(self) -> int:
+        """Return what every active flow would have had if all were served fairly."""
+        flows = self._active.values()
+        total = sum(flow.weight for flow in flows)
+        if not total:
+            return 0
+        return round(sum(flow.had * flow.weight for flow in flows) / total)
+
+    def _best(self, virtual: int) -> _Flow:
+        """Return the flow that ranks first of those that wait."""
+        waiting = (flow for flow in self._active.values() if flow.jobs)
+        return min(waiting, key=lambda flow: _rank(flow, virtual, flow.jobs[0].number))
+
+    def _flow(self, job: Job, *, credit: int) -> _Flow:
+        flow = self._active.get(job.flow)
+        if flow is None:
+            name = f"slice_ns.{job.request_class}"
+            slice_ns = round(self._config.option(name, self._quantum_ns))
+            flow = _Flow(self._config.weight(job), slice_ns)
+            had = self._idle.pop(job.flow, 0)
+            flow.had = max(had, self._virtual() - credit * flow.slice)
+            self._active[job.flow] = flow
+        return flow
+
+
+def _rank(flow: _Flow, virtual: int, number: int) -> tuple[bool, int, int]:
+    """Order eligible flows by deadline; after them, the others by what they had."""
+    if flow.had <= virtual:
+        return False, flow.had + flow.slice, number
+    return True, flow.had, number

@@ -1,0 +1,124 @@
+"""Hadoop's FairCallQueue: heavy users sink, and a weighted round robin serves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from schedulers.job import Job
+from schedulers.scheduler import NEVER, SchedulerConfig
+
+# A user with at least this share of the recent cost goes to queue 3, 2, 1; else to 0.
+_THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
+# How many jobs each queue may serve before it is the next one's turn.
+_WEIGHTS: Final = (8, 4, 2, 1)
+
+
+class FairCallQueue:
+    """Serve four queues 8:4:2:1; a flow's recent share of the cost decides its queue.
+
+    The cost of each flow (option ``by_count`` = 1: its number of jobs, as in Hadoop's
+    first version) is halved every ``decay_ns`` (option, 5 s). A flow with half of the
+    total goes to the last queue, with a quarter to the third, with an eighth to the
+    second. The multiplexer counts jobs, not their cost, and serves the next non-empty
+    queue when one is empty. A flow that changes queues can overtake itself.
+
+    Source: Hadoop's ``DecayRpcScheduler``, ``FairCallQueue`` and
+    ``WeightedRoundRobinMultiplexer`` (HADOOP-9640, HADOOP-10279). Cost: O(1), and O(f)
+    per decay for f flows.
+
+    >>> policy = FairCallQueue(SchedulerConfig(options={"by_count": 1}))
+    >>> for n, flow in enumerate("aaaab"):
+    ...     policy.arrive(Job(number=n, flow=flow), now_ns=0)
+    >>> [policy.pick(0).flow for _ in range(5)]
+    ['a', 'b', 'a', 'a', 'a']
+    """
+
+    work_conserving: ClassVar[bool] = True
+    keeps_flow_order: ClassVar[bool] = False
+    may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = NEVER
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._by_count = config.option("by_count", 0) > 0
+        self._decay_ns = round(config.option("decay_ns", 5_000_000_000))
+        assert self._decay_ns >= 1, self._decay_ns
+        self._cost: dict[str, float] = {}
+        self._total = 0.0
+        self._decays_ns = 0
+        self._queues: tuple[deque[Job], ...] = tuple(deque() for _ in _WEIGHTS)
+        self._back: deque[Job] = deque()
+        self._turn = 0
+        self._left = _WEIGHTS[0]
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        """Count the job's cost to its flow, and append it to the flow's queue."""
+        self._decay(now_ns)
+        cost = 1.0 if self._by_count else float(max(1, job.cost_ns))
+        share = self._cost.get(job.flow, 0.0) / self._total if self._total else 0.0
+        self._cost[job.flow] = self._cost.get(job.flow, 0.0) + cost
+        self._total += cost
+        queue = next((q for q, least in _THRESHOLDS if share >= least), 0)
+        self._queues[queue].append(job)
+
+    def pick(self, now_ns: int) -> Job | None:
+        """Take what came back, else the head of the queue whose turn it is."""
+        if self._back:
+            return self._back.popleft()
+        if not any(self._queues):
+            return None
+        while not (self._left and self._queues[self._turn]):
+            self._turn = (self._turn + 1) % len(_WEIGHTS)
+            self._left = _WEIGHTS[self._turn]
+        self._left -= 1
+        return self._queues[self._turn].popleft()
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        """Never: a job in service runs to completion."""
+        return False
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Ignore it: the cost was counted at arrival."""
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        """Settle the expected cost for the true one."""
+        if not done or self._by_count or job.flow not in self._cost:
+            return
+        change = job.attained_ns - max(1, job.cost_ns)
+        settled = max(0.0, self._cost[job.flow] + change)
+        self._total += settled - self._cost[job.flow]
+        self._cost[job.flow] = settled
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """Put the job ahead of all that was never served."""
+        self._back.append(job)
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """Return None: costs decay when the next job arrives."""
+        return None
+
+    def waiting(self) -> Iterator[Job]:
+        """Iterate by queue."""
+        yield from self._back
+        for queue in self._queues:
+            yield from queue
+
+    def __len__(self) -> int:
+        return len(self._back) + sum(map(len, self._queues))
+
+    def check(self) -> None:
+        """Assert that costs sum to the total, and are worth keeping."""
+        assert abs(sum(self._cost.values()) - self._total) <= 1e-6 * (1 + self._total)
+        assert 0 <= self._left <= _WEIGHTS[self._turn]
+
+    def _decay(self, now_ns: int) -> None:
+        """Halve every cost once per period that has passed; forget the negligible."""
+        periods = now_ns // self._decay_ns - self._decays_ns
+        if periods <= 0:
+            return
+        self._decays_ns += periods
+        factor = 0.5 ** min(periods, 1_000)
+        costs = {flow: cost * factor for flow, cost in self._cost.items()}
+        self._cost = {flow: cost for flow, cost in costs.items() if cost >= 1}
+        self._total = sum(self._cost.values())

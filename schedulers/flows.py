@@ -1,0 +1,133 @@
+"""What fair queueing policies share: flows, their tags, and what their turns have cost.
+
+A flow's next job starts, in virtual time, where its last one finishes, but not before
+the virtual time at which it came to an empty flow. Taking a job charges its expected
+rest to the flow; the end of its turn settles that for what it has used. The policies
+differ in virtual time and in whose turn it is (``scfq``, ``wf2q``, ``two_dfq``);
+``wfq`` keeps its own tags, because it is on the live path and simpler.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from schedulers.job import Job
+from schedulers.scheduler import SchedulerConfig
+
+# Virtual time is an integer: nanoseconds of CPU times UNIT over weight.
+UNIT: Final = 1 << 16
+_SLACK: Final = 64
+
+
+class Flow:
+    """One flow's backlog and tags. ``weight`` is that of its latest job's class."""
+
+    __slots__ = ("finish", "floor", "in_service", "jobs", "weight")
+
+    def __init__(self, virtual: int, weight: float) -> None:
+        self.jobs: deque[Job] = deque()
+        self.finish = virtual
+        self.floor = virtual
+        self.in_service = 0
+        self.weight = weight
+
+    def start(self) -> int:
+        """Return the virtual start of the job at the head."""
+        return self.finish if self.finish > self.floor else self.floor
+
+    def length(self) -> int:
+        """Return how long the job at the head will take, in virtual time."""
+        return round(_rest_ns(self.jobs[0]) * UNIT / self.weight)
+
+
+class Flows:
+    """All flows of a policy. Cost: O(1) per call, but for sweeps of the idle ones."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._weight = config.weight
+        self._flows: dict[str, Flow] = {}
+        self._sweep_at = _SLACK
+        self.waiting = 0
+        self.in_service = 0
+        # The weights of the flows that have a job waiting or in service.
+        self.active_weight = 0.0
+
+    def add(self, job: Job, virtual: int, *, front: bool) -> Flow:
+        """Let a job wait in its flow; return the flow."""
+        flow = self._flows.get(job.flow)
+        if flow is None:
+            flow = self._flows[job.flow] = Flow(virtual, self._weight(job))
+        if not flow.jobs:
+            flow.floor = virtual
+            if not flow.in_service:
+                flow.weight = self._weight(job)
+                self.active_weight += flow.weight
+        if front:
+            flow.jobs.appendleft(job)
+        else:
+            flow.jobs.append(job)
+        self.waiting += 1
+        return flow
+
+    def take(self, flow: Flow) -> Job:
+        """Take the job at the head into service, at its flow's charge."""
+        start, length = flow.start(), flow.length()
+        job = flow.jobs.popleft()
+        job.tag = (flow, _rest_ns(job), job.attained_ns)
+        flow.finish = start + length
+        flow.floor = start
+        flow.in_service += 1
+        self.waiting -= 1
+        self.in_service += 1
+        return job
+
+    def leave(self, job: Job) -> Flow:
+        """Settle what a turn was charged against what it used; return the flow."""
+        flow, charged_ns, attained_ns = job.tag
+        used_ns = job.attained_ns - attained_ns
+        flow.finish += round((used_ns - charged_ns) * UNIT / flow.weight)
+        flow.in_service -= 1
+        self.in_service -= 1
+        if not flow.jobs and not flow.in_service:
+            self.active_weight -= flow.weight
+            if not self.in_service and not self.waiting:
+                self.active_weight = 0.0
+        settled: Flow = flow
+        return settled
+
+    def sweep(self, virtual: int) -> None:
+        """Forget idle flows that virtual time has passed: they would start now."""
+        if len(self._flows) <= self._sweep_at:
+            return
+        self._flows = {
+            key: flow
+            for key, flow in self._flows.items()
+            if flow.jobs or flow.in_service or flow.finish > virtual
+        }
+        self._sweep_at = max(_SLACK, 2 * len(self._flows))
+
+    def restart(self) -> int:
+        """Forget all flows, as the plane is idle; return the latest finish."""
+        latest = max((flow.finish for flow in self._flows.values()), default=0)
+        self._flows.clear()
+        return latest
+
+    def __iter__(self) -> Iterator[Flow]:
+        """Iterate over the flows that have jobs waiting."""
+        return (flow for flow in self._flows.values() if flow.jobs)
+
+    def check(self) -> None:
+        """Assert that the counts agree with the flows."""
+        flows = self._flows.values()
+        assert self.waiting == sum(len(flow.jobs) for flow in flows)
+        assert self.in_service == sum(flow.in_service for flow in flows)
+        active = sum(flow.weight for flow in flows if flow.jobs or flow.in_service)
+        assert abs(self.active_weight - active) < 1e-6, (self.active_weight, active)
+
+
+def _rest_ns(job: Job) -> int:
+    """Return what a job is expected to need still, by its true size if known."""
+    expected_ns = job.cost_ns if job.size_ns is None else job.size_ns
+    return max(0, expected_ns - job.attained_ns)

@@ -1,0 +1,150 @@
+"""mClock: a floor, a ceiling and a weight for each class."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar
+
+from schedulers.job import Job
+from schedulers.scheduler import NEVER, SchedulerConfig
+
+_SECOND_NS = 1_000_000_000
+
+
+class _Client:
+    """One class: its settings, its backlog, and the tags of the job at its head.
+
+    Tags are moments, in nanoseconds: ``reserved`` when its floor entitles it to
+    service, ``limited`` when its ceiling allows it, ``shared`` its place among all.
+    """
+
+    __slots__ = (
+        "ceiling", "floor", "jobs", "limited", "name", "reserved", "shared", "weight"
+    )  # fmt: skip
+
+    def __init__(self, name: str, config: SchedulerConfig, job: Job) -> None:
+        self.name = name
+        self.jobs: deque[Job] = deque()
+        self.floor = config.option(f"reservation.{name}", 0.0)
+        self.ceiling = config.option(f"limit.{name}", float("inf"))
+        self.weight = config.weight(job)
+        assert 0 <= self.floor <= self.ceiling, (name, self.floor, self.ceiling)
+        assert self.ceiling > 0, name
+        self.reserved = self.limited = self.shared = 0
+
+
+class MClock:
+    """Serve first who is below its floor, then by weight who is below its ceiling.
+
+    Floors and ceilings are CPU seconds per second (options ``reservation.CLASS`` and
+    ``limit.CLASS``): the only policy here that can promise control a share *and* cap
+    it. Each class has three clocks that advance by the cost of its jobs over floor,
+    ceiling and weight; a job served by weight does not use up its class's floor. If
+    every class that waits is at its ceiling, nothing is served until one is not: the
+    policy does not conserve work. Costs are settled when a job leaves. Not preemptive.
+
+    Source: Gulati, Merchant, Varman 2010 (OSDI); Ceph's dmclock. Cost: O(k) for k
+    classes.
+
+    >>> policy = MClock(SchedulerConfig(options={"limit.data": 0.5}))
+    >>> for n in range(2):
+    ...     policy.arrive(Job(number=n, cost_ns=100), now_ns=0)
+    >>> policy.pick(0).number, policy.pick(0), policy.next_event_ns(0)
+    (0, None, 200)
+    """
+
+    work_conserving: ClassVar[bool] = False
+    keeps_flow_order: ClassVar[bool] = True
+    may_starve: ClassVar[bool] = False
+    preempts: ClassVar[str] = NEVER
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        self._clients: dict[str, _Client] = {}
+        self._waiting = 0
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        """Append the job to its class, whose clocks start now if it was idle."""
+        client = self._clients.get(job.request_class)
+        if client is None:
+            client = _Client(job.request_class, self._config, job)
+            self._clients[job.request_class] = client
+        if not client.jobs:
+            self._wake(client, now_ns)
+        client.jobs.append(job)
+        self._waiting += 1
+
+    def pick(self, now_ns: int) -> Job | None:
+        """Take the head of the class whose floor is due, else of the least shared."""
+        waiting = [client for client in self._clients.values() if client.jobs]
+        due = [it for it in waiting if it.floor and it.reserved <= now_ns]
+        if due:
+            client = min(due, key=lambda it: (it.reserved, it.jobs[0].number))
+        else:
+            allowed = [it for it in waiting if it.limited <= now_ns]
+            if not allowed:
+                return None
+            client = min(allowed, key=lambda it: (it.shared, it.jobs[0].number))
+        job = client.jobs.popleft()
+        self._waiting -= 1
+        charged_ns = max(0, job.cost_ns - job.attained_ns)
+        job.tag = (charged_ns, job.attained_ns, bool(due))
+        self._bill(client, charged_ns, by_floor=bool(due))
+        return job
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        """Never: a job in service runs to completion."""
+        return False
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Nothing yet: clocks are settled when the turn ends."""
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        """Settle the class's clocks for what the turn used."""
+        charged_ns, attained_ns, by_floor = job.tag
+        used_ns = job.attained_ns - attained_ns
+        client = self._clients[job.request_class]
+        self._bill(client, used_ns - charged_ns, by_floor=by_floor)
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        """Put the job at the head of its class."""
+        client = self._clients[job.request_class]
+        if not client.jobs:
+            self._wake(client, now_ns)
+        client.jobs.appendleft(job)
+        self._waiting += 1
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """Return when the first floor or ceiling lets a waiting job be served."""
+        moments = [
+            min(it.limited, it.reserved) if it.floor else it.limited
+            for it in self._clients.values()
+            if it.jobs
+        ]
+        return min(moments, default=None)
+
+    def waiting(self) -> Iterator[Job]:
+        """Iterate by class."""
+        for client in self._clients.values():
+            yield from client.jobs
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def check(self) -> None:
+        """Assert that the count is that of the classes."""
+        assert self._waiting == sum(len(it.jobs) for it in self._clients.values())
+
+    def _wake(self, client: _Client, now_ns: int) -> None:
+        """Let an idle class start now: it has neither saved up nor fallen behind."""
+        others = [it.shared for it in self._clients.values() if it.jobs]
+        client.reserved = max(client.reserved, now_ns)
+        client.limited = max(client.limited, now_ns)
+        client.shared = max(client.shared, min(others, default=client.shared))
+
+    def _bill(self, client: _Client, cost_ns: int, *, by_floor: bool) -> None:
+        client.limited += round(cost_ns / client.ceiling)
+        client.shared += round(cost_ns / client.weight)
+        if client.floor and by_floor:
+            client.reserved += round(cost_ns / client.floor)
