@@ -319,13 +319,6 @@ def main(config: BrokerConfig) -> None:
 
     :raises ConfigError: if a key does not allow it to start.
     """
-    record_file = config[DOORKEEPER_RECORD_FILE]
-    surroundings = Surroundings(
-        network=TcpNetwork(network_settings.socket_options(config)),
-        now_ns=time.monotonic_ns,
-        rng=random.Random(),
-        recorder=open_recorder(Path(record_file)) if record_file else None,
-    )
     broker = Broker(
         config,
         storage=RealStorage(),
@@ -334,7 +327,19 @@ def main(config: BrokerConfig) -> None:
         rng=random.Random(),
         flush=flush_in_thread,
     )
-    trio.run(_run_until_signal, config, KafkaApis(broker), surroundings)
+    run_process(config, KafkaApis(broker))
+
+
+def run_process(config: BrokerConfig, application: Application) -> None:
+    """Serve ``application`` on real sockets until SIGTERM or SIGINT."""
+    record_file = config[DOORKEEPER_RECORD_FILE]
+    surroundings = Surroundings(
+        network=TcpNetwork(network_settings.socket_options(config)),
+        now_ns=time.monotonic_ns,
+        rng=random.Random(),
+        recorder=open_recorder(Path(record_file)) if record_file else None,
+    )
+    trio.run(_run_until_signal, config, application, surroundings)
 
 
 async def _run_until_signal(
