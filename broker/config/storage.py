@@ -2,7 +2,8 @@
 
 Names, defaults and ranges are those of Kafka's ``ServerLogConfigs``,
 ``CleanerConfig`` and ``LogConfig``. The keys that also exist per topic under another
-name (``log.segment.bytes`` is ``segment.bytes``) are paired in `broker.config.topic`.
+name (``log.segment.bytes`` is ``segment.bytes``) are paired where topics are known, in
+`broker.cluster.topic_configs`.
 """
 
 from __future__ import annotations

@@ -139,11 +139,14 @@ class _Source:
             return
         at = self.here()
         if entity.__flexible__:
-            # A compact length counts itself, and 0 is null.
-            self.line(depth, f"c = f[{at}]")
+            # A compact length counts itself, and 0 is null. Two bytes of varint are
+            # read here, since most records need them; longer ones by the function.
+            self.line(depth, f"o = {at}; c = f[o]")
+            self.line(depth, "if c < 128: o += c or 1")
             self.line(
-                depth, f"o = {at} + (c or 1) if c < 128 else long_string(f, {at})"
+                depth, "elif 0 < f[o + 1] < 128: o += 1 + (c & 127 | f[o + 1] << 7)"
             )
+            self.line(depth, "else: o = long_string(f, o)")
         elif wire_type == "string":
             self.line(depth, f"c = f[{at}] << 8 | f[{at} + 1]")
             self.line(depth, f"o = {at} + 2 + (c if c < 32768 else 0)")

@@ -16,6 +16,7 @@ from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
 
 _FIXED: Final = struct.Struct(">hhi")
 _WITH_LENGTH: Final = struct.Struct(">hhih")
+_NEW: Final = tuple.__new__
 _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 
@@ -48,7 +49,7 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     if key == _CONTROLLED_SHUTDOWN and version == 0:
         return _without_client_id(frame)
     # A null client id, of length -1, reads as an empty one.
-    end = 10 + max(length, 0)
+    end = 10 + length if length > 0 else 10
     if length < -1 or end > len(frame):
         raise MalformedFrame(f"client id of {length} bytes in {len(frame)}")
     try:
@@ -57,11 +58,12 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
         raise MalformedFrame("client id is not UTF-8") from None
     if version >= first_flexible:
         # No client sends tags in a header; one zero byte says so.
-        if frame[end : end + 1] == b"\0":
+        if end < len(frame) and frame[end] == 0:
             end += 1
         else:
             end = skip_tagged_fields(frame, end)
-    return RequestHeader(key, version, correlation_id, client_id, end)
+    # Without the constructor that NamedTuple generates: a sixth of the whole cost.
+    return _NEW(RequestHeader, (key, version, correlation_id, client_id, end))
 
 
 def skip_tagged_fields(frame: bytes | memoryview, offset: int) -> int:
