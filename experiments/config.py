@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, ValidationError, model_validator
 
 from experiments.config_errors import ExperimentError, first_error
-from experiments.workload import Mean, Name, Seconds, Section, Workload
+from experiments.workload import Mean, Name, Rate, Seconds, Section, Workload
 
 WORLDS = ("live", "virtual", "model")
 AGAIN = "-again"
@@ -73,6 +73,19 @@ class Limits(Section):
     timeout_ms: Mean = 30_000.0
 
 
+class VirtualWorld(Section):
+    """What the virtual world is told, because it cannot measure it.
+
+    ``slice_us`` is what one slice of a handler costs, by request class;
+    ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
+    both. ``latency_us`` bounds the time that bytes travel.
+    """
+
+    slice_us: dict[str, Mean] = Field(default_factory=dict)
+    other_slice_us: Mean = 50.0
+    latency_us: tuple[Rate, Rate] = (20.0, 40.0)
+
+
 class Analysis(Section):
     """What the analysis computes, and when it may call a difference one."""
 
@@ -99,6 +112,7 @@ class Experiment(Section):
     broker: BrokerSection = BrokerSection()
     limits: Limits = Limits()
     analysis: Analysis = Analysis()
+    virtual: VirtualWorld = VirtualWorld()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -1,0 +1,296 @@
+"""An experiment with real processes: what it records, and how it survives a kill.
+
+The limits on lateness and on a busy machine are lifted: what is tested is that the rows
+are right, not that this machine is quiet.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from experiments import runner, trace
+from experiments.config import Experiment, parse
+from experiments.progress import Silence
+from experiments.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
+from experiments.runner import plan
+from experiments.worlds.live import Live
+from experiments.worlds.world import RunFiles, RunResult
+
+pytestmark = pytest.mark.live
+
+CONFIG = """
+[experiment]
+name = "small"
+seed = 5
+blocks = 2
+baseline = "fifo"
+again = false
+
+[workload]
+duration_s = 0.6
+
+[[workload.traffic]]
+name = "control"
+connections = 4
+arrivals = { kind = "poisson", rate_per_s = 200.0 }
+request = { api = "leader-and-isr", partitions = 2 }
+
+[[workload.traffic]]
+name = "cache"
+connections = 2
+arrivals = { kind = "constant", rate_per_s = 50.0 }
+request = { api = "update-metadata" }
+
+[[workload.traffic]]
+name = "load"
+connections = 8
+arrivals = { kind = "bursts", rate_per_s = 400.0, every_s = 0.2, on_s = 0.1 }
+request = { api = "produce", partitions = 5, topic_partitions = 10 }
+
+[[workload.traffic]]
+name = "silent"
+arrivals = { kind = "poisson", rate_per_s = 50.0 }
+request = { api = "produce", acks = 0 }
+
+[[workload.traffic]]
+name = "read"
+connections = 2
+arrivals = { kind = "poisson", rate_per_s = 50.0 }
+request = { api = "fetch", partition_max_bytes = 4096 }
+
+[[workload.traffic]]
+name = "names"
+arrivals = { kind = "poisson", rate_per_s = 50.0 }
+request = { api = "metadata" }
+
+[[workload.traffic]]
+name = "offsets"
+arrivals = { kind = "poisson", rate_per_s = 50.0 }
+request = { api = "list-offsets", partitions = 2 }
+
+[[arms]]
+name = "fifo"
+scheduler = "fifo"
+
+[[arms]]
+name = "planes"
+scheduler = "planes"
+
+[[arms]]
+name = "priority"
+scheduler = "priority"
+
+[[arms]]
+name = "wfq"
+scheduler = "wfq"
+
+[limits]
+lateness_p99_ms = 10000.0
+broker_wait_share = 0.999
+retries = 0
+"""
+
+
+def command(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start ``doorkeeper experiment run``; its children are known by their TMPDIR."""
+    config = directory / "small.toml"
+    config.write_text(CONFIG)
+    scratch = directory / "scratch"
+    scratch.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "experiments.cli", "experiment", "run"),
+            *(str(config), "--out", str(directory / "run"), *arguments),
+        ],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def manifest(directory: Path) -> Any:
+    path = directory / "run" / "manifest.json"
+    return json.loads(path.read_text()) if path.exists() else {"runs": []}
+
+
+def processes_in(directory: Path) -> list[str]:
+    """Return the command lines that name a path below ``directory``."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = file.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(directory / "scratch") in text:
+            found.append(text)
+    return found
+
+
+def wait_until(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_killed_between_runs_it_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
+    killed = command(tmp_path)
+    wait_until(lambda: len(manifest(tmp_path)["runs"]) >= 3, 60)
+    wait_until(lambda: processes_in(tmp_path), 10)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    wait_until(lambda: not processes_in(tmp_path), 5)
+    before = manifest(tmp_path)["runs"]
+    assert len(before) < 8
+
+    resumed = command(tmp_path, "--resume")
+    output, _ = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, output
+    found = manifest(tmp_path)
+    assert found["finished"] is not None
+    assert found["runs"][: len(before)] == before
+    cells = Counter((run["block"], run["arm"]) for run in found["runs"])
+    assert len(cells) == 8
+    assert set(cells.values()) == {1}
+    check_recording(tmp_path / "run", found)
+
+
+def check_recording(directory: Path, found: Any) -> None:
+    """Hold every row against the trace, the schema and the order of its stamps."""
+    traces = {each["block"]: each["sha256"] for each in found["traces"]}
+    for run in found["runs"]:
+        assert run["valid"], run
+        assert run["trace_sha256"] == traces[run["block"]]
+        table = pq.read_table(directory / run["requests"])
+        assert table.schema.equals(REQUESTS_SCHEMA)
+        counts = run["counts"]
+        assert counts["ok"] == counts["sent"] == table.num_rows, run
+        check_rows(table)
+        samples = pq.read_table(directory / run["samples"])
+        assert samples.schema.equals(SAMPLES_SCHEMA)
+        planes = {"data", "control"} if run["arm"] == "planes" else {"data"}
+        assert set(samples["plane"].to_pylist()) == planes
+
+
+def check_rows(table: pa.Table) -> None:
+    """Hold the order of the stamps; both processes read one monotonic clock."""
+    answered = np.array(table["flow"].to_pylist()) != "silent-0000"
+    order = ["intended_ns", *STAMPS[:-1]]
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in order}
+    assert not any(table[name].null_count for name in order)
+    for earlier, later in itertools.pairwise(order):
+        # A broker may have received all bytes before the sender's call returns.
+        if later != "received_ns":
+            assert (columns[earlier] <= columns[later]).all(), (earlier, later)
+    done = table["client_done_ns"].to_numpy()
+    assert (columns["received_ns"][answered] < done[answered]).all()
+    service = table["service_ns"].to_numpy()
+    local = columns["local_done_ns"] - columns["dequeued_ns"]
+    assert (service > 0).all()
+    assert (local >= 0).all()
+
+
+# ---- one cell at a time ----
+
+
+def experiment(**changes: Any) -> Experiment:
+    import tomllib
+
+    content = tomllib.loads(CONFIG)
+    for section, values in changes.items():
+        content.setdefault(section, {}).update(values)
+    return parse(content)
+
+
+def run_first_cell(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
+    out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
+    cell = next(iter(plan(built)))
+    world = Live(tick=lambda: None)
+    return world.run(cell, trace.generate(built, cell.block), out), out
+
+
+def test_a_broker_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        built = experiment(
+            broker={"set": {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}}
+        )
+        result, _ = run_first_cell(built, tmp_path)
+    assert not result.valid
+    assert not result.recorded
+    assert result.reason.startswith("broker ended with status 2: Error: ")
+    assert str(port) in result.reason
+
+
+def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> None:
+    built = experiment(limits={"lateness_p99_ms": 1e-6})
+    result, out = run_first_cell(built, tmp_path)
+    assert not result.valid
+    assert result.reason.startswith("generator late: p99 ")
+    assert result.counts["ok"] == pq.read_table(out.requests).num_rows
+
+
+def test_what_the_broker_refuses_is_an_error_and_not_a_success(tmp_path: Path) -> None:
+    # Batches of 1 KB are above this bound: MESSAGE_TOO_LARGE is Kafka's code 10.
+    built = experiment(broker={"set": {"message.max.bytes": 500}})
+    # The fetched topic is filled by PRODUCE as well, so leave it out.
+    content = built.content()
+    content["workload"]["traffic"] = [
+        entry
+        for entry in content["workload"]["traffic"]
+        if entry["name"] in {"control", "load"}
+    ]
+    result, out = run_first_cell(parse(content), tmp_path)
+    assert result.valid, result.reason
+    table = pq.read_table(out.requests)
+    rows = set(
+        zip(
+            table["class"].to_pylist(),
+            table["outcome"].to_pylist(),
+            table["error_code"].to_pylist(),
+            strict=True,
+        )
+    )
+    assert rows == {("control", "ok", 0), ("produce", "error", 10)}
+
+
+def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) -> None:
+    content = experiment(broker={"set": {"queued.max.requests": 4}}).content()
+    load = next(e for e in content["workload"]["traffic"] if e["name"] == "load")
+    load["connections"] = 300
+    result, _ = run_first_cell(parse(content), tmp_path)
+    assert result.valid, result.reason
+    assert result.counts["ok"] == result.counts["sent"]
+
+
+def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:
+    content = experiment(experiment={"blocks": 1}).content()
+    content["arms"] = content["arms"][:2]
+    assert (
+        runner.run(
+            parse(content), tmp_path, Live(lambda: None), Silence(), resume=False
+        )
+        == []
+    )
+    columns = ["request_id", "class", "flow", "api_key", "size_bytes", "intended_ns"]
+    one, two = (
+        pq.read_table(file, columns=columns).to_pydict()
+        for file in sorted((tmp_path / "requests").iterdir())
+    )
+    assert one == two
