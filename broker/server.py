@@ -22,7 +22,7 @@ import trio
 from broker import network_settings
 from broker.apis.kafka_apis import KafkaApis
 from broker.cluster.broker_state import Broker
-from broker.cluster.flush_shell import flush_in_thread
+from broker.cluster.flush_shell import ThreadedFlush
 from broker.config import (
     DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
@@ -325,7 +325,7 @@ def main(config: BrokerConfig) -> None:
         now_ns=time.monotonic_ns,
         now_ms=_wall_clock_ms,
         rng=random.Random(),
-        flush=flush_in_thread,
+        flush=ThreadedFlush(_wall_clock_ms),
     )
     run_process(config, KafkaApis(broker))
 

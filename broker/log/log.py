@@ -345,9 +345,14 @@ class Log:
     def flush_job(self) -> FlushJob | None:
         """Return what a flush has to do, for another thread; None if nothing.
 
-        Report to ``durability.done`` or ``durability.failed``.
+        Report to `flushed` or ``durability.failed``.
         """
         return self.durability.job(self.segments.active, self.log_end_offset)
+
+    def flushed(self, job: FlushJob, now_ms: int) -> None:
+        """Note that a job is done; ``now_ms`` begins a new ``flush.ms``."""
+        self.durability.done(job)
+        self._flushed_ms = now_ms
 
     def close(self) -> None:
         """Flush, write indexes and producers: an orderly stop. Raises KafkaError."""

@@ -1,0 +1,284 @@
+"""The virtual world: the whole broker in virtual time, deterministic from the seed.
+
+The same broker as in the live world, with its sockets, files and clock exchanged for an
+in-memory network, an in-memory disk and a clock that moves when computing is charged to
+it. Bytes travel, queues fill and processors block as they do live; only the costs are
+given instead of measured: each slice of a handler costs what the config's ``[virtual]``
+says for its class, or its share of the demand that the trace drew for the request.
+
+Computing moves the clock for everybody, so a request that falls due during a slice is
+sent at its end; a broker with one CPU could not have read it earlier. Reading and
+writing sockets costs nothing here, which is what the live world is for.
+
+No thread and no real clock: two runs of a cell are the same to the nanosecond.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.log.memory import MemoryStorage
+from broker.network.transport import WRITABLE
+from broker.recording import open_recorder
+from broker.request import Request
+from broker.server import BrokerServer, Surroundings
+from experiments import answers, frames, load, wire
+from experiments.arrivals import SECOND_NS
+from experiments.config import Experiment
+from experiments.determinism import VirtualClock, run_virtual, spender
+from experiments.exchange import Channel, Exchange, Observed, Schedule
+from experiments.memory_network import MemoryConnection, MemoryNetwork, MemoryStream
+from experiments.senders import senders
+from experiments.trace import Trace
+from experiments.workload import Workload, is_controllers
+from experiments.worlds.joining import LoadEnd, record_run
+from experiments.worlds.world import Cell, RunFiles, RunResult
+from planes import Task
+
+# Measured: what one request costs in real time.
+_REAL_S_PER_REQUEST = 0.0004
+_LEAD_NS = 20_000_000
+_RECEIVE_BYTES = 1 << 18
+_TIMESTAMP_MS = 1_700_000_000_000
+_DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
+
+
+class Virtual:
+    """Runs cells in virtual time."""
+
+    name = "virtual"
+
+    def environment(self) -> Mapping[str, Any]:
+        """Say that no process is pinned, because there is but one."""
+        return {"pinned": False, "cpus": None, "nice": None}
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        """Count the requests: virtual time costs what happens in it."""
+        rate_per_s = sum(
+            entry.arrivals.mean_rate_per_s() for entry in experiment.workload.traffic
+        )
+        requests = rate_per_s * experiment.workload.duration_s
+        return requests * _REAL_S_PER_REQUEST
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        """Replay the trace to a broker in virtual time, write the joined rows."""
+        seed = cell.experiment.experiment.seed * 1000 + cell.block
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-") as scratch:
+            record = Path(scratch) / "broker.rows"
+            replay = Replay(cell, trace, record)
+            seen, end = run_virtual(replay.run, seed=seed)
+            return record_run(self.name, cell, trace, out, seen, record, end)
+
+
+class TraceCosts:
+    """What a slice costs: a share of its request's demand, or what its class says.
+
+    A request with a drawn demand spends it in equal parts over its ``units`` of work
+    (partitions), one per slice; what a handler does beyond them costs nothing.
+    """
+
+    def __init__(self, experiment: Experiment, trace: Trace) -> None:
+        virtual = experiment.virtual
+        self._by_class = {
+            name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
+        }
+        self._default_ns = round(virtual.other_slice_us * 1000)
+        self._left_ns = trace.column("demand_ns")
+        units = {
+            entry.name: getattr(entry.request, "partitions", 1)
+            for entry in experiment.workload.traffic
+        }
+        self._part_ns = [
+            -(-demand_ns // units[name])
+            for demand_ns, name in zip(
+                self._left_ns, trace.column("traffic"), strict=True
+            )
+        ]
+
+    def slice_ns(self, task: Task) -> int:
+        """Return the cost of the slice that ``task`` has just run."""
+        assert isinstance(task, Request)
+        number = task.correlation_id
+        if number < 0:
+            return 0
+        if not self._part_ns[number]:
+            return self._by_class.get(task.request_class, self._default_ns)
+        cost_ns: int = min(self._part_ns[number], self._left_ns[number])
+        self._left_ns[number] -= cost_ns
+        return cost_ns
+
+
+class MemoryLink:
+    """A connection of the in-memory network, as an exchange's link."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = connection
+
+    def send(self, pieces: Sequence[memoryview]) -> int:
+        """Take some bytes of the pieces; return how many."""
+        return self._connection.send(b"".join(pieces))
+
+    def receive(self) -> bytes:
+        """Return some bytes; none if the peer has finished."""
+        return self._connection.recv(_RECEIVE_BYTES)
+
+    def watch(self, *, writable: bool) -> None:
+        """Do nothing: the network tells of every change."""
+
+    def close(self) -> None:
+        """Tell of this connection no more."""
+        self._connection.on_event = None
+
+
+class Replay:
+    """One run: a broker, its network, and the load, in one Trio run."""
+
+    def __init__(self, cell: Cell, replayed: Trace, record: Path) -> None:
+        self._experiment = cell.experiment
+        self._keys = cell.experiment.broker_keys(cell.arm)
+        self._replayed = replayed
+        self._record = record
+        self._rng = random.Random(f"{cell.experiment.experiment.seed}/{cell.block}")
+
+    async def run(self, clock: VirtualClock) -> tuple[load.Seen, LoadEnd]:
+        """Serve the load until it is answered or the drain deadline."""
+        network = MemoryNetwork(
+            now_ns=clock.now_ns,
+            rng=self._rng,
+            latency_ns=self._latency_ns(),
+        )
+        server = self._server(clock, network)
+        workload = self._experiment.workload
+        async with trio.open_nursery() as travelling:
+            await travelling.start(network.run)
+            async with trio.open_nursery() as serving:
+                await serving.start(server.run)
+                node = await _prepare(network, server.ports, workload)
+                schedule = load.schedule(workload, self._replayed, node, _TIMESTAMP_MS)
+                links = _connect(network, server.ports, workload)
+                origin_ns = clock.now_ns() + _LEAD_NS
+                span_s = workload.duration_s + self._experiment.limits.drain_s
+                deadline_ns = origin_ns + round(span_s * SECOND_NS)
+                player = Player(clock, links, schedule)
+                observed = await player.play(origin_ns, deadline_ns)
+                ended_ns = clock.now_ns()
+                server.stop()
+            travelling.cancel_scope.cancel()
+        seen = {
+            **load.seen(observed, self._replayed),
+            "offered_ns": origin_ns + self._replayed.table["intended_ns"].to_numpy(),
+        }
+        return seen, LoadEnd(
+            origin_ns=origin_ns,
+            ended_ns=ended_ns,
+            trace_sha256=self._replayed.sha256,
+        )
+
+    def _server(self, clock: VirtualClock, network: MemoryNetwork) -> BrokerServer:
+        keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
+        config = BrokerConfig.load(None, keys)
+        costs = TraceCosts(self._experiment, self._replayed)
+        surroundings = Surroundings(
+            network=network,
+            now_ns=clock.now_ns,
+            rng=self._rng,
+            spend=spender(clock, costs),
+            recorder=open_recorder(self._record),
+        )
+        application = make_application(config, MemoryStorage(), clock)
+        return BrokerServer(config, application, surroundings)
+
+    def _latency_ns(self) -> tuple[int, int]:
+        low_us, high_us = self._experiment.virtual.latency_us
+        return round(low_us * 1000), round(high_us * 1000)
+
+
+class Player:
+    """Plays a schedule over memory connections, in virtual time."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        connections: Sequence[MemoryConnection],
+        schedule: Schedule,
+    ) -> None:
+        self._clock = clock
+        self._due_ns = schedule.due_ns
+        links = [MemoryLink(each) for each in connections]
+        self._exchange = Exchange(links, schedule, clock.now_ns)
+        self._answered = trio.Event()
+        channels = self._exchange.channels
+        for connection, channel in zip(connections, channels, strict=True):
+            connection.on_event = partial(self._on_event, channel)
+
+    async def play(self, origin_ns: int, deadline_ns: int) -> Observed:
+        """Send everything, then wait until all is answered or the deadline."""
+        for number, due_ns in enumerate(self._due_ns):
+            await trio.sleep_until((origin_ns + due_ns) / SECOND_NS)
+            self._exchange.offer(number)
+        while self._exchange.outstanding:
+            self._answered = trio.Event()
+            left_ns = deadline_ns - self._clock.now_ns()
+            if left_ns <= 0:
+                break
+            with trio.move_on_after(left_ns / SECOND_NS):
+                await self._answered.wait()
+        return self._exchange.observed
+
+    def _on_event(
+        self, channel: Channel, connection: MemoryConnection, events: int
+    ) -> None:
+        if events & WRITABLE and channel.open:
+            self._exchange.write(channel)
+        if events & ~WRITABLE and channel.open:
+            self._exchange.read(channel)
+        if not self._exchange.outstanding:
+            self._answered.set()
+
+
+def _connect(
+    network: MemoryNetwork, ports: Mapping[str, int], workload: Workload
+) -> list[MemoryConnection]:
+    """Open every connection of the load."""
+    control = ports.get(_CONTROLLER, ports[_DATA])
+    return [
+        network.connect(
+            control if is_controllers(sender.traffic.request) else ports[_DATA]
+        )
+        for sender in senders(workload)
+    ]
+
+
+async def _prepare(
+    network: MemoryNetwork, ports: Mapping[str, int], workload: Workload
+) -> frames.Node:
+    """Create and fill the load's topics; return the broker as controllers name it."""
+    stream = MemoryStream(network.connect(ports[_DATA]))
+    answer = b""
+    requests = load.setup_requests(workload, _TIMESTAMP_MS)
+    for number, (api_key, body) in enumerate(requests, start=1):
+        rest = wire.rest("doorkeeper-setup", body)
+        await stream.send_all(wire.head(api_key, -number, len(rest)) + rest)
+        answer = await _exactly(stream, 4)
+        answer = await _exactly(stream, int.from_bytes(answer))
+        code = answers.error_of(api_key, answer)
+        assert code == 0, f"set-up request with API key {api_key} was answered {code}"
+    await stream.aclose()
+    return load.node_of(answer)
+
+
+async def _exactly(stream: MemoryStream, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        piece = await stream.receive_some(size - len(received))
+        assert piece, "the broker closed the set-up connection"
+        received += piece
+    return bytes(received)

@@ -1,0 +1,225 @@
+"""A whole broker without sockets: storage in memory, a clock that a test moves.
+
+Requests go in as frames of any version and are handled as a plane would: preemption
+points are passed, parked handlers wait until they are woken. Answers are decoded by
+kio again.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from broker.apis.kafka_apis import serve
+from broker.cluster.broker_state import Broker
+from broker.config import BrokerConfig
+from broker.errors import ErrorCode
+from broker.log.memory import MemoryStorage
+from broker.request import CLOSE, Request
+from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.wire.codec import decode_response, encode_request, request_type
+from broker.wire.controller.leader_and_isr import LeaderAndIsrResponse
+from broker.wire.controller.stop_replica import StopReplicaResponse
+from broker.wire.controller.update_metadata import UpdateMetadataResponse
+from broker.wire.header import parse_request_header
+from planes.slices import PREEMPT, Park
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    START_MS,
+    batch,
+    entity,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+)
+
+NONE = ErrorCode.none
+RESPONSES: dict[ApiKey, Any] = {
+    ApiKey.LEADER_AND_ISR: LeaderAndIsrResponse,
+    ApiKey.STOP_REPLICA: StopReplicaResponse,
+    ApiKey.UPDATE_METADATA: UpdateMetadataResponse,
+}
+MS = 1_000_000
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "/data",
+    "offsets.topic.num.partitions": "2",
+}
+PEER = SimpleNamespace(
+    connection_id=1, host="10.0.0.1", listener="PLAINTEXT", principal="User:ANONYMOUS"
+)
+
+
+class World:
+    """One broker, open, and the requests that were sent to it."""
+
+    def __init__(
+        self, settings: dict[str, str] | None = None, storage: Any = None
+    ) -> None:
+        self.now_ns = 0
+        self.storage = storage or MemoryStorage()
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.timer_moves = 0
+        config = BrokerConfig.load(None, self.settings)
+        self.broker = Broker(
+            config,
+            storage=self.storage,
+            now_ns=lambda: self.now_ns,
+            now_ms=lambda: START_MS + self.now_ns // MS,
+            rng=random.Random(5),
+        )
+        self.broker.open(config.advertised, self._timer_moved)
+
+    def _timer_moved(self) -> None:
+        self.timer_moves += 1
+
+    def restarted(self, *, storage: Any = None) -> World:
+        """Return another broker on the same disk, or on what is left of it."""
+        world = World(self.settings, storage or self.storage.after_kill())
+        world.now_ns = self.now_ns
+        return world
+
+    def pass_ms(self, milliseconds: int) -> None:
+        """Let time pass, and do what comes due."""
+        self.now_ns += milliseconds * MS
+        for _ in range(100):
+            due_ns = self.broker.next_expiry_ns()
+            if due_ns is None or due_ns > self.now_ns:
+                return
+            self.broker.expire(self.now_ns)
+        raise AssertionError("there is always something due")
+
+    # ---- requests ---------------------------------------------------------------
+
+    def start(
+        self, key: ApiKey, version: int, *, client_id: str = "test", **fields: Any
+    ) -> Call:
+        """Send a request with the fields that its version has."""
+        body = entity(request_type(key, version), fields)
+        return self.start_entity(key, version, body, client_id=client_id)
+
+    def start_entity(
+        self, key: ApiKey, version: int, body: Any, *, client_id: str = "test"
+    ) -> Call:
+        """Send a request that is an entity already."""
+        return self.start_frame(encode_request(key, version, 7, client_id, body)[4:])
+
+    def start_frame(self, frame: bytes) -> Call:
+        """Send the bytes of a request."""
+        header = parse_request_header(frame)
+        request = Request(
+            number=0,
+            api_key=header.api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id,
+            frame=frame,
+            body_offset=header.body_offset,
+            peer=PEER,
+        )
+        return Call(request, serve(request, self.broker))
+
+    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        """Send a request that is answered at once, and return the answer."""
+        call = self.start(key, version, **fields)
+        assert call.done, "still parked"
+        return call.answer
+
+    def command(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
+        """Send a controller's request and return its one-shape answer."""
+        version = SUPPORTED[key].max if version is None else version
+        call = self.start_entity(key, version, request.to_wire(version))
+        return RESPONSES[key].from_wire(call.answer)
+
+    # ---- the usual --------------------------------------------------------------
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> UUID:
+        """Create a topic and return its id."""
+        written = [(key.replace("_", "."), value) for key, value in configs.items()]
+        answer = self.send(
+            ApiKey.CREATE_TOPICS,
+            7,
+            topics=[new_topic(name, partitions, configs=written)],
+            timeout=SECONDS_30,
+        )
+        (topic,) = answer.topics
+        assert topic.error_code is NONE, topic
+        topic_id: UUID = topic.topic_id
+        return topic_id
+
+    def produce(
+        self, topic: str, *values: bytes, partition: int = 0, acks: int = 1
+    ) -> Any:
+        """Produce one batch and return the partition's answer."""
+        answer = self.send(
+            ApiKey.PRODUCE,
+            9,
+            **produce_fields({(topic, partition): batch(*values)}, acks),
+        )
+        return answer.responses[0].partition_responses[0]
+
+    def fetch(self, topic: str, offset: int = 0, version: int = 12) -> Any:
+        """Fetch one partition without waiting and return its answer."""
+        answer = self.send(ApiKey.FETCH, version, **fetch_fields({(topic, 0): offset}))
+        return answer.responses[0].partitions[0]
+
+    def check(self) -> None:
+        """Assert every invariant of the broker."""
+        self.broker.check()
+        for log in self.broker.logs.logs.values():
+            log.check()
+
+
+class Call:
+    """A handler, stepped as a plane does it."""
+
+    def __init__(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.request = request
+        self.coroutine = coroutine
+        self.preemption_points = 0
+        self.done = False
+        self.response: Any = None
+        self._step()
+
+    def _step(self) -> None:
+        try:
+            while True:
+                trap = self.coroutine.send(None)
+                if trap is PREEMPT:
+                    self.preemption_points += 1
+                elif isinstance(trap, Park):
+                    if trap.register(self._step):
+                        return
+                else:
+                    raise AssertionError(trap)
+        except StopIteration as stop:
+            self.done = True
+            self.response = stop.value
+
+    @property
+    def closed(self) -> bool:
+        """Say whether the connection is closed instead of an answer."""
+        return self.response is CLOSE
+
+    @property
+    def frame(self) -> bytes:
+        """The bytes that the client gets."""
+        assert self.done, "still parked"
+        return b"".join(
+            piece if isinstance(piece, bytes) else piece.read()
+            for piece in self.response
+        )
+
+    @property
+    def answer(self) -> Any:
+        """What the client makes of it."""
+        frame = self.frame
+        assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
+        key, version = self.request.api_key, self.request.api_version
+        correlation_id, answer = decode_response(key, version, frame[4:])
+        assert correlation_id == self.request.correlation_id
+        return answer
