@@ -166,7 +166,8 @@ class Broker:
         self.replicas.produce_purgatory.expire(now_ns)
         self.replicas.fetch_purgatory.expire(now_ns)
         due_ns = self.groups.next_event_ns()
-        if due_ns is not None and due_ns <= now_ns:
+        # What loads is due at whatever moment it is asked: after ``now_ns``.
+        if due_ns is not None and due_ns <= self.now_ns():
             self.groups.work()
         if self.maintenance.next_ns() <= now_ns:
             self.maintenance.work(now_ns)
