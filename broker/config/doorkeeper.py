@@ -13,6 +13,7 @@ from broker.config.key import (
     ConfigType,
     Key,
     integer,
+    measures,
     optional_integer,
     optional_text,
     pairs,
@@ -108,6 +109,10 @@ DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
     {"control": 16, "replication": 4},
     "Weights of flows under wfq, as flow:weight; a flow not named weighs 1.",
     low=1,
+)
+DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(
+    "doorkeeper.scheduler.options",
+    "A policy's own settings, as name:number (limit.data:0.5); see its description.",
 )
 DOORKEEPER_WFQ_FLOW: Final = text(
     "doorkeeper.wfq.flow",

@@ -22,7 +22,10 @@ _FAMILIES: Final = {
         controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
         controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
         controller.quorum.voters eligible.leader.replicas.enable
-        initial.broker.registration.timeout.ms metadata.log.dir
+        initial.broker.registration.timeout.ms
+        internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+        internal.metadata.max.batch.size.in.bytes
+        internal.metadata.max.fetch.size.in.bytes metadata.log.dir
         metadata.log.max.record.bytes.between.snapshots
         metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
         metadata.log.segment.min.bytes metadata.log.segment.ms
@@ -73,11 +76,24 @@ _FAMILIES: Final = {
         sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
         sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
         sasl.mechanism.inter.broker.protocol sasl.oauthbearer.clock.skew.seconds
+        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds
+        sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include
+        sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+        sasl.oauthbearer.assertion.private.key.file
+        sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.assertion.template.file
+        sasl.oauthbearer.client.credentials.client.id
+        sasl.oauthbearer.client.credentials.client.secret
         sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
         sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope.claim.name
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class
+        sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+        sasl.oauthbearer.scope.claim.name
         sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
         sasl.server.callback.handler.class sasl.server.max.receive.size
         super.users
@@ -166,6 +182,8 @@ _FAMILIES: Final = {
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
         """,
     "formats and versions other than this broker's": """
+        add.partitions.to.txn.retry.backoff.max.ms
+        add.partitions.to.txn.retry.backoff.ms
         compression.gzip.level compression.lz4.level compression.zstd.level
         inter.broker.protocol.version log.dir.failure.timeout.ms
         log.initial.task.delay.ms log.message.format.version
@@ -173,7 +191,7 @@ _FAMILIES: Final = {
         socket.connection.setup.timeout.ms transaction.partition.verification.enable
         transaction.two.phase.commit.enable
         """,
-    "listeners of Kafka before 2.0": """
+    "listeners before Kafka 3.0": """
         advertised.host.name advertised.port host.name port
         """,
 }

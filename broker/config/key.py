@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class ConfigType(enum.IntEnum):
@@ -251,6 +253,26 @@ def pairs(
         return values
 
     return Key(name=name, type=ConfigType.LIST, default=default, parse=parse, doc=doc)
+
+
+def measures(name: str, doc: str) -> Key[dict[str, float]]:
+    """Return a key whose value is a list of ``word:number``, by default an empty one.
+
+    Numbers may have a point; words are distinct and may hold points, not colons.
+    """
+
+    def parse(written: str) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for item in split(written):
+            word, colon, number = item.partition(":")
+            if not colon or not word or not _NUMBER.fullmatch(number):
+                raise ValueError(f"a list of word:number, not {item!r}")
+            if word in values:
+                raise ValueError(f"each word once, not {word!r} twice")
+            values[word] = float(number)
+        return values
+
+    return Key(name=name, type=ConfigType.LIST, default={}, parse=parse, doc=doc)
 
 
 def split(written: str) -> tuple[str, ...]:
