@@ -110,6 +110,48 @@ def story(comparison: Comparison, arm: str) -> Story:
     )
 
 
+def lead(comparison: Comparison) -> tuple[str, ...]:
+    """Return the answer in two sentences: the first class, and what others pay."""
+    stories = [story(comparison, arm) for arm in comparison.rivals]
+    told = [(one.arm, one.benefit) for one in stories if one.benefit is not None]
+    if not told:
+        return ("No verdict: the tails are too thin to show.",)
+    cell = told[0][1]
+    baseline = comparison.manifest.baseline
+    base = comparison.cell(cell.class_name, baseline, cell.metric.name)
+    value = quantity(base.measured.estimate.value, cell.metric)
+    changes = _listed([f"{finding(cell)} under {arm}" for arm, cell in told])
+    first = f"The {subject(cell)}, {value} under {baseline}, is {changes}."
+    prices = [price for one in stories for price in one.prices]
+    return (first, _price(prices)) if prices else (first,)
+
+
+def _price(prices: list[Cell]) -> str:
+    """Say what the other classes pay: the worse cells by name, the rest by number."""
+    worse = [cell for cell in prices if cell.verdict.word == "worse"]
+    undecided = [cell for cell in prices if cell.verdict.word == "inconclusive"]
+    rest = (
+        f"; {len(undecided)} of {len(prices)} comparisons are undecided"
+        if undecided
+        else ""
+    )
+    if not worse:
+        return f"No other class was found to pay for it{rest}."
+    named = _listed(
+        [
+            f"{cell.class_name} under {cell.arm} ({cell.metric.label} {finding(cell)})"
+            for cell in worse
+        ]
+    )
+    return f"The price is paid by {named}{rest}."
+
+
+def _listed(words: list[str]) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
 def headline(comparison: Comparison, told: Story) -> str:
     """Return a story as a sentence or two."""
     cell = told.benefit

@@ -72,17 +72,21 @@ def p_value(p: float) -> str:
 def change(value: float) -> str:
     """Say a ratio as a change.
 
-    >>> change(0.2), change(0.9), change(1.07), change(3.0)
-    ('5.00 times lower', '10 % lower', '7.0 % higher', '3.00 times higher')
+    >>> change(0.2), change(0.9), change(1.07), change(12.34)
+    ('5.0 times lower', '10 % lower', '7.0 % higher', '12 times higher')
     """
     if value == 0:
         return "finite instead of infinite"
     if math.isinf(value):
         return "infinite instead of finite"
     if value <= 1 / _MULTIPLE:
-        return f"{digits(1 / value)} times lower"
+        return f"{_multiple(1 / value)} times lower"
     if value >= _MULTIPLE:
-        return f"{digits(value)} times higher"
+        return f"{_multiple(value)} times higher"
     percent = abs(value - 1) * 100
     size = f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"
     return f"{size} % {'lower' if value < 1 else 'higher'}"
+
+
+def _multiple(value: float) -> str:
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}".replace(",", THIN_SPACE)

@@ -20,17 +20,14 @@ from spark_analysis.figures.style import (
     plain_log_axis,
 )
 
-COLUMNS = 2
-
 
 def exceedance_curves(comparison: Comparison) -> Figure:
     """Draw the CCDF of every class, one panel each, all arms in it."""
     names = comparison.class_names
-    rows = math.ceil(len(names) / COLUMNS)
+    columns = len(names) if len(names) <= 3 else 2
+    rows = math.ceil(len(names) / columns)
     figure = new_figure(0.6 + 2.7 * rows)
-    axes = figure.subplots(
-        rows, min(COLUMNS, len(names)), sharex=True, sharey=True, squeeze=False
-    )
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels = list(axes.flat)
     for axis, name in zip(panels, names, strict=False):
         _curves(axis, comparison, name)
@@ -38,7 +35,7 @@ def exceedance_curves(comparison: Comparison) -> Figure:
         axis.set_visible(False)
     for axis in axes[:, 0]:
         axis.set_ylabel("share of requests slower")
-    for axis in panels[max(0, len(names) - COLUMNS) : len(names)]:
+    for axis in panels[max(0, len(names) - columns) : len(names)]:
         axis.set_xlabel("latency [ms]")
         axis.tick_params(labelbottom=True)
     legend(figure, panels[0], comparison.arm_names)

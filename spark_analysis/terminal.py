@@ -1,0 +1,109 @@
+"""The comparison on a terminal: the answer, the table, what to beware of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from spark_analysis.cautions import cautions
+from spark_analysis.comparison import Cell, Comparison
+from spark_analysis.metrics import Metric
+from spark_analysis.sentences import again_sentence, headline, lead, sentence, story
+from spark_analysis.tables import verdict_word
+from spark_analysis.wording import (
+    NONE,
+    THIN_SPACE,
+    digits,
+    p_value,
+    ratio,
+    ratio_interval,
+)
+
+# Below this many columns only the headline and goodput are shown.
+_WIDE: Final = 116
+_STYLES: Final = {
+    "better": "green",
+    "worse": "red",
+    "equivalent": "blue",
+    "inconclusive": "yellow",
+    "refused": "dim",
+    "baseline": "dim",
+}
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Print the comparison as a table and in sentences."""
+    console.print()
+    console.print(Text(comparison.manifest.title, style="bold"))
+    metrics = comparison.metrics
+    if console.width < _WIDE:
+        metrics = (comparison.headline, metrics[-1])
+    console.print(_table(comparison, metrics))
+    for text in cautions(comparison):
+        console.print(_text(text, "bold red"))
+    console.print(_text(" ".join(lead(comparison)), "bold"))
+    for arm in comparison.rivals:
+        console.print(_text(f"· {headline(comparison, story(comparison, arm))}"))
+    console.print(_text(f"· {again_sentence(comparison)}"))
+    for cell in _refused(comparison):
+        console.print(_text(f"· {sentence(comparison, cell)}", "dim"))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return text without the narrow spaces at which a terminal would break lines."""
+    return Text(text.replace(f"{THIN_SPACE}%", "%").replace(THIN_SPACE, ","), style)
+
+
+def _refused(comparison: Comparison) -> list[Cell]:
+    """Return refused cells of the headline metric: the reader will look for them."""
+    name = comparison.tail_metric.name
+    return [c for c in comparison.cells if c.refused and c.metric.name == name]
+
+
+def _table(comparison: Comparison, metrics: tuple[Metric, ...]) -> RichTable:
+    table = RichTable(
+        box=None, pad_edge=False, header_style="bold", collapse_padding=True
+    )
+    table.add_column("class", no_wrap=True)
+    table.add_column("arm", no_wrap=True)
+    for metric in metrics:
+        table.add_column(
+            f"{metric.label}\n{metric.unit}", justify="right", no_wrap=True
+        )
+    headline_label = comparison.headline.label
+    table.add_column(f"{headline_label}\nratio", justify="right", no_wrap=True)
+    table.add_column("interval", justify="right", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column(f"{headline_label}\nverdict", no_wrap=True)
+    for name in comparison.class_names:
+        for place, arm in enumerate(comparison.arm_names):
+            table.add_row(
+                Text(name if place == 0 else "", style="bold"),
+                arm,
+                *_numbers(comparison, metrics, name, arm),
+                end_section=arm == comparison.arm_names[-1],
+            )
+    return table
+
+
+def _numbers(
+    comparison: Comparison, metrics: tuple[Metric, ...], class_name: str, arm: str
+) -> list[Text]:
+    cells = [comparison.cell(class_name, arm, metric.name) for metric in metrics]
+    told = comparison.cell(class_name, arm, comparison.headline.name)
+    contrast = None if told.refused else told.contrast
+    texts = [NONE if c.refused else digits(c.measured.estimate.value) for c in cells]
+    texts += (
+        [
+            ratio(contrast.ratio.value),
+            ratio_interval(contrast.ratio),
+            p_value(contrast.p),
+        ]
+        if contrast
+        else [NONE, NONE, NONE]
+    )
+    verdict = Text(verdict_word(told), style=_STYLES[told.verdict.word])
+    return [*(_text(text) for text in texts), verdict]
