@@ -69,19 +69,24 @@ def check_new_name(name: str, broker: Broker) -> None:
 
 
 async def auto_create(name: str, broker: Broker) -> None:
-    """Create a topic with the broker's defaults; raise `KafkaError`."""
+    """Create a topic with the broker's defaults; raise `KafkaError`.
+
+    The offsets topic is given no more replicas than there are brokers: Kafka refuses,
+    and so a single broker without a configuration file would have no groups.
+    """
     config = broker.config
+    live = broker.coordinator.live_brokers()
     configs: Mapping[str, str] = {}
     partitions, replicas = config[NUM_PARTITIONS], config[DEFAULT_REPLICATION_FACTOR]
     if name == GROUP_METADATA_TOPIC:
         partitions = config[OFFSETS_TOPIC_NUM_PARTITIONS]
-        replicas = config[OFFSETS_TOPIC_REPLICATION_FACTOR]
+        replicas = min(config[OFFSETS_TOPIC_REPLICATION_FACTOR], len(live))
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
         }
     check_new_name(name, broker)
-    assignment = place(broker.coordinator.live_brokers(), partitions, replicas)
+    assignment = place(live, partitions, replicas)
     new = NewTopic(name=name, assignment=assignment, configs=configs)
     await broker.coordinator.create_topic(new)
