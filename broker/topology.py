@@ -26,6 +26,7 @@ from broker.config import (
     DOORKEEPER_PRIORITY_AGEING_MS,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_SCHEDULER,
+    DOORKEEPER_SCHEDULER_OPTIONS,
     DOORKEEPER_WFQ_WEIGHTS,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
@@ -37,7 +38,7 @@ from broker.config import (
 from broker.errors import ConfigError
 from planes import Admission, PlaneCore
 from planes.admission import RESERVE
-from schedulers import Scheduler, SchedulerConfig
+from schedulers import BadSetting, Scheduler, SchedulerConfig
 from schedulers.registry import UnknownScheduler, make
 
 PLANES: Final = "planes"
@@ -126,10 +127,14 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
         seats=config[NUM_IO_THREADS],
         ageing_ns=ageing_ms * 1_000_000 or None,
         quantum_ns=config[DOORKEEPER_QUANTUM_US] * 1000,
+        options=config[DOORKEEPER_SCHEDULER_OPTIONS],
         rng=rng,
     )
     try:
         return make(config[key], settings)
+    except BadSetting as error:
+        options = DOORKEEPER_SCHEDULER_OPTIONS
+        raise ConfigError(options.name, config[options], str(error)) from error
     except UnknownScheduler as error:
         raise ConfigError(key.name, config[key], str(error)) from error
 

@@ -35,10 +35,10 @@ class Ageing:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = NEVER
+    OPTIONS: ClassVar[tuple[str, ...]] = ("ratio",)
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._ratio = config.option("ratio", 2.0)
-        assert self._ratio >= 1, self._ratio
+        self._ratio = config.option("ratio", 2.0, least=1.0)
         self._levels: dict[int, list[tuple[int, int, Job]]] = {}
         self._waiting = 0
 

@@ -46,10 +46,10 @@ class Drr:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    OPTIONS: ClassVar[tuple[str, ...]] = ("quantum_ns",)
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._quantum_ns = round(config.option("quantum_ns", 1_000_000))
-        assert self._quantum_ns >= 1, self._quantum_ns
+        self._quantum_ns = round(config.option("quantum_ns", 1_000_000, least=1))
         self._weight = config.weight
         self._flows: dict[str, _Flow] = {}
         self._round: deque[_Flow] = deque()

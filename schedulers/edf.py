@@ -31,6 +31,7 @@ class Edf:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = ON_ARRIVAL
+    OPTIONS: ClassVar[tuple[str, ...]] = ("default_ns",)
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._default_ns = round(config.option("default_ns", 100_000_000))

@@ -55,6 +55,7 @@ class Eevdf:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
+    OPTIONS: ClassVar[tuple[str, ...]] = ("slice_ns.",)
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
@@ -161,7 +162,7 @@ class Eevdf:
         flow = self._active.get(job.flow)
         if flow is None:
             name = f"slice_ns.{job.request_class}"
-            slice_ns = round(self._config.option(name, self._quantum_ns))
+            slice_ns = round(self._config.option(name, self._quantum_ns, least=1))
             flow = _Flow(self._config.weight(job), slice_ns)
             had = self._idle.pop(job.flow, 0)
             flow.had = max(had, self._virtual() - credit * flow.slice)

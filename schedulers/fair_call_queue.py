@@ -39,11 +39,11 @@ class FairCallQueue:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    OPTIONS: ClassVar[tuple[str, ...]] = ("by_count", "decay_ns")
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._by_count = config.option("by_count", 0) > 0
-        self._decay_ns = round(config.option("decay_ns", 5_000_000_000))
-        assert self._decay_ns >= 1, self._decay_ns
+        self._decay_ns = round(config.option("decay_ns", 5_000_000_000, least=1))
         self._cost: dict[str, float] = {}
         self._total = 0.0
         self._decays_ns = 0

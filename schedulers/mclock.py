@@ -9,8 +9,6 @@ from typing import ClassVar
 from schedulers.job import Job
 from schedulers.scheduler import NEVER, SchedulerConfig
 
-_SECOND_NS = 1_000_000_000
-
 
 class _Client:
     """One class: its settings, its backlog, and the tags of the job at its head.
@@ -29,8 +27,6 @@ class _Client:
         self.floor = config.option(f"reservation.{name}", 0.0)
         self.ceiling = config.option(f"limit.{name}", float("inf"))
         self.weight = config.weight(job)
-        assert 0 <= self.floor <= self.ceiling, (name, self.floor, self.ceiling)
-        assert self.ceiling > 0, name
         self.reserved = self.limited = self.shared = 0
 
 
@@ -58,8 +54,14 @@ class MClock:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    OPTIONS: ClassVar[tuple[str, ...]] = ("reservation.", "limit.")
 
     def __init__(self, config: SchedulerConfig) -> None:
+        for name in config.options:
+            rule, _, request_class = name.partition(".")
+            if rule == "limit":
+                floor = config.option(f"reservation.{request_class}", 0.0)
+                config.option(name, 1.0, least=max(floor, 1e-6))
         self._config = config
         self._clients: dict[str, _Client] = {}
         self._waiting = 0

@@ -58,6 +58,7 @@ class Priority:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = ON_ARRIVAL
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._ageing_ns = config.ageing_ns

@@ -21,7 +21,12 @@ from schedulers.ps import ProcessorSharing
 from schedulers.psjf import Psjf
 from schedulers.reserved import Reserved
 from schedulers.scfq import Scfq
-from schedulers.scheduler import Scheduler, SchedulerConfig, SchedulerFactory
+from schedulers.scheduler import (
+    BadSetting,
+    Scheduler,
+    SchedulerConfig,
+    SchedulerFactory,
+)
 from schedulers.spt import Spt
 from schedulers.srpt import Srpt
 from schedulers.two_dfq import TwoDfq
@@ -82,6 +87,17 @@ def make(name: str, config: SchedulerConfig) -> Scheduler:
     """Make a new scheduler.
 
     :raises UnknownScheduler: as :func:`find`.
+    :raises BadSetting: if the policy has no such option, or cannot use its value.
     """
-    scheduler: Scheduler = find(name)(config)
+    factory = find(name)
+    known: tuple[str, ...] | None = getattr(factory, "OPTIONS", None)
+    for option in config.options if known is not None else ():
+        if not any(option == it or _is_below(it, option) for it in known or ()):
+            expected = ", ".join(known or ()) or "none"
+            raise BadSetting(f"{name} has no option {option}, it has {expected}")
+    scheduler: Scheduler = factory(config)
     return scheduler
+
+
+def _is_below(prefix: str, option: str) -> bool:
+    return prefix.endswith(".") and option.startswith(prefix)

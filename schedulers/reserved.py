@@ -39,6 +39,7 @@ class Reserved:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    OPTIONS: ClassVar[tuple[str, ...]] = ("seats.", "steal")
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._steals = config.option("steal", 1) > 0
@@ -47,7 +48,7 @@ class Reserved:
         for name in sorted(config.options):
             prefix, _, request_class = name.partition(".")
             if prefix == "seats":
-                seats = min(free, round(config.options[name]))
+                seats = min(free, round(config.option(name, 0)))
                 self._reserved[request_class] = seats
                 free -= seats
         self._common_free = 1 + free

@@ -114,13 +114,27 @@ class SchedulerConfig:
         """Return the share of the job's class."""
         return self.weights.get(job.request_class, 1.0)
 
-    def option(self, name: str, default: float) -> float:
-        """Return a policy's own setting."""
-        return self.options.get(name, default)
+    def option(self, name: str, default: float, *, least: float = 0.0) -> float:
+        """Return a policy's own setting.
+
+        :raises BadSetting: if it is below ``least``.
+        """
+        value = self.options.get(name, default)
+        if value < least:
+            raise BadSetting(f"{name} = {value}, expected at least {least}")
+        return value
+
+
+class BadSetting(ValueError):
+    """An option that a policy does not know, or a value that it cannot use."""
 
 
 class SchedulerFactory(Protocol):
-    """Makes a scheduler; what ``module:factory`` on the command line must name."""
+    """Makes a scheduler; what ``module:factory`` on the command line must name.
+
+    A factory with settings of its own has an attribute ``OPTIONS``: their names, or
+    prefixes of names that end in a point.
+    """
 
     def __call__(self, config: SchedulerConfig) -> Any:
         """Return a new, empty scheduler."""

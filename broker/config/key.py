@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -255,13 +255,13 @@ def pairs(
     return Key(name=name, type=ConfigType.LIST, default=default, parse=parse, doc=doc)
 
 
-def measures(name: str, doc: str) -> Key[dict[str, float]]:
+def measures(name: str, doc: str) -> Key[Mapping[str, float]]:
     """Return a key whose value is a list of ``word:number``, by default an empty one.
 
     Numbers may have a point; words are distinct and may hold points, not colons.
     """
 
-    def parse(written: str) -> dict[str, float]:
+    def parse(written: str) -> Mapping[str, float]:
         values: dict[str, float] = {}
         for item in split(written):
             word, colon, number = item.partition(":")

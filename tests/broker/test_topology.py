@@ -111,3 +111,14 @@ def test_what_cannot_be_built_names_its_key(settings, key):
     with pytest.raises(ConfigError) as error:
         topology(**settings)
     assert error.value.key == key
+
+
+def test_a_policys_own_options_reach_it_and_bad_ones_name_their_key():
+    keys = {
+        "doorkeeper.scheduler": "reserved",
+        "doorkeeper.scheduler.options": "seats.control:2",
+    }
+    build(BrokerConfig.load(None, keys), random.Random(0))
+    keys["doorkeeper.scheduler.options"] = "seats:2"
+    with pytest.raises(ConfigError, match=r"doorkeeper\.scheduler\.options"):
+        build(BrokerConfig.load(None, keys), random.Random(0))

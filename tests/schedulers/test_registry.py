@@ -2,7 +2,14 @@
 
 import pytest
 
-from schedulers import POLICIES, SchedulerConfig, UnknownScheduler, find, make
+from schedulers import (
+    POLICIES,
+    BadSetting,
+    SchedulerConfig,
+    UnknownScheduler,
+    find,
+    make,
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -38,3 +45,33 @@ def test_a_policy_of_ones_own_is_found_by_module_and_factory():
 def test_an_unknown_name_is_refused_with_what_was_expected(name, complaint):
     with pytest.raises(UnknownScheduler, match=complaint):
         find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "complaint"),
+    [
+        ("fifo", "ratio", 2, "fifo has no option ratio, it has none"),
+        ("ageing", "slope", 2, "it has ratio"),
+        ("ageing", "ratio", 0.5, "at least 1"),
+        ("drr", "quantum_ns", 0, "at least 1"),
+        ("mclock", "limit.data", 0, "limit.data = 0"),
+        ("mclock", "weight.data", 1, "reservation., limit."),
+        ("reserved", "seats.control", -1, "at least 0"),
+    ],
+)
+def test_an_option_that_a_policy_cannot_use_is_refused_by_name(
+    name, option, value, complaint
+):
+    with pytest.raises(BadSetting, match=complaint):
+        make(name, SchedulerConfig(seats=4, options={option: value}))
+
+
+def test_a_floor_above_the_ceiling_is_refused():
+    options = {"limit.data": 0.2, "reservation.data": 0.3}
+    with pytest.raises(BadSetting, match=r"at least 0\.3"):
+        make("mclock", SchedulerConfig(options=options))
+
+
+def test_options_of_one_class_each_are_known_by_their_prefix():
+    options = {"seats.control": 1, "steal": 0}
+    assert make("reserved", SchedulerConfig(seats=4, options=options)) is not None
