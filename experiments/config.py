@@ -67,7 +67,7 @@ class Limits(Section):
     """
 
     lateness_p99_ms: Mean = 1.0
-    broker_wait_share: Share = 0.1
+    broker_wait_share: Mean = 0.1
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0
@@ -78,12 +78,13 @@ class VirtualWorld(Section):
 
     ``slice_us`` is what one slice of a handler costs, by request class;
     ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
-    both. ``latency_us`` bounds the time that bytes travel.
+    both. ``latency_us`` bounds the time that bytes travel; while a handler runs, what
+    has travelled arrives at the end of its quantum, so the default is no latency.
     """
 
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
-    latency_us: tuple[Rate, Rate] = (20.0, 40.0)
+    latency_us: tuple[Rate, Rate] = (0.0, 0.0)
 
 
 class Analysis(Section):

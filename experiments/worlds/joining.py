@@ -14,6 +14,7 @@ from experiments.answers import NETWORK_EXCEPTION
 from experiments.load import Seen
 from experiments.recording import NEVER, Results
 from experiments.trace import Trace
+from experiments.worlds.processes import CpuTime
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 
@@ -24,8 +25,7 @@ class LoadEnd:
     origin_ns: int
     ended_ns: int
     trace_sha256: str
-    broker_cpu_s: float | None = None
-    broker_cpu_wait_s: float | None = None
+    broker_cpu: CpuTime = CpuTime()
     fault: str = ""
 
 
@@ -66,7 +66,7 @@ def record_run(
         _unrecorded(results),
         recording.late(lateness["p99"], limits.lateness_p99_ms),
         recording.disturbed(
-            end.broker_cpu_wait_s,
+            end.broker_cpu.waited_s,
             cell.experiment.workload.duration_s,
             limits.broker_wait_share,
         ),
@@ -78,8 +78,8 @@ def record_run(
         trace_sha256=end.trace_sha256,
         counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
         lateness_ns=lateness,
-        broker_cpu_s=end.broker_cpu_s,
-        broker_cpu_wait_s=end.broker_cpu_wait_s,
+        broker_cpu_s=end.broker_cpu.used_s,
+        broker_cpu_wait_s=end.broker_cpu.waited_s,
     )
 
 

@@ -103,14 +103,12 @@ class Live:
         limits, workload = cell.experiment.limits, cell.experiment.workload
         with self._broker(cell, at) as broker, self._load(cell, replayed, at) as load:
             load.tell(json.dumps(_listeners(cell, broker)))
+            before = broker.cpu_time()
             patience_s = workload.duration_s + limits.drain_s + _GENERATOR_GRACE_S
             summary = json.loads(load.line(patience_s, broker))
-            end = LoadEnd(
-                **summary,
-                broker_cpu_s=broker.cpu_s(),
-                broker_cpu_wait_s=broker.cpu_wait_s(),
-                fault=broker.stop(_STOP_TIMEOUT_S),
-            )
+            after = broker.cpu_time()
+            fault = broker.stop(_STOP_TIMEOUT_S)
+        end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
         seen = _observations(at)
         return record_run(self.name, cell, replayed, out, seen, _recording(at), end)
 

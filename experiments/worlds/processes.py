@@ -10,6 +10,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,24 @@ _TICK_S = 1.0
 
 class RunFailed(Exception):
     """A run that produced no rows; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTime:
+    """Seconds on a CPU, and seconds runnable while others had it; None if unknown."""
+
+    used_s: float | None = None
+    waited_s: float | None = None
+
+    def __sub__(self, earlier: CpuTime) -> CpuTime:
+        return CpuTime(
+            _difference(self.used_s, earlier.used_s),
+            _difference(self.waited_s, earlier.waited_s),
+        )
+
+
+def _difference(later: float | None, earlier: float | None) -> float | None:
+    return None if later is None or earlier is None else round(later - earlier, 6)
 
 
 class Child:
@@ -104,22 +123,16 @@ class Child:
         if status is not None:
             raise self.failure(f"ended with status {status}")
 
-    def cpu_s(self) -> float:
-        """Return the CPU seconds that the process has used, kernel's included."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
-        # proc(5): utime and stime are fields 14 and 15; the name may hold blanks.
-        user, system = stat.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    def cpu_time(self) -> CpuTime:
+        """Return what the main thread has had of its CPU so far.
 
-    def cpu_wait_s(self) -> float | None:
-        """Return how long the main thread was runnable but another had its CPU.
-
-        None where the kernel keeps no such account (CONFIG_SCHEDSTATS).
+        Unknown where the kernel keeps no such account (CONFIG_SCHEDSTATS).
         """
         path = Path(f"/proc/{self._process.pid}/schedstat")
         if not path.exists():
-            return None
-        return int(path.read_text(encoding="utf-8").split()[1]) / 1e9
+            return CpuTime()
+        used_ns, waited_ns, _ = map(int, path.read_text(encoding="utf-8").split())
+        return CpuTime(used_ns / 1e9, waited_ns / 1e9)
 
     def stop(self, timeout_s: float) -> str:
         """End the process by SIGTERM; say what went wrong, if anything did."""

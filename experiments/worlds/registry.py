@@ -9,7 +9,11 @@ from experiments.worlds.world import World
 
 def make_world(name: str, tick: Callable[[], None]) -> World:
     """Make the world called ``name``; it calls ``tick`` about once a second."""
-    assert name == "live", name
-    from experiments.worlds.live import Live
+    if name == "live":
+        from experiments.worlds.live import Live
 
-    return Live(tick)
+        return Live(tick)
+    assert name == "virtual", name
+    from experiments.worlds.virtual import Virtual
+
+    return Virtual()

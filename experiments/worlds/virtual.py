@@ -24,6 +24,8 @@ from typing import Any
 
 import trio
 
+from broker.apis.kafka_apis import KafkaApis
+from broker.cluster.broker_state import Broker
 from broker.config import BrokerConfig
 from broker.log.memory import MemoryStorage
 from broker.network.transport import WRITABLE
@@ -193,8 +195,14 @@ class Replay:
             spend=spender(clock, costs),
             recorder=open_recorder(self._record),
         )
-        application = make_application(config, MemoryStorage(), clock)
-        return BrokerServer(config, application, surroundings)
+        broker = Broker(
+            config,
+            storage=MemoryStorage(),
+            now_ns=clock.now_ns,
+            now_ms=lambda: _TIMESTAMP_MS + clock.now_ms(),
+            rng=self._rng,
+        )
+        return BrokerServer(config, KafkaApis(broker), surroundings)
 
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
@@ -222,7 +230,10 @@ class Player:
     async def play(self, origin_ns: int, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""
         for number, due_ns in enumerate(self._due_ns):
-            await trio.sleep_until((origin_ns + due_ns) / SECOND_NS)
+            at_ns = origin_ns + due_ns
+            # What fell due during a slice is sent at once, not one per turn of Trio.
+            if at_ns > self._clock.now_ns():
+                await trio.sleep_until(at_ns / SECOND_NS)
             self._exchange.offer(number)
         while self._exchange.outstanding:
             self._answered = trio.Event()

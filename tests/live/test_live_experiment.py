@@ -101,7 +101,7 @@ scheduler = "wfq"
 
 [limits]
 lateness_p99_ms = 10000.0
-broker_wait_share = 0.999
+broker_wait_share = 1000.0
 retries = 0
 """
 
