@@ -22,6 +22,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from experiments.config_errors import ExperimentError, first_error
 from experiments.workload import Mean, Name, Rate, Seconds, Section, Workload
+from experiments.worlds.model_config import ModelArm, ModelSection
 
 WORLDS = ("live", "virtual", "model")
 AGAIN = "-again"
@@ -43,11 +44,12 @@ class Header(Section):
 
 
 class Arm(Section):
-    """One rival: a scheduler, and the broker keys that go with it."""
+    """One rival: a scheduler, the broker keys that go with it, its model's values."""
 
     name: Name
     scheduler: str
     set: BrokerKeys = Field(default_factory=dict)
+    model: ModelArm = ModelArm()
 
 
 class BrokerSection(Section):
@@ -114,6 +116,7 @@ class Experiment(Section):
     limits: Limits = Limits()
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
+    model: ModelSection = ModelSection()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -53,15 +53,23 @@ def plan(experiment: Experiment) -> Iterator[Cell]:
 def cell_key(cell: Cell, world: str, trace_sha256: str, code: str) -> str:
     """Return the hash of everything that the rows of a cell depend on."""
     experiment = cell.experiment
-    depends_on = {
+    content = experiment.content()
+    # The other arms and what the analysis makes of the rows are not among it; of the
+    # header, the seed has made the trace.
+    for section in ("experiment", "arms", "analysis"):
+        del content[section]
+    depends_on: dict[str, Any] = {
+        **content,
         "world": world,
-        "arm": cell.arm.name,
-        "keys": experiment.broker_keys(cell.arm),
-        "workload": experiment.workload.model_dump(mode="json", by_alias=True),
-        "limits": experiment.limits.model_dump(mode="json"),
+        "seed": experiment.experiment.seed,
+        "block": cell.block,
+        "arm": cell.arm.model_dump(mode="json"),
         "trace": trace_sha256,
         "code": code,
     }
+    if world == "model":
+        settings = cell.arm.model.settings(experiment.model)
+        depends_on["model"] = [settings.model_dump(), cell.arm.model.own]
     text = json.dumps(depends_on, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -14,7 +14,7 @@ from experiments.answers import NETWORK_EXCEPTION
 from experiments.load import Seen
 from experiments.recording import NEVER, Results
 from experiments.trace import Trace
-from experiments.worlds.processes import CpuTime
+from experiments.worlds.processes import UNKNOWN_CPU_TIME, CpuTime
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 
@@ -25,7 +25,7 @@ class LoadEnd:
     origin_ns: int
     ended_ns: int
     trace_sha256: str
-    broker_cpu: CpuTime = CpuTime()
+    broker_cpu: CpuTime = UNKNOWN_CPU_TIME
     fault: str = ""
 
 

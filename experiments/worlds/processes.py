@@ -36,6 +36,9 @@ class CpuTime:
         )
 
 
+UNKNOWN_CPU_TIME = CpuTime()
+
+
 def _difference(later: float | None, earlier: float | None) -> float | None:
     return None if later is None or earlier is None else round(later - earlier, 6)
 
@@ -130,7 +133,7 @@ class Child:
         """
         path = Path(f"/proc/{self._process.pid}/schedstat")
         if not path.exists():
-            return CpuTime()
+            return UNKNOWN_CPU_TIME
         used_ns, waited_ns, _ = map(int, path.read_text(encoding="utf-8").split())
         return CpuTime(used_ns / 1e9, waited_ns / 1e9)
 

@@ -13,7 +13,15 @@ def make_world(name: str, tick: Callable[[], None]) -> World:
         from experiments.worlds.live import Live
 
         return Live(tick)
-    assert name == "virtual", name
-    from experiments.worlds.virtual import Virtual
+    if name == "model":
+        from experiments.worlds.model import Model
 
-    return Virtual()
+        return Model(tick)
+    if name == "virtual":
+        from experiments.worlds.virtual import Virtual
+
+        return Virtual()
+    assert name == "model", name
+    from experiments.worlds.model import Model
+
+    return Model(tick)

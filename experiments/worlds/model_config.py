@@ -1,0 +1,68 @@
+"""What the model world is told: its servers, their overheads, and what is distorted.
+
+Nothing here exists in the live world, where it is measured or cannot be chosen. An arm
+may have its own values (``[arms.model]``), which is how one experiment compares
+granularities, misclassification or the parts of KIP-291.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from experiments.workload import Mean, Rate, Section
+
+Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Part: TypeAlias = Literal["reader", "queue", "worker"]
+
+
+class ModelSection(Section):
+    """The model of a broker.
+
+    ``server`` is ``cpu`` (one CPU that all planes share: a broker on Trio) or ``seats``
+    (each of ``num.io.threads`` is a server of its own: Kafka's threads on as many
+    cores). Handlers can be preempted every ``granularity_us`` of their service (0:
+    anywhere); ``preemption_us`` and ``switch_us`` are lost at each preemption and at
+    each start of another request. ``service_us`` is the cost of requests whose traffic
+    entry states none. Policies are told an expected cost: what the broker would have
+    learned (``estimate`` = ``learned``) or the true one, times ``estimate_bias`` and a
+    lognormal error of ``estimate_sigma``; and the true size too if ``sizes_known``.
+    ``misclassified`` is the share of other requests taken for control.
+    """
+
+    server: Literal["cpu", "seats"] = "cpu"
+    granularity_us: Rate = 0.0
+    preemption_us: Rate = 0.0
+    switch_us: Rate = 0.0
+    service_us: Mean = 100.0
+    estimate: Literal["learned", "true"] = "learned"
+    estimate_bias: Mean = 1.0
+    estimate_sigma: Rate = 0.0
+    sizes_known: bool = False
+    misclassified: Fraction = 0.0
+
+
+class ModelArm(Section):
+    """What an arm has of its own in the model world.
+
+    ``own`` are the parts of KIP-291 that control requests have to themselves; the arm's
+    scheduler orders what is shared. An own *reader* is a processor for the control
+    connections. An own *queue* is one that handlers look into first. An own *worker* is
+    one of ``num.io.threads`` that serves only control, while the others serve the rest:
+    so the number of workers is the same with and without. Queue and worker together are
+    a plane (queue of 20).
+    """
+
+    own: tuple[Part, ...] = ()
+    granularity_us: Rate | None = None
+    preemption_us: Rate | None = None
+    switch_us: Rate | None = None
+    estimate_bias: Mean | None = None
+    estimate_sigma: Rate | None = None
+    misclassified: Fraction | None = None
+
+    def settings(self, shared: ModelSection) -> ModelSection:
+        """Return the experiment's settings with this arm's values in their place."""
+        own = self.model_dump(exclude={"own"}, exclude_none=True)
+        return shared.model_copy(update=own)
