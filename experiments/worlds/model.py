@@ -1,0 +1,194 @@
+"""The model world: the broker's planes under the same traces, without a broker.
+
+Planes, policies and admission are the broker's own objects, built from the same keys;
+connections, processors and handlers are a few lines each (``model_readers``,
+``model_engine``). What is left out: bytes, partitions, locks, disks, purgatory, and the
+network's own time. So a run of a million requests takes seconds, and whatever differs
+between this world and the live one is not the doing of the policy.
+
+The file reads as the table of contents of a run.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker.config import (
+    DOORKEEPER_QUANTUM_US,
+    DOORKEEPER_READER,
+    DOORKEEPER_RECORD_SAMPLES_MS,
+    NUM_NETWORK_THREADS,
+    BrokerConfig,
+)
+from experiments import recording
+from experiments.config import Experiment
+from experiments.senders import senders
+from experiments.trace import Trace
+from experiments.workload import CLASS_OF_API, CONTROL
+from experiments.worlds.model_classes import Classes
+from experiments.worlds.model_config import ModelSection
+from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_planes import Layout, lay_out
+from experiments.worlds.model_readers import Connection, Processor, Readers
+from experiments.worlds.model_recorder import Recorder
+from experiments.worlds.model_task import ModelTask
+from experiments.worlds.world import Cell, RunFiles, RunResult
+from planes import Cpu
+
+_REQUESTS_PER_S = 60_000
+_OVERHEAD_S = 0.2
+
+
+class Model:
+    """Runs cells on an event heap; ``tick`` is called once a run."""
+
+    name = "model"
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self._tick = tick
+
+    def environment(self) -> Mapping[str, Any]:
+        """Say nothing: the model depends on no machine."""
+        return {}
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        """Reckon with the requests of a block, at the pace of a slow machine."""
+        workload = experiment.workload
+        requests = sum(
+            entry.arrivals.mean_rate_per_s() * (workload.stop_of(entry) - entry.start_s)
+            for entry in workload.traffic
+        )
+        return requests / _REQUESTS_PER_S + _OVERHEAD_S
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        """Serve the trace and write its rows."""
+        self._tick()
+        run = _Run.prepare(cell, trace)
+        # A run makes millions of objects and not one cycle of references.
+        gc.disable()
+        try:
+            run.serve()
+        finally:
+            gc.enable()
+        intended_ns = trace.table["intended_ns"].to_numpy()
+        results = run.recorder.results(intended_ns, run.ended_ns)
+        timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
+        labels = cell.labels(self.name)
+        rows = recording.requests_table(labels, trace, results, timeout_ns)
+        recording.write(rows, out.requests)
+        samples, count = run.recorder.samples()
+        recording.write(recording.samples_table(labels, samples, count), out.samples)
+        return RunResult(
+            valid=True,
+            trace_sha256=trace.sha256,
+            counts=recording.counts(rows, len(trace)),
+            lateness_ns={"p50": 0, "p99": 0, "max": 0},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One cell, ready to be served."""
+
+    engine: Engine
+    readers: Readers
+    recorder: Recorder
+    ended_ns: int
+
+    @classmethod
+    def prepare(cls, cell: Cell, trace: Trace) -> _Run:
+        """Build planes, sites, connections and their requests."""
+        experiment, arm = cell.experiment, cell.arm
+        config = BrokerConfig.load(None, experiment.broker_keys(arm))
+        settings = arm.model.settings(experiment.model)
+        seed = f"{experiment.experiment.seed}/{cell.block}"
+        layout = lay_out(config, arm.model.own, random.Random(f"{seed}/policy"))
+        quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
+        engine = Engine(_sites(layout, settings, quantum_ns), quantum_ns=quantum_ns)
+        processors = [Processor() for _ in range(config[NUM_NETWORK_THREADS])]
+        own = Processor() if layout.own_reader else None
+        classes = Classes(config, settings, flat=layout.flat_levels, seed=seed)
+        recorder = Recorder(
+            {
+                plane: 1 if settings.server == "cpu" else plane.seats
+                for plane in layout.planes
+            },
+            [*processors, own] if own else processors,
+        )
+
+        def done(task: ModelTask) -> None:
+            classes.learn(task)
+            recorder.record(task)
+
+        readers = Readers(
+            engine,
+            _tasks(experiment, trace, classes),
+            connections=_connections(experiment, processors, own),
+            route=layout.plane_of,
+            done=done,
+            class_aware=config[DOORKEEPER_READER] == "class-aware",
+        )
+        ended_s = experiment.workload.duration_s + experiment.limits.drain_s
+        every_ns = config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
+        recorder.sample_every(engine, readers, every_ns)
+        return cls(
+            engine=engine,
+            readers=readers,
+            recorder=recorder,
+            ended_ns=round(ended_s * 1e9),
+        )
+
+    def serve(self) -> None:
+        """Serve until the run has ended."""
+        self.engine.run(self.readers, until_ns=self.ended_ns)
+
+
+def _sites(layout: Layout, settings: ModelSection, quantum_ns: int) -> list[Site]:
+    overheads = Overheads(
+        granularity_ns=round(settings.granularity_us * 1000),
+        preemption_ns=round(settings.preemption_us * 1000),
+        switch_ns=round(settings.switch_us * 1000),
+    )
+    if settings.server == "seats":
+        return [Site([plane], overheads) for plane in layout.planes]
+    cpu = Cpu(layout.planes, quantum_ns=quantum_ns)
+    return [Site(layout.planes, overheads, cpu=cpu)]
+
+
+def _connections(
+    experiment: Experiment, processors: list[Processor], own: Processor | None
+) -> list[Connection]:
+    """Deal connections to processors in turn, as Kafka's acceptor does."""
+    dealt, connections = 0, []
+    for sender in senders(experiment.workload):
+        if own is not None and CLASS_OF_API[sender.traffic.request.api] == CONTROL:
+            connections.append(Connection(own))
+        else:
+            connections.append(Connection(processors[dealt % len(processors)]))
+            dealt += 1
+    return connections
+
+
+def _tasks(
+    experiment: Experiment, trace: Trace, classes: Classes
+) -> Iterator[ModelTask]:
+    """Make the requests of a trace, one by one as they are due."""
+    entries = {entry.name: entry for entry in experiment.workload.traffic}
+    names = ("intended_ns", "traffic", "flow", "connection", "api_key", "size_bytes")
+    columns = [trace.column(name) for name in (*names, "demand_ns")]
+    for number, row in enumerate(zip(*columns, strict=True)):
+        intended_ns, traffic, client, connection, api_key, size_bytes, demand_ns = row
+        yield classes.task(
+            number,
+            intended_ns,
+            CLASS_OF_API[entries[traffic].request.api],
+            client,
+            connection,
+            api_key,
+            size_bytes,
+            demand_ns,
+        )

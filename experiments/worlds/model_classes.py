@@ -1,0 +1,105 @@
+"""What the model's policies are told of a request, and how wrong it may be.
+
+The class follows from the API, unless it is mistaken for control; the expected cost is
+what the broker's own classifier would have learned, or the true one, distorted. Draws
+depend on the seed and the request's number alone, so every arm is told the same.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Final
+
+from broker.config import (
+    DOORKEEPER_CLASS_LEVELS,
+    DOORKEEPER_WFQ_FLOW,
+    BrokerConfig,
+)
+from experiments.workload import CONTROL
+from experiments.worlds.model_config import ModelSection
+from experiments.worlds.model_task import ModelTask
+
+_UNKNOWN_COST_NS: Final = 50_000
+# A moving average over about eight requests, as the broker's.
+_AVERAGE_SHIFT: Final = 3
+
+
+class Classes:
+    """Makes the tasks of a trace, classified; and learns what they cost."""
+
+    def __init__(
+        self, config: BrokerConfig, settings: ModelSection, *, flat: bool, seed: str
+    ) -> None:
+        levels: dict[str, int] = config[DOORKEEPER_CLASS_LEVELS]
+        if flat:
+            levels = {name: int(name != CONTROL) for name in levels}
+        self._levels = levels
+        self._flow = config[DOORKEEPER_WFQ_FLOW]
+        self._settings = settings
+        self._service_ns = round(settings.service_us * 1000)
+        self._mistakes = random.Random(f"{seed}/misclassified")
+        self._errors = random.Random(f"{seed}/estimates")
+        self._learns = settings.estimate == "learned"
+        self._learned_ns: dict[tuple[int, int], int] = {}
+        sigma = settings.estimate_sigma
+        self._drift = math.log(settings.estimate_bias) - sigma * sigma / 2
+        self._distorts = sigma > 0 or settings.estimate_bias != 1
+
+    def task(
+        self,
+        number: int,
+        intended_ns: int,
+        request_class: str,
+        client: str,
+        connection: int,
+        api_key: int,
+        size_bytes: int,
+        demand_ns: int,
+    ) -> ModelTask:
+        """Make one request. Requests must be made in order: draws follow them."""
+        share = self._settings.misclassified
+        if share and self._mistakes.random() < share:
+            request_class = CONTROL
+        demand_ns = demand_ns or self._service_ns
+        if self._learns:
+            bucket = api_key, size_bytes.bit_length()
+            cost_ns = self._learned_ns.get(bucket, _UNKNOWN_COST_NS)
+        else:
+            cost_ns = demand_ns
+        if self._distorts:
+            sigma = self._settings.estimate_sigma
+            error = math.exp(self._drift + sigma * self._errors.gauss(0, 1))
+            cost_ns = max(1, round(cost_ns * error))
+        task = ModelTask(
+            number,
+            intended_ns,
+            demand_ns,
+            self._levels[request_class],
+            request_class,
+            self._flow_of(request_class, client, connection),
+            cost_ns,
+            size_bytes,
+            connection,
+            api_key,
+        )
+        if self._settings.sizes_known:
+            task.size_ns = demand_ns
+        return task
+
+    def learn(self, task: ModelTask) -> None:
+        """Learn from a request that is done what it has cost."""
+        if self._learns:
+            bucket = task.api_key, task.size_bytes.bit_length()
+            known_ns = self._learned_ns.get(bucket, task.attained_ns)
+            change_ns = task.attained_ns - known_ns >> _AVERAGE_SHIFT
+            self._learned_ns[bucket] = known_ns + change_ns
+
+    def _flow_of(self, request_class: str, client: str, connection: int) -> str:
+        match self._flow:
+            case "class":
+                return request_class
+            case "client.id":
+                return f"{request_class}/{client}"
+            case _:
+                return f"{request_class}/{connection}"

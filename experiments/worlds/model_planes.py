@@ -1,0 +1,83 @@
+"""The planes of an arm: the broker's own topology, or the parts of KIP-291 one by one.
+
+KIP-291 gave control requests three things at once: a reader, a queue and a worker. The
+model can give them any subset, which is what the headline experiment varies.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker import topology
+from broker.config import NUM_IO_THREADS, QUEUED_MAX_REQUESTS, BrokerConfig
+from experiments.workload import CONTROL
+from experiments.worlds.model_task import ModelTask
+from planes import Admission, PlaneCore
+from planes.admission import EXEMPT
+from schedulers import SchedulerConfig, make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Planes, which plane a request goes to, and who reads the control connections.
+
+    With ``flat_levels`` a policy by level is told of two only: control, and the rest.
+    """
+
+    planes: Sequence[PlaneCore]
+    plane_of: Callable[[ModelTask], PlaneCore]
+    own_reader: bool
+    flat_levels: bool = False
+
+
+def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Layout:
+    """Make the planes of an arm; ``own`` as in `model_config.ModelArm`."""
+    if not {"queue", "worker"} & set(own):
+        built = topology.build(config, rng)
+        separate = len(built.planes) > 1
+        return Layout(
+            planes=tuple(built.planes),
+            plane_of=_by_class(built.planes[0], built.planes[-1]),
+            own_reader=separate or "reader" in own,
+        )
+    seats, capacity = config[NUM_IO_THREADS], config[QUEUED_MAX_REQUESTS]
+    assert seats > 1, "a worker of its own needs num.io.threads above 1"
+    if {"queue", "worker"} <= set(own):
+        data = _plane("data", "fifo", Admission(capacity=capacity), seats - 1)
+        bound = Admission(capacity=topology.CONTROL_PLANE_QUEUE)
+        control = _plane("control", "fifo", bound, 1)
+        planes: tuple[PlaneCore, ...] = (data, control)
+    elif "queue" in own:
+        # Two queues before the same workers, of which one is looked into first, are one
+        # queue in two levels, of which the bound counts for the second only.
+        favoured = frozenset({CONTROL})
+        bound = Admission(capacity=capacity, rule=EXEMPT, favoured=favoured)
+        planes = (_plane("data", "np-priority", bound, seats),)
+    else:
+        bound = Admission(capacity=capacity)
+        planes = (_plane("data", "reserved", bound, seats, steal=0, **{_OWN_SEAT: 1}),)
+    return Layout(
+        planes=planes,
+        plane_of=_by_class(planes[0], planes[-1]),
+        own_reader="reader" in own,
+        flat_levels=True,
+    )
+
+
+_OWN_SEAT = f"seats.{CONTROL}"
+
+
+def _by_class(data: PlaneCore, control: PlaneCore) -> Callable[[ModelTask], PlaneCore]:
+    """Route by class; both may be the same plane."""
+    if data is control:
+        return lambda task: data
+    return lambda task: control if task.request_class == CONTROL else data
+
+
+def _plane(
+    name: str, policy: str, admission: Admission, seats: int, **options: float
+) -> PlaneCore:
+    config = SchedulerConfig(seats=seats, options=options)
+    return PlaneCore(name, make(policy, config), admission, seats=seats)

@@ -1,0 +1,151 @@
+"""Connections and the processors that read them, as Kafka's network threads do.
+
+A connection has one request in the broker at a time; the next one stays in its socket
+until the response is sent (mute, unmute). A processor reads its ready connections in
+turn. If the queue is full, a *blind* one blocks: it reads no other connection and sends
+no response until there is room (scenario S1 of KIP-291). A *class-aware* one puts the
+request aside and goes on; of those put aside, the most urgent is let in first. Reading
+and sending take no time here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from experiments.worlds.model_engine import NEVER_NS, Engine
+from experiments.worlds.model_task import ModelTask
+from planes import PlaneCore
+
+
+class Connection:
+    """One client's socket: what has arrived there, and whether one is in the broker."""
+
+    __slots__ = ("busy", "pending", "processor")
+
+    def __init__(self, processor: Processor) -> None:
+        self.processor = processor
+        self.pending: deque[ModelTask] = deque()
+        self.busy = False
+
+
+class Processor:
+    """One network thread; ``blocked`` is what it waits to put, if it is blind."""
+
+    __slots__ = ("blocked", "blocked_ns", "blocked_since_ns", "ready", "responses")
+
+    def __init__(self) -> None:
+        self.ready: deque[Connection] = deque()
+        self.responses: deque[ModelTask] = deque()
+        self.blocked: ModelTask | None = None
+        self.blocked_since_ns = 0
+        self.blocked_ns = 0
+
+
+class Readers:
+    """The requests of a trace, in front of the planes: `model_engine.Arrivals`.
+
+    ``route`` says which plane a request goes to; ``done`` is called with every request
+    whose response has been sent, and ``served`` once its handler is done with it.
+    """
+
+    hears_room: bool = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        tasks: Iterator[ModelTask],
+        *,
+        connections: Sequence[Connection],
+        route: Callable[[ModelTask], PlaneCore],
+        done: Callable[[ModelTask], None],
+        class_aware: bool,
+    ) -> None:
+        self._engine = engine
+        self._tasks = tasks
+        self._connections = connections
+        self._route = route
+        self._done = done
+        self._class_aware = class_aware
+        self._blocked: dict[PlaneCore, deque[Processor]] = {}
+        self._aside: dict[PlaneCore, list[tuple[int, int, ModelTask]]] = {}
+        self._next = next(tasks, None)
+        self.due_ns = self._next.received_ns if self._next else NEVER_NS
+
+    def arrive(self, now_ns: int) -> None:
+        """Let the next request reach its connection's socket."""
+        task = self._next
+        assert task is not None
+        self._next = following = next(self._tasks, None)
+        self.due_ns = following.received_ns if following else NEVER_NS
+        connection = self._connections[task.connection]
+        connection.pending.append(task)
+        if not connection.busy and len(connection.pending) == 1:
+            connection.processor.ready.append(connection)
+            self._read(connection.processor, now_ns)
+
+    def done(self, task: ModelTask, now_ns: int) -> None:
+        """Send a response, or leave it to a processor that is blocked."""
+        processor = self._connections[task.connection].processor
+        if processor.blocked is None:
+            self._respond(task, now_ns)
+            self._read(processor, now_ns)
+        else:
+            processor.responses.append(task)
+
+    def room(self, plane: PlaneCore, now_ns: int) -> None:
+        """Let in who waits for room: first what was put aside, by urgency."""
+        aside = self._aside.get(plane)
+        while aside and plane.admits(aside[0][2]):
+            self._offer(plane, heapq.heappop(aside)[2], now_ns)
+        blocked = self._blocked.get(plane)
+        while blocked:
+            processor = blocked[0]
+            task = processor.blocked
+            assert task is not None
+            if not plane.admits(task):
+                return
+            blocked.popleft()
+            processor.blocked = None
+            processor.blocked_ns += now_ns - processor.blocked_since_ns
+            self._offer(plane, task, now_ns)
+            while processor.responses and processor.blocked is None:
+                self._respond(processor.responses.popleft(), now_ns)
+            self._read(processor, now_ns)
+
+    def outside(self, plane: PlaneCore) -> int:
+        """Count the requests that were read and found the plane's queue full."""
+        blocked, aside = self._blocked.get(plane, ()), self._aside.get(plane, ())
+        return len(blocked) + len(aside)
+
+    def _read(self, processor: Processor, now_ns: int) -> None:
+        """Read ready connections in turn, until one request finds no room."""
+        while processor.ready and processor.blocked is None:
+            connection = processor.ready.popleft()
+            task = connection.pending.popleft()
+            connection.busy = True
+            task.received_ns = now_ns
+            plane = self._route(task)
+            if plane.admits(task):
+                self._offer(plane, task, now_ns)
+            elif self._class_aware:
+                aside = self._aside.setdefault(plane, [])
+                heapq.heappush(aside, (task.level, task.number, task))
+            else:
+                processor.blocked = task
+                processor.blocked_since_ns = now_ns
+                self._blocked.setdefault(plane, deque()).append(processor)
+
+    def _offer(self, plane: PlaneCore, task: ModelTask, now_ns: int) -> None:
+        admitted = self._engine.offer(plane, task, now_ns)
+        assert admitted, (plane, task)
+
+    def _respond(self, task: ModelTask, now_ns: int) -> None:
+        """Send the response, and unmute the connection."""
+        task.response_dequeued_ns = task.response_sent_ns = now_ns
+        connection = self._connections[task.connection]
+        connection.busy = False
+        if connection.pending:
+            connection.processor.ready.append(connection)
+        self._done(task)
