@@ -122,8 +122,20 @@ class Processor:
             await self._room.park()
 
     def respond(self, task: Task, response: Response) -> None:
-        """Put a response into the response queue."""
+        """Put a response into the response queue.
+
+        A processor that waits for its sockets would wake up and write it at once, as
+        Kafka's does on a CPU of its own. So it is written here and now, which spares
+        the response the wait for this task's turn. A processor that is blocked on a
+        full request queue writes nothing: then the response does wait.
+        """
         self._responses.append((cast(Request, task), response))
+        if self._waiting_since_ns is not None:
+            self._process_new_responses()
+            if self._selector.disconnected:
+                self._process_disconnected()
+            if not self._selector.has_work:
+                return
         self._selector.wakeup()
 
     def stop_reading(self) -> None:
