@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from experiments import trace
 from experiments.config import Experiment
@@ -54,23 +53,23 @@ def plan(experiment: Experiment) -> Iterator[Cell]:
 def cell_key(cell: Cell, world: str, trace_sha256: str, code: str) -> str:
     """Return the hash of everything that the rows of a cell depend on."""
     experiment = cell.experiment
-    content = experiment.content()
-    # The other arms and what the analysis makes of the rows are not among it; of the
-    # header, the seed has made the trace.
-    for section in ("experiment", "arms", "analysis"):
-        del content[section]
-    depends_on: dict[str, Any] = {
+    content, arm = experiment.content(), cell.arm.model_dump(mode="json")
+    # Not the other arms, nor what the analysis makes of the rows, nor what another
+    # world is told; of the header, the seed has made the trace.
+    for section in ("experiment", "arms", "analysis", "virtual", "model"):
+        if section != world:
+            del content[section]
+    if world != "model":
+        del arm["model"]
+    depends_on = {
         **content,
         "world": world,
         "seed": experiment.experiment.seed,
         "block": cell.block,
-        "arm": cell.arm.model_dump(mode="json"),
+        "arm": arm,
         "trace": trace_sha256,
         "code": code,
     }
-    if world == "model":
-        settings = cell.arm.model.settings(experiment.model)
-        depends_on["model"] = [settings.model_dump(), cell.arm.model.own]
     text = json.dumps(depends_on, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

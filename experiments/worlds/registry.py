@@ -13,10 +13,6 @@ def make_world(name: str, tick: Callable[[], None]) -> World:
         from experiments.worlds.live import Live
 
         return Live(tick)
-    if name == "model":
-        from experiments.worlds.model import Model
-
-        return Model(tick)
     if name == "virtual":
         from experiments.worlds.virtual import Virtual
 
