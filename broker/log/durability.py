@@ -96,6 +96,8 @@ class Durability:
     def truncated(self, log_end_offset: int, kept: Sequence[Segment]) -> None:
         """Note that the log was cut to ``log_end_offset``."""
         self.generation += 1
+        # Else a flush with nothing new would leave the old end on the disk.
+        self._names += 1
         self.recovery_point = min(self.recovery_point, log_end_offset)
         still_there = set(map(id, kept))
         self._unflushed = [

@@ -99,9 +99,8 @@ class SparseIndex:
         if number >= self._on_file:
             number -= self._on_file
             return self._firsts[number], self._seconds[number]
-        assert self._file is not None
         size = self._entry.size
-        first, second = self._entry.unpack(self._file.read(number * size, size))
+        first, second = self._entry.unpack(self._opened().read(number * size, size))
         return first, second
 
     def floor(self, first: int) -> tuple[int, int] | None:
@@ -178,7 +177,6 @@ class SparseIndex:
     def _page(self, low: int, high: int) -> list[tuple[int, int]]:
         if low == high:
             return []
-        assert self._file is not None
         size = self._entry.size
-        data = self._file.read(low * size, (high - low) * size)
+        data = self._opened().read(low * size, (high - low) * size)
         return list(self._entry.iter_unpack(data))

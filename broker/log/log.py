@@ -19,20 +19,11 @@ from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
 from broker.log import cleaner, reading, times, trimming
-from broker.log.batch import (
-    HEADER,
-    PREFIX,
-    check_produced,
-    split_batches,
-)
+from broker.log.batch import HEADER, PREFIX, check_produced, split_batches
 from broker.log.config import LogConfig
 from broker.log.durability import Durability, FlushJob, storage_error
 from broker.log.epochs import LeaderEpochs
-from broker.log.producers import (
-    BatchMetadata,
-    Producers,
-    write_snapshot,
-)
+from broker.log.producers import BatchMetadata, Producers, write_snapshot
 from broker.log.rewriting import needs_rewriting, rewritten
 from broker.log.segment import Segment
 from broker.log.segments import Segments
@@ -151,6 +142,9 @@ class Log:
         an idempotent producer sent before is answered as it was then. Raises
         `KafkaError`; the log is then as before.
         """
+        if self.durability.out_of_service:
+            # Not even a repeated batch is confirmed: it may not have reached the disk.
+            self.durability.check_in_service()
         config = self._config
         fields = check_produced(records, config.max_message_bytes)
         delta, producer_id = fields[6], fields[9]
@@ -242,7 +236,7 @@ class Log:
         if not self.segments.active.admits(
             size, last_offset, max_timestamp, now_ms, config
         ):
-            self.roll(now_ms)
+            self.roll(now_ms, offset)
         try:
             self.segments.active.append(
                 offset, last_offset, max_timestamp, pieces, size
@@ -289,12 +283,15 @@ class Log:
 
     # ---- roll and flush ----
 
-    def roll(self, now_ms: int) -> None:
-        """End the active segment and begin a new one, unless it is empty."""
+    def roll(self, now_ms: int, offset: int | None = None) -> None:
+        """End the active segment; begin a new one at ``offset``, by default the end.
+
+        An empty one is replaced if it begins elsewhere.
+        """
         ended = self.segments.active
-        if not ended.size:
+        offset = self.log_end_offset if offset is None else offset
+        if not ended.size and ended.base_offset == offset:
             return
-        offset = self.log_end_offset
         try:
             ended.cut()
             ended.write_indexes()

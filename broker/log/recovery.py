@@ -13,6 +13,7 @@ Left-overs of interrupted work are finished or undone: a compaction that had com
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 from broker.log.batch import BatchHeader
@@ -43,17 +44,7 @@ def open_log(
     log_start_offset: int,
 ) -> Log:
     """Open or create a log; see `Log.open`."""
-
-    def segment(base_offset: int, *, create: bool = False) -> Segment:
-        return Segment(
-            storage,
-            directory,
-            base_offset,
-            config=config,
-            created_ms=now_ms,
-            create=create,
-        )
-
+    segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
     storage.make_directory(directory)
     changed = _finish_interrupted_work(storage, directory, config, now_ms)
     epochs = LeaderEpochs(storage, directory)

@@ -83,11 +83,16 @@ def truncate(segment: Segment, offset: int) -> int:
     _, header = next(segment.headers(position))
     segment.file.truncate(position)
     segment.size = position
-    segment.offset_index.truncate(position, column=1)
-    segment.time_index.truncate(header.base_offset - segment.base_offset, column=1)
     segment.indexes_full = False
-    _restore_max_timestamp(segment)
-    _remember_tail(segment)
+    try:
+        segment.offset_index.truncate(position, column=1)
+        segment.time_index.truncate(header.base_offset - segment.base_offset, column=1)
+        _restore_max_timestamp(segment)
+        _remember_tail(segment)
+    except OSError:
+        # The log leaves service, but what is left in it can still be found.
+        segment.remember_nothing()
+        raise
     return min(offset, header.base_offset)
 
 

@@ -194,6 +194,8 @@ class Segment:
         Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own time stamps
         where they have any), room in the indexes, 31 bits of relative offset.
         """
+        if last_offset - self.base_offset > _RELATIVE_MAX:
+            return False
         if not self.size:
             return True
         first = self.first_timestamp
@@ -205,7 +207,6 @@ class Segment:
         return (
             self.size + size <= config.segment_bytes
             and age_ms <= config.segment_ms
-            and last_offset - self.base_offset <= _RELATIVE_MAX
             and not self.indexes_full
         )
 

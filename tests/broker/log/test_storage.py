@@ -1,4 +1,4 @@
-"""One contract for the real disk and the one in memory; then what only the latter does."""
+"""One contract for the real disk and the one in memory; then what each adds."""
 
 import errno
 import random

@@ -1,0 +1,346 @@
+"""The log: bytes in, the same bytes out, at the offsets that Kafka would give."""
+
+import struct
+
+import pytest
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.config import LogConfig
+from broker.log.files import RealStorage
+from broker.log.log import Log
+from broker.log.memory import MemoryStorage
+from tests.broker.log.witness import (
+    HOME,
+    NOW_MS,
+    altered,
+    batch,
+    decoded,
+    decoded_by_kafka_python,
+    everything,
+    open_log,
+)
+
+
+def test_an_appended_batch_differs_only_in_offset_and_epoch():
+    log = open_log()
+    log.append(batch([b"first"]), 4, NOW_MS)
+    sent = batch([b"a", b"b"])
+    assert log.append(sent, 4, NOW_MS) == (1, 2, -1, 0)
+    stored = log.read(1, 1 << 20, 3).read()
+    assert stored == altered(sent, {0: ("q", 1), 12: ("i", 4)}, new_crc=False)
+
+
+@pytest.mark.parametrize("reader", [decoded, decoded_by_kafka_python])
+def test_two_clients_read_what_was_written(reader):
+    log = open_log(segment_bytes=400, index_interval_bytes=100)
+    expected = []
+    for number in range(40):
+        key, value = b"k%d" % number, b"v" * number
+        log.append(batch([value], keys=[key], timestamps=[NOW_MS + number]), 0, NOW_MS)
+        expected.append((number, NOW_MS + number, key, value))
+    assert len(log.segments) > 5
+    assert reader(everything(log)) == expected
+    log.check()
+
+
+def test_real_files_have_kafkas_names(tmp_path):
+    home = str(tmp_path / "topic-0")
+    config = LogConfig(segment_bytes=200, index_interval_bytes=0)
+    log = Log.open(home, config, RealStorage(), NOW_MS)
+    for _ in range(3):
+        log.append(batch([bytes(50)]), 0, NOW_MS)
+    log.close()
+    names = sorted(path.name for path in (tmp_path / "topic-0").iterdir())
+    assert names == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.index",
+        "00000000000000000001.log",
+        "00000000000000000001.snapshot",
+        "00000000000000000001.timeindex",
+        "00000000000000000002.index",
+        "00000000000000000002.log",
+        "00000000000000000002.snapshot",
+        "00000000000000000002.timeindex",
+        "00000000000000000003.snapshot",
+        "leader-epoch-checkpoint",
+    ]
+    content = (tmp_path / "topic-0" / "00000000000000000001.log").read_bytes()
+    assert decoded(content) == [(1, NOW_MS, None, bytes(50))]
+
+
+def test_a_slice_of_a_real_file_can_be_sent(tmp_path):
+    import os
+    import socket
+
+    log = Log.open(str(tmp_path / "t-0"), LogConfig(), RealStorage(), NOW_MS)
+    for number in range(3):
+        log.append(batch([b"%d" % number]), 0, NOW_MS)
+    piece = log.read(1, 1 << 20, 2)
+    left, right = socket.socketpair()
+    with left, right:
+        assert os.sendfile(left.fileno(), piece.fileno(), piece.position, piece.size)
+        assert decoded(right.recv(1000)) == [(1, NOW_MS, None, b"1")]
+
+
+# ---- reading ----
+
+
+@pytest.fixture
+def log():
+    """Ten batches of 100 bytes and two records each, three to a segment."""
+    log = open_log(segment_bytes=300, index_interval_bytes=100)
+    for number in range(10):
+        log.append(batch([b"x" * 10, b"%015d" % number]), 0, NOW_MS)
+    assert log.size_bytes == 1000
+    return log
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset(log):
+    for offset in range(20):
+        piece = log.read(offset, 1, 20)
+        assert (piece.position, piece.size) == (offset // 2 % 3 * 100, 100)
+        assert decoded(piece.read())[0][0] == offset // 2 * 2
+
+
+def test_a_read_stays_within_a_segment_and_its_bounds(log):
+    assert log.read(0, 1 << 20, 20).size == 300
+    assert log.read(2, 150, 20).size == 150
+    assert log.read(2, 99, 20).size == 100
+    assert log.read(2, 99, 20, min_one=False) is None
+    assert log.read(18, 1 << 20, 20).size == 100
+
+
+def test_a_read_ends_before_the_bound(log):
+    assert log.read(0, 1 << 20, 4).size == 200
+    # Half a batch is below the bound: it is not to be seen.
+    assert log.read(0, 1 << 20, 5).size == 200
+    assert log.read(4, 1 << 20, 5) is None
+    assert log.read(4, 1 << 20, 4) is None
+    assert log.read(6, 1 << 20, 12).size == 300
+    assert log.read(6, 1 << 20, 10).size == 200
+
+
+def test_a_read_outside_of_the_log_is_out_of_range(log):
+    log.delete_records_before(7)
+    assert log.read(20, 100, 20) is None
+    for offset in (-1, 6, 21):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 100, 20)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+    assert decoded(log.read(7, 1, 20).read())[0][0] == 6
+
+
+# ---- rolling ----
+
+
+def test_segments_roll_by_bytes_and_never_exceed_them(log):
+    assert [segment.size for segment in log.segments] == [300, 300, 300, 100]
+    assert [segment.base_offset for segment in log.segments] == [0, 6, 12, 18]
+
+
+def test_a_batch_larger_than_a_segment_is_refused():
+    log = open_log(segment_bytes=300)
+    with pytest.raises(KafkaError) as refused:
+        log.append(batch([bytes(300)]), 0, NOW_MS)
+    assert refused.value.code is ErrorCode.record_list_too_large
+
+
+def test_segments_roll_by_the_batches_time():
+    log = open_log(segment_ms=1000)
+    for time in (0, 1000, 1001, 500, 2001, 2002):
+        log.append(batch([b"v"], timestamps=[NOW_MS + time]), 0, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 5]
+
+
+def test_segments_without_timestamps_roll_by_the_clock():
+    log = open_log(segment_ms=1000)
+    for now_ms in (0, 1000, 1001, 2001, 2002):
+        log.append(batch([b"v"], timestamps=[-1]), 0, NOW_MS + now_ms)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+
+
+def test_segments_roll_when_an_index_is_full():
+    log = open_log(index_interval_bytes=0, segment_index_bytes=36)
+    for number in range(9):
+        log.append(batch([b"v"], timestamps=[NOW_MS + number]), 0, NOW_MS)
+    # Each batch but the first of a segment has an entry; the third fills 36 bytes.
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    log.check()
+
+
+def test_offsets_may_be_far_apart_on_a_follower():
+    """Segments hold 31 bits of relative offset, whatever compaction left out."""
+    log = open_log(index_interval_bytes=0)
+    for offset in (2**40, 2**40 + 2**31, 2**40 + 2**31 + 1, 2**41):
+        sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
+        assert log.append_as_follower(sent, NOW_MS).base_offset == offset
+        assert decoded(log.read(offset, 1, offset + 1).read())[0][0] == offset
+    log.check()
+    log.close()
+    again = open_log(log.storage, index_interval_bytes=0)
+    assert (again.log_end_offset, len(everything(again))) == (2**41 + 1, 4 * 69)
+    again.check()
+
+
+# ---- followers ----
+
+
+def test_a_follower_keeps_offsets_and_epochs(log):
+    follower = open_log(MemoryStorage(), segment_bytes=250)
+    content = everything(log)
+    # A fetch may end anywhere.
+    first = follower.append_as_follower(content[:430], NOW_MS)
+    assert first == (0, 7, -1, 0)
+    assert follower.append_as_follower(content[400:499], NOW_MS) is None
+    follower.append_as_follower(content[400:], NOW_MS)
+    assert everything(follower) == content
+    follower.check()
+
+
+def test_a_follower_refuses_what_it_has(log):
+    follower = open_log(MemoryStorage())
+    follower.append_as_follower(everything(log)[:200], NOW_MS)
+    with pytest.raises(KafkaError, match="ends at 4"):
+        follower.append_as_follower(everything(log)[100:], NOW_MS)
+    assert follower.log_end_offset == 4
+
+
+def test_a_follower_keeps_whole_batches_before_a_corrupt_one(log):
+    follower = open_log(MemoryStorage())
+    content = bytearray(everything(log))
+    content[299] ^= 1
+    with pytest.raises(KafkaError, match="CRC"):
+        follower.append_as_follower(bytes(content), NOW_MS)
+    assert everything(follower) == bytes(content[:200])
+
+
+# ---- topics that change batches ----
+
+
+def test_log_append_time_is_the_brokers():
+    log = open_log(message_timestamp_type="LogAppendTime")
+    appended = log.append(batch([b"a", b"b"], timestamps=[1, 2]), 0, NOW_MS + 5)
+    assert appended.log_append_time_ms == NOW_MS + 5
+    assert [record[:2] for record in decoded(everything(log))] == [
+        (0, NOW_MS + 5),
+        (1, NOW_MS + 5),
+    ]
+    assert log.offset_for_timestamp(NOW_MS)[:2] == (NOW_MS + 5, 0)
+
+
+@pytest.mark.parametrize("sent", range(5))
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        ("producer", None),
+        ("uncompressed", 0),
+        ("gzip", 1),
+        ("snappy", 2),
+        ("lz4", 3),
+        ("zstd", 4),
+    ],
+)
+def test_compression_type_decides_the_stored_codec(sent, kind, stored):
+    log = open_log(compression_type=kind)
+    values = [b"value " * 50, b"", b"value " * 20]
+    keys = [b"a", None, b"c"]
+    log.append(batch(values, keys=keys, codec=sent), 0, NOW_MS)
+    content = everything(log)
+    (attributes,) = struct.unpack_from(">h", content, 21)
+    assert attributes == (sent if stored is None else stored)
+    assert [record[2:] for record in decoded(content)] == list(
+        zip(keys, values, strict=True)
+    )
+
+
+def test_a_compacted_topic_needs_keys():
+    log = open_log(cleanup_policy=frozenset({"compact"}))
+    log.append(batch([b"v"], keys=[b"k"], codec=1), 0, NOW_MS)
+    for keys in (None, [b"k", None]):
+        with pytest.raises(KafkaError) as refused:
+            log.append(batch([b"v", b"w"], keys=keys), 0, NOW_MS)
+        assert refused.value.code is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize(
+    ("config", "timestamps", "accepted"),
+    [
+        ({}, [NOW_MS + 10**9, 0], True),
+        ({"message_timestamp_after_max_ms": 1000}, [NOW_MS + 1000], True),
+        ({"message_timestamp_after_max_ms": 1000}, [NOW_MS, NOW_MS + 1001], False),
+        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000, NOW_MS], True),
+        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS, NOW_MS - 1001], False),
+        ({"message_timestamp_before_max_ms": 1000}, [-1], True),
+    ],
+)
+def test_timestamps_are_bounded(config, timestamps, accepted):
+    log = open_log(**config)
+    sent = batch([b"v"] * len(timestamps), timestamps=timestamps)
+    if accepted:
+        log.append(sent, 0, NOW_MS)
+    else:
+        with pytest.raises(KafkaError) as refused:
+            log.append(sent, 0, NOW_MS)
+        assert refused.value.code is ErrorCode.invalid_timestamp
+
+
+def test_settings_can_change():
+    log = open_log(max_message_bytes=80)
+    big = batch([bytes(80)])
+    with pytest.raises(KafkaError):
+        log.append(big, 0, NOW_MS)
+    log.configure(LogConfig(compression_type="gzip"))
+    log.append(big, 0, NOW_MS)
+    assert struct.unpack_from(">h", everything(log), 21) == (1,)
+
+
+# ---- flushing ----
+
+
+def test_flush_is_due_by_messages_and_by_time():
+    log = open_log(flush_messages=3, flush_ms=1000)
+    assert not log.flush_due(NOW_MS + 5000)
+    log.append(batch([b"a", b"b"]), 0, NOW_MS)
+    assert not log.flush_due(NOW_MS + 999)
+    assert log.flush_due(NOW_MS + 1000)
+    log.append(batch([b"c"]), 0, NOW_MS)
+    assert log.flush_due(NOW_MS)
+    log.flush(NOW_MS + 2000)
+    assert log.recovery_point == 3
+    assert not log.flush_due(NOW_MS + 2000)
+
+
+def test_a_flush_job_run_elsewhere_counts_only_what_it_synced():
+    log = open_log(segment_bytes=200)
+    log.append(batch([bytes(50)]), 0, NOW_MS)
+    job = log.flush_job()
+    log.append(batch([bytes(50)]), 0, NOW_MS)
+    job.run()
+    log.durability.done(job)
+    assert log.recovery_point == 1
+    log.flush()
+    assert log.recovery_point == 2
+    assert log.flush_job() is None
+
+
+def test_a_flush_job_begun_before_a_truncation_proves_nothing():
+    log = open_log()
+    for _ in range(5):
+        log.append(batch([b"v"]), 0, NOW_MS)
+    job = log.flush_job()
+    log.truncate_to(2, NOW_MS)
+    for _ in range(5):
+        log.append(batch([b"w"]), 0, NOW_MS)
+    job.run()
+    log.durability.done(job)
+    assert log.recovery_point == 0
+
+
+def test_deleted_segments_stay_readable_for_a_fetch_in_flight(log):
+    piece = log.read(0, 1 << 20, 20)
+    content = piece.read()
+    log.delete_records_before(20)
+    assert "00000000000000000000.log" not in log.storage.names(HOME)
+    assert piece.read() == content

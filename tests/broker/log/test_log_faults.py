@@ -1,0 +1,244 @@
+"""Every call to the disk fails once, crashes once: what was promised must still hold.
+
+A fixed day in the life of a log is run over and over; each time another call fails,
+until a run passes without reaching it. After a failed call the log either goes on as if
+the operation had not been asked for, or leaves service. After a crash, a restart finds
+every flushed batch, no torn one, and nothing that was never appended.
+"""
+
+import errno
+import random
+from contextlib import suppress
+
+import pytest
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.memory import Crashed, Faults
+from tests.broker.log.witness import (
+    NOW_MS,
+    batch,
+    decoded,
+    disk,
+    everything,
+    open_log,
+)
+
+CONFIG = {"segment_bytes": 600, "index_interval_bytes": 150}
+
+
+class Day:
+    """Appends, rolls, flushes, cuts and a restart; knows what it was promised."""
+
+    def __init__(self, storage):
+        self.storage = storage
+        # Values in the log by offset, as far as operations succeeded.
+        self.values = []
+        self.start = 0
+        self.flushed = 0
+        # What an operation that was under way would have appended, and its cut.
+        self.under_way = None
+        # What a truncation that failed (the log left service) may have left behind.
+        self.half_cut = []
+        self.log = None
+        self.sequence = 0
+        self.failures = []
+
+    def run(self):
+        self._try(self._open, {})
+        for number in range(12):
+            self._try(self._append, b"plain %d" % number * 6, {})
+            self._try(self._append, b"idempotent %d" % number, {"producer_id": 3})
+            if number % 4 == 1:
+                self._try(self._flush)
+            if number == 6:
+                self._try(self._delete_records, 3)
+            if number == 8:
+                self._try(self._truncate, -2)
+        self._try(self._flush)
+        self._try(self._append, b"late", {})
+        self._try(self._close)
+
+    def _try(self, operation, *arguments):
+        if self.log is None and operation != self._open:
+            return
+        try:
+            operation(*arguments)
+        except OSError as error:
+            self.failures.append(error)
+            # Only opening answers with OSError: an operator hears of it.
+            assert self.log is None
+        except KafkaError as error:
+            self.failures.append(error)
+        if self.log is not None and not self.half_cut:
+            assert self.log.log_end_offset == len(self.values)
+            assert self.log.log_start_offset == self.start
+
+    def _open(self, opening):
+        self.log = open_log(self.storage, opening=opening, **CONFIG)
+
+    def _append(self, value, options):
+        if options:
+            options = {**options, "epoch": 0, "sequence": self.sequence}
+        self.under_way = value
+        appended = self.log.append(batch([value], **options), 0, NOW_MS)
+        self.under_way = None
+        assert appended.base_offset == len(self.values)
+        self.values.append(value)
+        self.sequence += bool(options)
+
+    def _flush(self):
+        self.log.flush()
+        self.flushed = len(self.values)
+
+    def _delete_records(self, offset):
+        self.start = offset = min(offset, len(self.values))
+        self.log.delete_records_before(offset)
+
+    def _truncate(self, count):
+        self.flushed = min(self.flushed, len(self.values) + count)
+        kept, self.values = self.values, self.values[:count]
+        self.half_cut = kept[count:]
+        end = self.log.truncate_to(len(self.values), NOW_MS)
+        self.half_cut = []
+        assert end == len(self.values)
+        self.start = min(self.start, end)
+        self.sequence -= sum(v.startswith(b"idem") for v in kept[count:])
+
+    def _close(self):
+        self.log.close()
+        self.flushed = len(self.values)
+
+
+def values_of(log):
+    return {offset: value for offset, _, _, value in decoded(everything(log))}
+
+
+def sweep(**options):
+    """Yield a day per call that fails, until one passes untouched."""
+    at = 0
+    while True:
+        at += 1
+        faults = Faults(**options)
+        day = Day(disk(faults))
+        faults.fail_at = faults.calls + at
+        yield day, at
+        if not faults.reached:
+            assert at > 40, "the day has become too short"
+            return
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("short", [0, 30, 10**6])
+@pytest.mark.parametrize("reads", [False, True])
+def test_any_call_may_fail_once(error, short, reads):
+    for day, at in sweep(error=error, short=short, reads=reads):
+        day.run()
+        if not day.storage.faults.reached:
+            assert not day.failures
+        assert {error.code for error in day.failures if day.log} <= {
+            ErrorCode.kafka_storage_error
+        }
+        day.storage.faults = Faults()
+        if day.log is None:
+            continue
+        # Everything acknowledged is readable, nothing else is there.
+        shown = values_of(day.log)
+        expected = dict(enumerate(day.values))
+        for offset in range(day.start, len(day.values)):
+            assert shown.pop(offset) == expected[offset], at
+        for offset in shown:
+            assert offset < day.start or day.half_cut, at
+        if not day.half_cut:
+            day.log.check()
+        # A restart of the process loses nothing of it either.
+        again = open_log(day.storage.after_kill(), **CONFIG)
+        for offset, value in expected.items():
+            if offset >= again.log_start_offset:
+                assert values_of(again)[offset] == value, at
+        again.check()
+        append_works(again)
+
+
+@pytest.mark.parametrize("short", [0, 30, 10**6])
+def test_the_process_may_die_at_any_call(short):
+    for day, at in sweep(crash=True, short=short):
+        run_until_it_dies(day)
+        left = day.storage.after_kill()
+        check_after(day, left, at, flushed=len(day.values))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_machine_may_stop_at_any_call(seed):
+    for day, at in sweep(crash=True, short=seed * 20):
+        run_until_it_dies(day)
+        left = day.storage.after_power_loss(random.Random(1000 * seed + at))
+        check_after(day, left, at, flushed=day.flushed)
+
+
+def run_until_it_dies(day):
+    with suppress(Crashed):
+        day.run()
+
+
+def check_after(day, storage, at, *, flushed):
+    """Everything flushed is there, in order, then some of the rest, nothing else."""
+    log = open_log(storage, **CONFIG)
+    log.check()
+    shown = values_of(log)
+    assert log.log_end_offset >= flushed, at
+    appended = [*day.values, day.under_way] if day.under_way else day.values
+    if not day.half_cut:
+        assert log.log_end_offset <= len(appended), at
+        for offset, value in shown.items():
+            assert value == appended[offset], at
+    for offset in range(log.log_start_offset, flushed):
+        assert shown[offset] == day.values[offset], at
+    # The batches of a producer are known again, so that a retry is recognised.
+    last = [o for o, v in shown.items() if v.startswith(b"idem")]
+    if last:
+        sequence = sum(v.startswith(b"idem") for v in appended[: last[-1]])
+        retry = batch([shown[last[-1]]], producer_id=3, epoch=0, sequence=sequence)
+        if not day.half_cut:
+            assert log.append(retry, 0, NOW_MS).base_offset == last[-1], at
+    append_works(log)
+
+
+def append_works(log):
+    end = log.log_end_offset
+    assert log.append(batch([b"next"]), 0, NOW_MS).base_offset == end
+    log.flush()
+    log.check()
+    assert values_of(log)[end] == b"next"
+
+
+def test_a_full_disk_refuses_and_recovers():
+    storage = disk()
+    log = open_log(storage)
+    log.append(batch([b"before"]), 0, NOW_MS)
+    for short in (0, 20, 61, 68):
+        storage.faults = Faults(1, error=errno.ENOSPC, short=short)
+        with pytest.raises(KafkaError, match="No space left") as refused:
+            log.append(batch([b"refused"]), 0, NOW_MS)
+        assert refused.value.code is ErrorCode.kafka_storage_error
+    log.append(batch([b"after"]), 0, NOW_MS)
+    assert values_of(log) == {0: b"before", 1: b"after"}
+    log.flush()
+    again = open_log(storage.after_power_loss(random.Random(1)))
+    assert values_of(again) == {0: b"before", 1: b"after"}
+
+
+def test_after_a_failed_sync_nothing_more_is_promised():
+    storage = disk()
+    log = open_log(storage)
+    log.append(batch([b"v"]), 0, NOW_MS)
+    log.flush()
+    log.append(batch([b"w"]), 0, NOW_MS)
+    storage.faults = Faults(1)
+    with pytest.raises(KafkaError, match="error"):
+        log.flush()
+    with pytest.raises(KafkaError, match="a flush failed"):
+        log.flush()
+    with pytest.raises(KafkaError, match="a flush failed"):
+        log.append(batch([b"x"]), 0, NOW_MS)
+    # What is there can still be read.
+    assert values_of(log) == {0: b"v", 1: b"w"}

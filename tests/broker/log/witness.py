@@ -1,0 +1,103 @@
+"""Record batches as others make and read them: aiokafka (in C) and kafka-python."""
+
+import struct
+import warnings
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords as AioRecords
+from crc32c import crc32c
+
+from broker.log.config import LogConfig
+from broker.log.log import Log
+from broker.log.memory import MemoryStorage
+
+with warnings.catch_warnings():
+    # Its own import uses importlib.resources in a way that is deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.record import MemoryRecords as PythonRecords
+
+NOW_MS = 1_700_000_000_000
+HOME = "/data/topic-0"
+
+
+def batch(
+    values,
+    *,
+    codec=0,
+    keys=None,
+    timestamps=None,
+    headers=(),
+    producer_id=-1,
+    epoch=-1,
+    sequence=-1,
+):
+    """Return aiokafka's batch of these values."""
+    builder = DefaultRecordBatchBuilder(
+        2, codec, False, producer_id, epoch, sequence, 1 << 30
+    )
+    for number, value in enumerate(values):
+        key = keys[number] if keys else None
+        time = timestamps[number] if timestamps else NOW_MS
+        assert builder.append(number, time, key, value, list(headers)) is not None
+    return bytes(builder.build())
+
+
+def altered(batch, fields, *, new_crc=True):
+    """Return a batch with other header fields: {position: (struct format, value)}."""
+    changed = bytearray(batch)
+    for position, (code, number) in fields.items():
+        struct.pack_into(">" + code, changed, position, number)
+    if new_crc:
+        struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def decoded(records):
+    """Return (offset, timestamp, key, value) of all records, as aiokafka reads them."""
+    found = []
+    reader = AioRecords(bytes(records))
+    while reader.has_next():
+        each = reader.next_batch()
+        assert each.validate_crc()
+        found += [(r.offset, r.timestamp, r.key, r.value) for r in each]
+    return found
+
+
+def decoded_by_kafka_python(records):
+    """Return (offset, timestamp, key, value), as kafka-python reads them."""
+    found = []
+    reader = PythonRecords(bytes(records))
+    while reader.has_next():
+        each = reader.next_batch()
+        assert each.validate_crc()
+        found += [(r.offset, r.timestamp, r.key, r.value) for r in each]
+    return found
+
+
+def disk(faults=None):
+    """Return a disk in memory with a log directory that is there for good."""
+    storage = MemoryStorage()
+    storage.make_directory("/data")
+    for directory in ("", "/"):
+        storage.sync_directory(directory)
+    storage.faults = faults or storage.faults
+    return storage
+
+
+def open_log(storage=None, *, now_ms=NOW_MS, opening=None, **config):
+    """Return a log in memory; ``opening`` are arguments of `Log.open`."""
+    storage = storage or disk()
+    return Log.open(HOME, LogConfig(**config), storage, now_ms, **(opening or {}))
+
+
+def everything(log):
+    """Return the bytes of the whole log, by reads a consumer would do."""
+    content, offset = b"", log.log_start_offset
+    while True:
+        piece = log.read(offset, 1, log.log_end_offset)
+        if piece is None:
+            return content
+        data = piece.read()
+        content += data
+        base, _, delta = struct.unpack_from(">qi11xi", data)
+        offset = base + delta + 1
