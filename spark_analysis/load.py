@@ -6,7 +6,7 @@ version is refused by its footer before a row is read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow.parquet as pq
 
@@ -37,7 +37,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
     ``latency_ns`` is a double: infinite where there was no good answer in time.
     Nanoseconds below 2^53 (104 days) are exact in it.
     """
-    frame = _read(spark, manifest, "requests", REQUESTS)
+    frame = spark.read.schema(REQUESTS).parquet(*compared_files(manifest, "requests"))
     latency = "client_done_ns - intended_ns"
     lost = "double('Infinity')"
     return frame.selectExpr(
@@ -56,7 +56,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
 def read_samples(spark: SparkSession, manifest: Manifest) -> DataFrame:
     """Return the queue samples of the compared runs."""
-    return _read(spark, manifest, "samples", SAMPLES)
+    return spark.read.schema(SAMPLES).parquet(*compared_files(manifest, "samples"))
 
 
 def in_window(manifest: Manifest) -> str:
@@ -72,7 +72,13 @@ def aggregates(expressions: dict[str, str]) -> list[Any]:
     return [F.expr(sql).alias(name) for name, sql in expressions.items()]
 
 
-def _read(spark: SparkSession, manifest: Manifest, kind: str, schema: str) -> DataFrame:
+def compared_files(
+    manifest: Manifest, kind: Literal["requests", "samples"]
+) -> list[str]:
+    """Return the files of the compared runs, each with the right schema version.
+
+    :raises RecordingError: naming the first that is missing or of another version.
+    """
     paths = []
     for run in manifest.runs_compared:
         path = manifest.directory / str(getattr(run, kind))
@@ -82,4 +88,4 @@ def _read(spark: SparkSession, manifest: Manifest, kind: str, schema: str) -> Da
         if found != str(SCHEMA).encode():
             raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
         paths.append(str(path.resolve()))
-    return spark.read.schema(schema).parquet(*paths)
+    return paths

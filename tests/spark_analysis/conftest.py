@@ -1,12 +1,21 @@
-"""Fixtures: a single-server queue with a known truth, recordings, one Spark session."""
+"""Fixtures: a queue with a known truth, recordings, one Spark session for all tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_analysis.comparison import Comparison
 
 Sojourns = Callable[[np.random.Generator, int, int, float], npt.NDArray[np.float64]]
 WARM_UP = 2000
@@ -31,3 +40,71 @@ def _mm1_sojourns(
     walk = np.concatenate([np.zeros((runs, 1)), np.cumsum(steps, axis=1)], axis=1)
     waits = walk - np.minimum.accumulate(walk, axis=1)
     return np.asarray((waits + services)[:, WARM_UP:], dtype=np.float64)
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> ModuleType:
+    """The module that writes run directories (a test folder is no package)."""
+    path = Path(__file__).with_name("synthetic.py")
+    spec = importlib.util.spec_from_file_location("spark_analysis_synthetic", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from spark_analysis.session import spark_session
+
+    with spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def recorded(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight blocks, five arms; the last 2 % of fetches under wfq are never answered.
+
+    Block 7 has no valid run of ``wfq`` and block 2 has an invalid run beside its
+    repetition, so that both kinds of excluded runs occur.
+    """
+    directory: Path = tmp_path_factory.mktemp("recorded")
+    manifest = synthetic.write(directory, blocks=8, seconds=0.8)
+    runs = {(run["block"], run["arm"]): run for run in manifest["runs"]}
+    late = dict(runs[2, "fifo"], run_id="b002-fifo-t1", valid=False, requests=None)
+    late |= {"samples": None, "counts": {}, "lateness_ns": {}, "load_average": None}
+    late["reason"] = "generator late: p99 1.8 ms > 1.0 ms"
+    manifest["runs"].append(late)
+    runs[7, "wfq"].update(valid=False, reason="the broker exited with status 1")
+    for block in range(8):
+        _lose_fetches(synthetic, directory, runs[block, "wfq"], block)
+    synthetic.save(directory, manifest)
+    return directory
+
+
+def _lose_fetches(
+    synthetic: Any, directory: Path, run: dict[str, Any], block: int
+) -> None:
+    rng = np.random.default_rng([1, block])
+    rates = {"control": 1500.0, "produce": 1200.0, "fetch": 300.0}
+    rows = synthetic.replay(
+        synthetic.make_trace(rng, 0.8, rates),
+        "wfq",
+        np.random.default_rng([1, block, 3]),
+    )
+    fetches = [i for i, name in enumerate(rows["class"]) if name == "fetch"]
+    for i in fetches[::50]:
+        rows["client_done_ns"][i] = None
+        rows["outcome"][i] = "unfinished"
+        run["counts"]["unfinished"] += 1
+        run["counts"]["ok"] -= 1
+    synthetic.write_run(directory, run, rows)
+
+
+@pytest.fixture(scope="session")
+def comparison(spark: SparkSession, recorded: Path) -> Comparison:
+    from spark_analysis.compare import compare
+    from spark_analysis.contract import load_manifest
+
+    return compare(spark, load_manifest(recorded))

@@ -27,10 +27,19 @@ API_KEYS = {"control": 4, "produce": 0, "fetch": 1}
 ARMS = ("fifo", "planes", "priority", "wfq")
 MS = 1_000_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
-_NULLABLE = (
-    "sent_ns received_ns enqueued_ns dequeued_ns local_done_ns remote_done_ns "
-    "response_dequeued_ns response_sent_ns client_done_ns service_ns suspended_ns"
-).split()
+_NULLABLE = [
+    "sent_ns",
+    "received_ns",
+    "enqueued_ns",
+    "dequeued_ns",
+    "local_done_ns",
+    "remote_done_ns",
+    "response_dequeued_ns",
+    "response_sent_ns",
+    "client_done_ns",
+    "service_ns",
+    "suspended_ns",
+]
 SCHEMA = pa.schema(
     [
         ("run_id", _WORD),

@@ -1,0 +1,181 @@
+"""A run directory that breaks its contract stops the analysis with a clear sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_analysis.contract import Manifest, RecordingError, load_manifest
+from spark_analysis.load import compared_files
+from spark_analysis.tally import check
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def written(synthetic: ModuleType, tmp_path: Path) -> Path:
+    synthetic.write(tmp_path, blocks=3, seconds=0.02, arms=["fifo", "wfq"])
+    return tmp_path
+
+
+def edited(directory: Path, edit: Edit) -> Manifest:
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    path.write_text(json.dumps(manifest))
+    return load_manifest(directory)
+
+
+def run_of(manifest: dict[str, Any], block: int, arm: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(
+        run for run in manifest["runs"] if (run["block"], run["arm"]) == (block, arm)
+    )
+    return found
+
+
+def test_a_sound_manifest_is_read_whole(written: Path) -> None:
+    manifest = load_manifest(written)
+    assert manifest.blocks == (0, 1, 2)
+    assert [arm.name for arm in manifest.arms_compared] == ["fifo", "wfq", "fifo-again"]
+    assert len(manifest.runs_compared) == 9
+    assert all(manifest.why_excluded(run) == "" for run in manifest.runs)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: m.update(schema=2), "schema 2 found, 1 expected"),
+        (lambda m: m.pop("window_ns"), "KeyError: 'window_ns'"),
+        (lambda m: m.update(window_ns=[5, 5]), r"window \(5, 5\) is empty"),
+        (lambda m: m.update(baseline="lifo"), "baseline 'lifo' is none of"),
+        (lambda m: m["analysis"].update(quantiles=[99]), "between 0 and 1, found 99"),
+        (
+            lambda m: m["runs"][0]["counts"].update(ok=1),
+            r"sent \d+ requests, but its outcomes add up to 1",
+        ),
+        (
+            lambda m: run_of(m, 1, "wfq").update(trace_sha256="else"),
+            "b001-fifo-t0 and b001-wfq-t0 of block 1 met different traces",
+        ),
+        (
+            lambda m: m["runs"].append(dict(run_of(m, 1, "wfq"))),
+            r"more than one valid run of \(1, 'wfq'\)",
+        ),
+        (
+            lambda m: [run_of(m, b, "fifo").update(valid=False) for b in range(3)],
+            "the baseline 'fifo' has no valid run",
+        ),
+        (
+            lambda m: [
+                run_of(m, 0, "wfq").update(valid=False),
+                run_of(m, 1, "fifo").update(valid=False),
+                run_of(m, 2, "fifo-again").update(valid=False),
+            ],
+            "no block has a valid run of every arm; valid runs: {'fifo': 2",
+        ),
+        (
+            lambda m: run_of(m, 0, "wfq").update(requests=None),
+            "valid run b000-wfq-t0 names no files",
+        ),
+    ],
+)
+def test_a_broken_manifest_is_refused(written: Path, edit: Edit, message: str) -> None:
+    with pytest.raises(RecordingError, match=message):
+        edited(written, edit)
+
+
+def test_no_manifest_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="is this a run"):
+        load_manifest(tmp_path)
+
+
+def test_text_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RecordingError, match="not JSON"):
+        load_manifest(tmp_path)
+
+
+def test_a_block_without_some_arm_is_left_out_for_all(written: Path) -> None:
+    manifest = edited(
+        written,
+        lambda m: run_of(m, 1, "wfq").update(valid=False, reason="generator late"),
+    )
+    assert manifest.blocks == (0, 2)
+    excluded = {run.run_id: manifest.why_excluded(run) for run in manifest.runs}
+    assert excluded["b001-wfq-t0"] == "generator late"
+    assert excluded["b001-fifo-t0"] == "block 1 lacks a valid run of some arm"
+    assert excluded["b000-wfq-t0"] == ""
+
+
+def test_an_arm_that_never_ran_costs_no_block(written: Path) -> None:
+    manifest = edited(
+        written,
+        lambda m: [run_of(m, b, "wfq").update(valid=False) for b in range(3)],
+    )
+    assert manifest.arms_missing == ("wfq",)
+    assert manifest.blocks == (0, 1, 2)
+
+
+def test_files_of_another_schema_are_refused(written: Path) -> None:
+    path = written / "requests" / "b000-wfq-t0.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({b"doorkeeper.schema": b"7"}), path)
+    with pytest.raises(RecordingError, match=r"schema b'7' found, 1 expected"):
+        compared_files(load_manifest(written), "requests")
+
+
+def test_missing_files_are_named(written: Path) -> None:
+    (written / "samples" / "b000-wfq-t0.parquet").unlink()
+    with pytest.raises(RecordingError, match=r"b000-wfq-t0.parquet: there is no such"):
+        compared_files(load_manifest(written), "samples")
+
+
+# ---- the tally of the rows, against the manifest ----
+
+
+def rows_of(manifest: Manifest) -> list[dict[str, Any]]:
+    """One row per run, as the tally of a sound recording gives it."""
+    return [
+        {
+            "run_id": run.run_id,
+            "class": "control",
+            "print": 77 + run.block,
+            "unsound": 0,
+            "sent": run.counts["sent"],
+            **{f"all_{name}": n for name, n in run.counts.items()},
+        }
+        for run in manifest.runs
+    ]
+
+
+def test_sound_rows_pass(written: Path) -> None:
+    manifest = load_manifest(written)
+    check(rows_of(manifest), manifest)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sent": 1}, r"b000-wfq-t0.parquet: counts .*the manifest says"),
+        ({"all_ok": 0, "all_error": 5}, r"b000-wfq-t0.parquet: counts"),
+        ({"print": 3}, "b000-fifo-t0 and b000-wfq-t0 of block 0 did not meet the same"),
+        ({"unsound": 2}, "2 answered requests whose phases"),
+        ({"class": "ghost"}, "class 'ghost' found"),
+        ({"run_id": "other"}, r"b000-wfq-t0.parquet: counts"),
+    ],
+)
+def test_rows_that_contradict_the_manifest_are_refused(
+    written: Path, change: dict[str, Any], message: str
+) -> None:
+    manifest = load_manifest(written)
+    rows = rows_of(manifest)
+    broken = next(row for row in rows if row["run_id"] == "b000-wfq-t0")
+    broken.update(change)
+    with pytest.raises(RecordingError, match=message):
+        check(rows, manifest)

@@ -1,0 +1,129 @@
+"""Which word is said, and in which order the questions are asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from spark_analysis.contract import Options
+from spark_analysis.metrics import Metric, headline_of, metrics_of
+from spark_analysis.statistics.exceedance import Tail
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.verdict import Contrast, Measured, judge
+
+OPTIONS = Options(
+    levels=(Fraction(1, 2), Fraction(99, 100), Fraction(999, 1000)),
+    alpha=0.05,
+    margin_latency=0.05,
+    margin_goodput=0.02,
+    exceedances_shown=30,
+    exceedances_headline=100,
+    resamples=100,
+)
+P50, P99, P999, GOODPUT = metrics_of(OPTIONS)
+HEAVY = Measured(
+    requests=20_000,
+    estimate=Estimate(5.0, 4.0, 6.0),
+    lost=0.0,
+    tail=Tail(200, 1.0, 200.0),
+)
+THIN = replace(HEAVY, tail=Tail(200, 4.0, 50.0))
+TOO_THIN = replace(HEAVY, tail=Tail(200, 10.0, 20.0))
+LOST = replace(HEAVY, estimate=Estimate(math.inf, 3.0, math.inf), lost=0.042)
+LOWER = Contrast(
+    ratio=Estimate(0.5, 0.4, 0.6),
+    pooled_ratio=None,
+    shift=0.5,
+    blocks_lower=8,
+    blocks_tied=0,
+    blocks=8,
+    p=0.0078,
+    p_same=1.0,
+)
+HIGHER = replace(LOWER, ratio=Estimate(2.0, 1.7, 2.4), blocks_lower=0)
+
+
+def word(
+    metric: Metric = P99,
+    arm: Measured = HEAVY,
+    baseline: Measured = HEAVY,
+    contrast: Contrast | None = LOWER,
+) -> str:
+    return judge(metric, arm, baseline, contrast, OPTIONS).word
+
+
+def test_metrics_are_named_as_the_contract_says() -> None:
+    names = [metric.name for metric in metrics_of(OPTIONS)]
+    assert names == ["p50_ms", "p99_ms", "p99.9_ms", "goodput_per_s"]
+    assert headline_of(metrics_of(OPTIONS)) == P99
+
+
+def test_lower_latency_is_better_and_lower_goodput_worse() -> None:
+    assert word(P99, contrast=LOWER) == "better"
+    assert word(P99, contrast=HIGHER) == "worse"
+    assert word(GOODPUT, contrast=LOWER) == "worse"
+    assert word(GOODPUT, contrast=HIGHER) == "better"
+
+
+def test_the_baseline_is_not_judged() -> None:
+    assert word(contrast=None) == "baseline"
+
+
+def test_a_real_but_tiny_difference_is_equivalence() -> None:
+    tiny = replace(LOWER, ratio=Estimate(0.99, 0.985, 0.995), p_same=0.001)
+    assert word(contrast=tiny) == "equivalent"
+
+
+@pytest.mark.parametrize(
+    "contrast",
+    [
+        replace(LOWER, p=0.2),
+        replace(LOWER, ratio=Estimate(0.9, 0.7, 1.1)),
+        replace(LOWER, p=0.05),
+    ],
+)
+def test_what_is_neither_shown_nor_ruled_out_is_inconclusive(
+    contrast: Contrast,
+) -> None:
+    assert word(contrast=contrast) == "inconclusive"
+
+
+def test_five_blocks_decide_nothing_not_even_sameness() -> None:
+    few = replace(LOWER, blocks=5, p=0.0625, p_same=0.0)
+    assert word(contrast=few) == "inconclusive"
+    assert word(contrast=replace(few, blocks=6, p=0.03125)) == "equivalent"
+
+
+def test_a_thin_tail_makes_a_verdict_exploratory() -> None:
+    for arm, baseline in ((THIN, HEAVY), (HEAVY, THIN)):
+        found = judge(P99, arm, baseline, LOWER, OPTIONS)
+        assert (found.word, found.exploratory) == ("better", True)
+    assert not judge(P99, HEAVY, HEAVY, LOWER, OPTIONS).exploratory
+
+
+def test_a_tail_that_is_too_thin_is_refused_on_either_side() -> None:
+    found = judge(P99, TOO_THIN, HEAVY, LOWER, OPTIONS)
+    assert found.text == (
+        "refused: the 200 requests beyond p99 come in clusters and weigh like 20 "
+        "(VIF 10); 30 are needed"
+    )
+    assert judge(P99, HEAVY, TOO_THIN, LOWER, OPTIONS).why.startswith("in the baseline")
+    assert word(arm=TOO_THIN, contrast=None) == "refused"
+
+
+def test_goodput_has_no_tail_to_be_thin() -> None:
+    bare = replace(HEAVY, tail=None)
+    assert word(GOODPUT, arm=bare, baseline=bare, contrast=HIGHER) == "better"
+
+
+def test_without_answers_there_is_no_quantile() -> None:
+    found = judge(P99, LOST, HEAVY, HIGHER, OPTIONS)
+    assert found.text.startswith("refused: 4.2% of the requests got no good answer")
+
+
+def test_an_arm_that_answers_beats_a_baseline_that_does_not() -> None:
+    won = replace(LOWER, ratio=Estimate(0.0, 0.0, 0.0))
+    assert word(arm=HEAVY, baseline=LOST, contrast=won) == "better"
