@@ -154,8 +154,7 @@ class Broker:
     def next_expiry_ns(self) -> int | None:
         """Return when `expire` has something to do."""
         due_ns = (
-            self.replicas.produce_purgatory.next_expiry_ns(),
-            self.replicas.fetch_purgatory.next_expiry_ns(),
+            *(each.next_expiry_ns() for each in self.replicas.purgatories),
             self.groups.next_event_ns(),
             self.maintenance.next_ns(),
         )
@@ -163,8 +162,8 @@ class Broker:
 
     def expire(self, now_ns: int) -> None:
         """Complete what has waited long enough, and do a piece of what is due."""
-        self.replicas.produce_purgatory.expire(now_ns)
-        self.replicas.fetch_purgatory.expire(now_ns)
+        for purgatory in self.replicas.purgatories:
+            purgatory.expire(now_ns)
         due_ns = self.groups.next_event_ns()
         # What loads is due at whatever moment it is asked: after ``now_ns``.
         if due_ns is not None and due_ns <= self.now_ns():
@@ -214,8 +213,9 @@ class Broker:
     def broker_configs_changed(self) -> None:
         """Take the dynamic broker configs into effect."""
         self.config = self._effective_config()
+        self._topic_settings.clear()
         for name in {name for name, _ in self.logs.logs}:
-            self.topic_changed(name)
+            self.logs.configure(name)
         for listener in self.config_listeners:
             listener(self.config)
 

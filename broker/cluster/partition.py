@@ -170,12 +170,13 @@ class Partition:
     def note_follower_fetch(
         self, replica: int, log_end_offset: int, log_start_offset: int, now_ns: int
     ) -> bool:
-        """Note how far a follower has come; True if the high watermark moved."""
+        """Note how far a follower has come; True if a watermark may have moved."""
         follower = self.followers[replica]
+        low_moved = log_start_offset > follower.log_start_offset
         follower.log_end_offset = log_end_offset
         follower.log_start_offset = log_start_offset
         follower.last_fetch_ns = now_ns
-        return replica in self.isr and self.advance_high_watermark()
+        return (replica in self.isr and self.advance_high_watermark()) or low_moved
 
     def check_follower(self, replica: int, current_leader_epoch: int) -> None:
         """Raise unless ``replica`` is one of this partition's."""
@@ -231,6 +232,12 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Where a reader of committed records stops."""
         return self.high_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of all replicas, -1 while one's is unknown."""
+        starts = [follower.log_start_offset for follower in self.followers.values()]
+        return min([self.log.log_start_offset, *starts])
 
     def read_end(self, *, is_follower: bool) -> int:
         """Return the offset that this kind of reader may read up to."""

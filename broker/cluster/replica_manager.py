@@ -19,6 +19,7 @@ from typing import Protocol
 from uuid import UUID
 
 from broker.cluster.partition import Key, Partition
+from broker.cluster.topics import check_name
 from broker.errors import ErrorCode, KafkaError
 from broker.log.log import Log
 from broker.purgatory import Purgatory
@@ -73,6 +74,7 @@ class ReplicaManager:
         self.partitions: dict[Key, Partition] = {}
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline)
+        self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
         # Told of leaderships won and lost: (partition, whether this broker leads it).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
         self._logs = logs
@@ -115,8 +117,17 @@ class ReplicaManager:
 
     def note_change(self, key: Key) -> None:
         """Try who waits for anything of a partition."""
-        self.fetch_purgatory.check_and_complete(key)
-        self.produce_purgatory.check_and_complete(key)
+        for purgatory in self.purgatories:
+            purgatory.check_and_complete(key)
+
+    @property
+    def purgatories(self) -> tuple[Purgatory, ...]:
+        """The purgatories of all partitions."""
+        return (
+            self.produce_purgatory,
+            self.fetch_purgatory,
+            self.delete_records_purgatory,
+        )
 
     # ---- LeaderAndIsr -----------------------------------------------------------
 
@@ -165,13 +176,19 @@ class ReplicaManager:
                 partition = self._create(key, topic.topic_id)
             except OSError:
                 return ErrorCode.kafka_storage_error
+            except KafkaError as error:
+                return error.code
         elif partition.topic_id is None:
             partition.topic_id = topic.topic_id
         self._lead_or_follow(partition, state)
         return ErrorCode.none
 
     def _create(self, key: Key, topic_id: UUID | None) -> Partition:
-        topic, _ = key
+        topic, index = key
+        # The name becomes a directory's, whoever it comes from.
+        check_name(topic)
+        if index < 0:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
         partition = self.partitions[key] = Partition(
             key,
             topic_id or self._logs.topic_id(key),
@@ -248,5 +265,5 @@ class ReplicaManager:
         for key, partition in self.partitions.items():
             assert partition.key == key, (key, partition)
             partition.check()
-        self.produce_purgatory.check()
-        self.fetch_purgatory.check()
+        for purgatory in self.purgatories:
+            purgatory.check()

@@ -96,11 +96,17 @@ class World:
     # ---- requests ---------------------------------------------------------------
 
     def start(
-        self, key: ApiKey, version: int, *, client_id: str = "test", **fields: Any
+        self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
     ) -> Call:
         """Send a request with the fields that its version has."""
+        return self.start_frame(self.frame(key, version, client_id=client_id, **fields))
+
+    def frame(
+        self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
+    ) -> bytes:
+        """Return the bytes of a request, without its size."""
         body = entity(request_type(key, version), fields)
-        return self.start_entity(key, version, body, client_id=client_id)
+        return encode_request(key, version, 7, client_id, body)[4:]
 
     def start_entity(
         self, key: ApiKey, version: int, body: Any, *, client_id: str = "test"
@@ -123,7 +129,7 @@ class World:
         )
         return Call(request, serve(request, self.broker))
 
-    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request that is answered at once, and return the answer."""
         call = self.start(key, version, **fields)
         assert call.done, "still parked"

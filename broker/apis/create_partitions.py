@@ -1,0 +1,87 @@
+"""CreatePartitions (37): give topics more partitions (KIP-195).
+
+Versions: 0-3.
+
+Behaviour: each topic succeeds or fails alone; ``count`` is what it shall have in all,
+and must be more than it has (INVALID_PARTITIONS). An answer means that the partitions
+are durable and have leaders. Replicas of new partitions are placed as the others are,
+unless the request places them.
+
+Version notes: v2 is flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+
+Left out: quotas on mutations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.create_topics import check_replicas
+from broker.apis.topic_creation import PARTITIONS_MAX, Assignment, place
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Add the partitions, topic by topic."""
+    named = Counter(topic.name for topic in body.topics)
+    rows = []
+    for topic in body.topics:
+        outcome = {"error_code": ErrorCode.none, "error_message": None}
+        try:
+            if named[topic.name] > 1:
+                raise KafkaError(
+                    ErrorCode.invalid_request, "the topic is named more than once"
+                )
+            assignment = _assignment(topic, broker)
+            if not body.validate_only:
+                await broker.coordinator.create_partitions(topic.name, assignment)
+        except KafkaError as error:
+            outcome = failure(error)
+        rows.append(Row(name=topic.name, **outcome))
+    return answer(results=rows)
+
+
+def _assignment(topic: Entity, broker: Broker) -> Assignment:
+    """Return the replicas of the new partitions, or raise."""
+    known = broker.coordinator.topics.get(topic.name)
+    if known is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"there is no topic {topic.name!r}"
+        )
+    present = len(known.leader_epochs)
+    added = topic.count - present
+    if added <= 0:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"Topic currently has {present} partitions, which is not less than the "
+            f"requested {topic.count}",
+        )
+    if added > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"{added} partitions in one request, at most {PARTITIONS_MAX}",
+        )
+    brokers = broker.coordinator.live_brokers()
+    if topic.assignments is None:
+        return place(brokers, added, _replicas(topic.name, broker), first=present)
+    assignment = tuple(tuple(each.broker_ids) for each in topic.assignments)
+    if len(assignment) != added:
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment,
+            f"{len(assignment)} assignments for {added} new partitions",
+        )
+    check_replicas(assignment, brokers)
+    return assignment
+
+
+def _replicas(name: str, broker: Broker) -> int:
+    topic = broker.metadata_cache.topic(name)
+    if topic is None or 0 not in topic.partitions:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    return min(
+        len(topic.partitions[0].replicas), len(broker.coordinator.live_brokers())
+    )

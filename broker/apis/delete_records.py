@@ -1,0 +1,100 @@
+"""DeleteRecords (21): let partitions begin at a later offset (KIP-107).
+
+Versions: 0-2.
+
+Behaviour:
+- Offset -1 stands for the high watermark; OFFSET_OUT_OF_RANGE beyond it. The answer is
+  the low watermark, once every replica has reached the offset or ``timeout_ms`` passed.
+- POLICY_VIOLATION for a topic that is compacted and not deleted from, and
+  INVALID_TOPIC_EXCEPTION for an internal one, as in Kafka.
+- A request can be preempted between two partitions.
+
+Version notes: v2 is flexible.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.answer import Row, answer, to_ms
+from broker.cluster.broker_state import Broker
+from broker.cluster.delayed_delete_records import DelayedDeleteRecords
+from broker.cluster.partition import Key
+from broker.cluster.topics import INTERNAL_TOPICS
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import parked, preempt
+
+_HIGH_WATERMARK: Final = -1
+_NS_PER_MS: Final = 1_000_000
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Delete here, then wait for the followers."""
+    wanted: dict[Key, int] = {}
+    outcomes: dict[Key, tuple[int, ErrorCode]] = {}
+    for topic in body.topics:
+        for each in topic.partitions:
+            key = (topic.name, each.partition_index)
+            try:
+                wanted[key] = _delete(key, each.offset, broker)
+            except KafkaError as error:
+                outcomes[key] = (-1, error.code)
+            await preempt()
+    outcomes |= await _wait(wanted, to_ms(body.timeout), broker)
+    return answer(
+        topics=[
+            Row(
+                name=topic.name,
+                partitions=[
+                    _row(
+                        each.partition_index,
+                        outcomes[topic.name, each.partition_index],
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def _row(index: int, outcome: tuple[int, ErrorCode]) -> Row:
+    low_watermark, error = outcome
+    return Row(partition_index=index, low_watermark=low_watermark, error_code=error)
+
+
+def _delete(key: Key, offset: int, broker: Broker) -> int:
+    """Move one partition's start; return the offset that all replicas must reach."""
+    if key[0] in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.invalid_topic_exception, "an internal topic")
+    partition = broker.replicas.leader(key)
+    config = partition.log.config
+    if config.compacts and not config.deletes:
+        raise KafkaError(ErrorCode.policy_violation, "cleanup.policy is compact")
+    if offset == _HIGH_WATERMARK:
+        offset = partition.high_watermark
+    if not 0 <= offset <= partition.high_watermark:
+        raise KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"offset {offset}, the high watermark is {partition.high_watermark}",
+        )
+    partition.log.delete_records_before(offset)
+    return offset
+
+
+async def _wait(
+    wanted: dict[Key, int], wait_ms: int, broker: Broker
+) -> dict[Key, tuple[int, ErrorCode]]:
+    delayed = DelayedDeleteRecords(broker.replicas.partitions, wanted)
+    if not delayed.try_complete():
+        deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
+        purgatory = broker.replicas.delete_records_purgatory
+        keys = tuple(delayed.waiting)
+        await parked(
+            lambda wake: purgatory.watch(delayed, keys, deadline_ns, wake) is not None
+        )
+    return delayed.outcomes

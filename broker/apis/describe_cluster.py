@@ -1,0 +1,52 @@
+"""DescribeCluster (60): the cluster's id, its controller and its brokers (KIP-700).
+
+Versions: 0-1.
+
+Behaviour: as Metadata tells it, for the listener that the request came in on.
+
+Version notes: v1 asks for brokers (1) or controllers (2); controllers are asked for at
+their own listener, so here they are MISMATCHED_ENDPOINT_TYPE (KIP-919).
+
+Left out: authorization; asked for, all operations are allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.answer import Row, answer
+from broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Describe the cluster."""
+    endpoint_type = getattr(body, "endpoint_type", _BROKERS)
+    error, message = ErrorCode.none, None
+    if endpoint_type == _CONTROLLERS:
+        error = ErrorCode.mismatched_endpoint_type
+        message = "The request was sent to an endpoint of type BROKER"
+    elif endpoint_type != _BROKERS:
+        error = ErrorCode.unsupported_endpoint_type
+        message = f"Unsupported endpoint type {endpoint_type}"
+    cache = broker.metadata_cache
+    reached = cache.on_listener(request.peer.listener) if message is None else []
+    asked = body.include_cluster_authorized_operations and message is None
+    return answer(
+        error_code=error,
+        error_message=message,
+        endpoint_type=_BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
+        brokers=[
+            Row(broker_id=each.id, host=host, port=port, rack=each.rack)
+            for each, host, port in reached
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )

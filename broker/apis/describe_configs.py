@@ -1,0 +1,112 @@
+"""DescribeConfigs (32): the configs of topics and brokers, and where they come from.
+
+Versions: 1-4.
+
+Behaviour:
+- A topic shows all its configs; a broker all its keys, or under the empty name only the
+  dynamic defaults of all brokers. Keys that are asked for by name are picked out.
+- Passwords are never told.
+
+Version notes: v1 adds sources and synonyms (KIP-226), v3 types and documentation
+(KIP-569), v4 is flexible.
+
+Left out: v0; resources other than topics and brokers (INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.config_resources import (
+    DYNAMIC_BROKER_KEYS,
+    ResourceType,
+    present_configs,
+)
+from broker.cluster.broker_state import Broker
+from broker.cluster.topic_configs import (
+    ConfigSource,
+    DescribedConfig,
+    Synonym,
+    written,
+)
+from broker.config import KEYS, ConfigType, Key
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import preempt
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Describe the resources, one after the other."""
+    rows = []
+    for resource in body.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        outcome: dict[str, Any] = {"error_code": ErrorCode.none, "error_message": None}
+        configs: list[Row] = []
+        try:
+            configs = _configs(resource, body, broker)
+        except KafkaError as error:
+            outcome = failure(error)
+        rows.append(
+            Row(resource_type=kind, resource_name=name, configs=configs, **outcome)
+        )
+        await preempt()
+    return answer(results=rows)
+
+
+def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
+    kind, name = resource.resource_type, resource.resource_name
+    present = present_configs(kind, name, broker)
+    if kind == ResourceType.TOPIC:
+        found: Iterable[DescribedConfig] = broker.topic_configs(present)
+    elif name:
+        found = (_of_broker(key, broker) for _, key in sorted(KEYS.items()))
+    else:
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        found = [
+            DescribedConfig(KEYS[key], value, source, (Synonym(key, value, source),))
+            for key, value in sorted(present.items())
+        ]
+    wanted = resource.configuration_keys
+    documented = getattr(body, "include_documentation", False)
+    return [
+        _row(config, kind, synonyms=body.include_synonyms, documented=documented)
+        for config in found
+        if wanted is None or config.key.name in wanted
+    ]
+
+
+def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
+    effective = written(broker.config[key])
+    default = Synonym(key.name, written(key.default), ConfigSource.DEFAULT_CONFIG)
+    if key.name not in broker.config.written:
+        return DescribedConfig(key, effective, default.source, (default,))
+    own = Synonym(key.name, effective, broker.source_of(key.name))
+    return DescribedConfig(key, effective, own.source, (own, default))
+
+
+def _row(
+    config: DescribedConfig, kind: int, *, synonyms: bool, documented: bool
+) -> Row:
+    key = config.key
+    secret = key.type is ConfigType.PASSWORD
+    dynamic = kind == ResourceType.TOPIC or key.name in DYNAMIC_BROKER_KEYS
+    return Row(
+        name=key.name,
+        value=None if secret else config.value,
+        read_only=not dynamic,
+        config_source=int(config.source),
+        is_sensitive=secret,
+        synonyms=[
+            Row(
+                name=each.name,
+                value=None if secret else each.value,
+                source=int(each.source),
+            )
+            for each in (config.synonyms if synonyms else ())
+        ],
+        config_type=int(key.type),
+        documentation=key.doc if documented else None,
+    )

@@ -1,0 +1,59 @@
+"""DescribeLogDirs (35): which replicas each log directory holds, and how large.
+
+Versions: 1-4.
+
+Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
+(null: all). A directory without any of them is listed too, without topics.
+
+Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
+(KIP-827).
+
+Left out: volume sizes, told as -1, which is the protocol's word for unknown; future
+replicas, since replicas are not moved between directories.
+"""
+
+from __future__ import annotations
+
+from broker.apis.answer import Row, answer
+from broker.cluster.broker_state import Broker
+from broker.cluster.partition import Key
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import preempt
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Describe the directories."""
+    wanted: set[Key] | None = None
+    if body.topics is not None:
+        wanted = {(each.topic, i) for each in body.topics for i in each.partitions}
+    rows = []
+    for directory in broker.config.log_dirs:
+        rows.append(_row(directory, wanted, broker))
+        await preempt()
+    return answer(error_code=ErrorCode.none, results=rows)
+
+
+def _row(directory: str, wanted: set[Key] | None, broker: Broker) -> Row:
+    topics: dict[str, list[Row]] = {}
+    for key, log in sorted(broker.logs.logs.items()):
+        if log.directory.rpartition("/")[0] != directory:
+            continue
+        if wanted is not None and key not in wanted:
+            continue
+        topics.setdefault(key[0], []).append(
+            Row(
+                partition_index=key[1],
+                partition_size=log.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+        )
+    return Row(
+        error_code=ErrorCode.none,
+        log_dir=directory,
+        topics=[Row(name=name, partitions=found) for name, found in topics.items()],
+        total_bytes=-1,
+        usable_bytes=-1,
+    )

@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions (75): topics and partitions, a page at a time (KIP-966).
+
+Versions: 0.
+
+Behaviour: topics in the order of their names, from the cursor on, until
+``response_partition_limit`` partitions (at most 2,000) are told; the next cursor says
+where to go on. No topics named means all. A request can be preempted between topics.
+
+Version notes: none.
+
+Left out: eligible leader replicas, which need KRaft (null, as where it is off).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.answer import Row, answer
+from broker.apis.metadata import NO_ID, TOPIC_OPERATIONS, partition_row
+from broker.cluster.broker_state import Broker
+from broker.cluster.metadata_cache import TopicMetadata
+from broker.cluster.topics import INTERNAL_TOPICS, check_name
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import preempt
+
+# Kafka's ``max.request.partition.size.limit``.
+PARTITIONS_MAX: Final = 2000
+# Partition rows are those of Metadata's newest version.
+_METADATA_VERSION: Final = 12
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Describe one page."""
+    cache = broker.metadata_cache
+    names = {topic.name for topic in body.topics}
+    if not names:
+        names = {topic.name for topic in cache.topics()}
+    cursor = body.cursor
+    after = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    left = min(max(body.response_partition_limit, 1), PARTITIONS_MAX)
+    rows: list[Row] = []
+    next_cursor = None
+    for name in sorted(name for name in names if name >= after[0]):
+        topic = cache.topic(name)
+        if topic is None:
+            rows.append(_unknown(name))
+            continue
+        first = max(after[1], 0) if name == after[0] else 0
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        if indexes and not left:
+            next_cursor = Row(topic_name=name, partition_index=indexes[0])
+            break
+        rows.append(_described(request, topic, indexes[:left], broker))
+        if len(indexes) > left:
+            next_cursor = Row(topic_name=name, partition_index=indexes[left])
+            break
+        left -= len(indexes)
+        await preempt()
+    return answer(topics=rows, next_cursor=next_cursor)
+
+
+def _unknown(name: str) -> Row:
+    error = ErrorCode.unknown_topic_or_partition
+    try:
+        check_name(name)
+    except KafkaError as refused:
+        error = refused.code
+    return _row(name, error, None, [])
+
+
+def _described(
+    request: Request, topic: TopicMetadata, indexes: list[int], broker: Broker
+) -> Row:
+    listener = request.peer.listener
+    partitions = []
+    for index in indexes:
+        row = partition_row(
+            topic.partitions[index], listener, _METADATA_VERSION, broker
+        )
+        row.eligible_leader_replicas = None
+        row.last_known_elr = None
+        partitions.append(row)
+    return _row(topic.name, ErrorCode.none, topic, partitions)
+
+
+def _row(
+    name: str, error: ErrorCode, topic: TopicMetadata | None, partitions: list[Row]
+) -> Row:
+    return Row(
+        error_code=error,
+        name=name,
+        topic_id=NO_ID if topic is None else topic.topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

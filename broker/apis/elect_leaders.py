@@ -1,0 +1,77 @@
+"""ElectLeaders (43): have preferred, or unclean, leaders elected (KIP-183, KIP-460).
+
+Versions: 0-2.
+
+Behaviour: with one broker there is nothing to elect. ELECTION_NOT_NEEDED where the
+preferred replica leads, or for an unclean election where anyone leads;
+PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE otherwise. Asked for
+all partitions (null), those that need none are left out of the answer, as in Kafka.
+
+Version notes: v1 takes the type of election, v2 is flexible.
+
+Left out: elections that change something; they come with a coordinator of several
+brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.apis.answer import Row, answer
+from broker.cluster.broker_state import Broker
+from broker.cluster.metadata_cache import NO_LEADER
+from broker.cluster.partition import Key
+from broker.errors import ErrorCode
+from broker.request import Request
+from broker.wire.codec import Entity
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Answer for each partition."""
+    kind = getattr(body, "election_type", _PREFERRED)
+    if kind not in (_PREFERRED, _UNCLEAN):
+        return answer(error_code=ErrorCode.invalid_request, replica_election_results=[])
+    everyone = body.topic_partitions is None
+    topics: dict[str, list[Row]] = {}
+    for topic, index in _wanted(body, broker):
+        error = _outcome((topic, index), kind, broker)
+        if not (everyone and error is ErrorCode.election_not_needed):
+            topics.setdefault(topic, []).append(
+                Row(partition_id=index, error_code=error, error_message=None)
+            )
+    return answer(
+        error_code=ErrorCode.none,
+        replica_election_results=[
+            Row(topic=topic, partition_result=rows) for topic, rows in topics.items()
+        ],
+    )
+
+
+def _wanted(body: Entity, broker: Broker) -> Iterable[Key]:
+    if body.topic_partitions is None:
+        return [
+            (topic.name, index)
+            for topic in broker.metadata_cache.topics()
+            for index in topic.partitions
+        ]
+    return [(each.topic, i) for each in body.topic_partitions for i in each.partitions]
+
+
+def _outcome(key: Key, kind: int, broker: Broker) -> ErrorCode:
+    topic = broker.metadata_cache.topic(key[0])
+    state = None if topic is None else topic.partitions.get(key[1])
+    if state is None:
+        return ErrorCode.unknown_topic_or_partition
+    if kind == _UNCLEAN:
+        return (
+            ErrorCode.eligible_leaders_not_available
+            if state.leader == NO_LEADER
+            else ErrorCode.election_not_needed
+        )
+    if state.replicas[:1] == (state.leader,):
+        return ErrorCode.election_not_needed
+    return ErrorCode.preferred_leader_not_available

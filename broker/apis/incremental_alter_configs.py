@@ -1,0 +1,114 @@
+"""IncrementalAlterConfigs (44): set, unset, extend or shorten single configs (KIP-339).
+
+Versions: 0-1.
+
+Behaviour:
+- Operations: 0 sets, 1 unsets, 2 appends to a list, 3 takes out of a list; the latter
+  two start from the effective value. INVALID_CONFIG where there is no list.
+- Each resource succeeds or fails alone, as a whole; what succeeds is durable and in
+  effect with the answer.
+
+Version notes: v1 is flexible.
+
+Left out: resources other than topics and brokers (INVALID_REQUEST), alter policies.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from broker.apis.answer import Row, answer, failure
+from broker.apis.config_resources import (
+    ResourceType,
+    present_configs,
+    replace_configs,
+)
+from broker.cluster.broker_state import Broker
+from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
+from broker.config import KEYS, ConfigType, Key
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+
+
+class Operation(enum.IntEnum):
+    """Kafka's ``AlterConfigOp.OpType``."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Alter the resources, one after the other."""
+    rows = []
+    for resource in body.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        outcome = {"error_code": ErrorCode.none, "error_message": None}
+        try:
+            await replace_configs(
+                kind,
+                name,
+                _altered(resource, broker),
+                broker,
+                validate_only=body.validate_only,
+            )
+        except KafkaError as error:
+            outcome = failure(error)
+        rows.append(Row(resource_type=kind, resource_name=name, **outcome))
+    return answer(responses=rows)
+
+
+def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
+    """Return the configs of a resource once the operations are done."""
+    kind, name = resource.resource_type, resource.resource_name
+    configs = dict(present_configs(kind, name, broker))
+    names = [entry.name for entry in resource.configs]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.invalid_request, "a config is named more than once")
+    for entry in resource.configs:
+        _alter(configs, entry, kind, broker)
+    return configs
+
+
+def _alter(configs: dict[str, str], entry: Entity, kind: int, broker: Broker) -> None:
+    try:
+        operation = Operation(entry.config_operation)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"operation {entry.config_operation}"
+        ) from None
+    if operation is Operation.DELETE:
+        configs.pop(entry.name, None)
+        return
+    if entry.value is None:
+        raise KafkaError(ErrorCode.invalid_config, f"{entry.name} has no value")
+    if operation is Operation.SET:
+        configs[entry.name] = entry.value
+        return
+    items = [*_list(configs, entry.name, kind, broker)]
+    given = [item.strip() for item in entry.value.split(",") if item.strip()]
+    if operation is Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    configs[entry.name] = ",".join(items)
+
+
+def _list(
+    configs: dict[str, str], name: str, kind: int, broker: Broker
+) -> tuple[str, ...]:
+    """Return the effective value of a list, or raise if it is none."""
+    key: Key[Any] | None = KEYS.get(name)
+    if kind == ResourceType.TOPIC:
+        key = TOPIC_KEYS[name].key if name in TOPIC_KEYS else None
+    if key is None or key.type is not ConfigType.LIST or isinstance(key.default, dict):
+        raise KafkaError(ErrorCode.invalid_config, f"{name} is not a list")
+    found: tuple[str, ...] = (
+        topic_value(name, configs, broker.config)
+        if kind == ResourceType.TOPIC
+        else broker.config[key]
+    )
+    return found

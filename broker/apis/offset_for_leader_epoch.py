@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ended in a partition's log (KIP-101).
+
+Versions: 2-4.
+
+Behaviour: the largest epoch up to the one asked for, and its end offset; (-1, -1) for
+an epoch that this log does not know. Consumers ask after a change of leader, to see
+whether what they read was truncated (KIP-320). Only the leader answers, under the epoch
+that the client names. A request can be preempted between two partitions.
+
+Version notes: v2 takes the current leader epoch, v3 a replica id, v4 is flexible.
+
+Left out: v0 and v1.
+"""
+
+from __future__ import annotations
+
+from broker.apis.answer import Row, answer
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode, KafkaError
+from broker.request import Request
+from broker.wire.codec import Entity
+from planes.slices import preempt
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Answer for each partition."""
+    topics = []
+    for topic in body.topics:
+        rows = []
+        for wanted in topic.partitions:
+            rows.append(_row(topic.topic, wanted, broker))
+            await preempt()
+        topics.append(Row(topic=topic.topic, partitions=rows))
+    return answer(topics=topics)
+
+
+def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
+    error, epoch, end_offset = ErrorCode.none, -1, -1
+    try:
+        partition = broker.replicas.leader(
+            (topic, wanted.partition), wanted.current_leader_epoch
+        )
+        epoch, end_offset = partition.epoch_end_offset(wanted.leader_epoch)
+    except KafkaError as refused:
+        error = refused.code
+    return Row(
+        error_code=error,
+        partition=wanted.partition,
+        leader_epoch=epoch,
+        end_offset=end_offset,
+    )

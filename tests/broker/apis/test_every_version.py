@@ -1,0 +1,125 @@
+"""Every API that is advertised answers every version that it serves."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.apis.kafka_apis import SERVED
+from broker.wire.api_keys import SUPPORTED, ApiKey
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+)
+
+CONTROLLER = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": -1}
+NAMED = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+TOPIC = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+# What gives each API something to answer, in the fields of whichever version has them.
+FIELDS: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.PRODUCE: produce_fields({("t", 0): batch(b"a"), ("nope", 3): batch(b"b")}),
+    ApiKey.LIST_OFFSETS: {"replica_id": -1, "topics": NAMED},
+    ApiKey.METADATA: {"topics": [{"name": "t"}], "allow_auto_topic_creation": True},
+    ApiKey.LEADER_AND_ISR: CONTROLLER,
+    ApiKey.STOP_REPLICA: CONTROLLER,
+    ApiKey.UPDATE_METADATA: CONTROLLER,
+    ApiKey.FIND_COORDINATOR: {"key": "g", "coordinator_keys": ["g", "h"]},
+    ApiKey.API_VERSIONS: {"client_software_name": "a", "client_software_version": "1"},
+    ApiKey.CREATE_TOPICS: {"topics": [new_topic("new"), new_topic("..")]},
+    ApiKey.DELETE_TOPICS: {
+        "topic_names": ["t", "nope"],
+        "topics": [{"name": "t"}, {"name": "nope"}],
+    },
+    ApiKey.DELETE_RECORDS: {"topics": NAMED},
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: {
+        "topics": [{"topic": "t", "partitions": [{"partition": 0}, {"partition": 7}]}]
+    },
+    ApiKey.DESCRIBE_CONFIGS: {
+        "resources": [TOPIC, {**TOPIC, "resource_type": 4, "resource_name": "0"}],
+        "include_synonyms": True,
+        "include_documentation": True,
+    },
+    ApiKey.ALTER_CONFIGS: {"resources": [TOPIC]},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {
+        "resources": [
+            {**TOPIC, "configs": [{"name": "retention.ms", "value": "5000"}]}
+        ],
+    },
+    ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "t", "count": 3}]},
+    ApiKey.ELECT_LEADERS: {"topic_partitions": [{"topic": "t", "partitions": [0, 9]}]},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
+        "topics": [
+            {"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}
+        ]
+    },
+    ApiKey.OFFSET_COMMIT: {"group_id": "g", "member_id": ""},
+    ApiKey.OFFSET_FETCH: {"group_id": "g", "groups": [{"group_id": "g"}]},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+    ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 10},
+}
+VERSIONS = [
+    (key, version)
+    for key in sorted(map(ApiKey, SERVED))
+    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1)
+]
+
+
+def fetch_of(topic_id: UUID, version: int) -> dict[str, Any]:
+    return fetch_fields({(topic_id if version >= 13 else "t", 0): 0})
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+def test_a_version_that_is_served_is_answered(key: ApiKey, version: int) -> None:
+    world = World()
+    topic_id = world.create("t", 2)
+    world.produce("t", b"x")
+    fields = dict(FIELDS.get(key, {}))
+    if key is ApiKey.FETCH:
+        fields = fetch_of(topic_id, version)
+    call = world.start(key, version, **{"timeout": SECONDS_30, **fields})
+    assert call.done
+    assert not call.closed
+    answer = call.answer
+    if key is ApiKey.FETCH:
+        assert answer.responses[0].partitions[0].records
+    if key is ApiKey.METADATA:
+        assert [topic.name for topic in answer.topics] == ["t"]
+    if key is ApiKey.DESCRIBE_CONFIGS:
+        assert all(result.configs for result in answer.results)
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "key", sorted(set(map(ApiKey, SERVED)) - {ApiKey.API_VERSIONS})
+)
+def test_a_version_that_is_not_served_closes_the_connection(key: ApiKey) -> None:
+    world = World()
+    header = bytes([0, key, 0, SUPPORTED[key].max + 1, 0, 0, 0, 7, 0, 0, 0])
+    assert world.start_frame(header).closed
+
+
+# Requests that consist of their header.
+WITHOUT_BODY = {
+    (key, version)
+    for key in (ApiKey.LIST_GROUPS, ApiKey.API_VERSIONS)
+    for version in range(3)
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [each for each in VERSIONS if each not in WITHOUT_BODY]
+)
+def test_a_body_cut_short_closes_the_connection(key: ApiKey, version: int) -> None:
+    world = World()
+    fields = dict(FIELDS.get(key, {}))
+    if key is ApiKey.FETCH:
+        fields = fetch_of(UUID(int=5), version)
+    frame = world.frame(key, version, **{"timeout": SECONDS_30, **fields})
+    assert world.start_frame(frame[:-1]).closed
