@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+
+from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,18 +43,6 @@ def _mm1_sojourns(
 
 
 @pytest.fixture(scope="session")
-def synthetic() -> ModuleType:
-    """The module that writes run directories (a test folder is no package)."""
-    path = Path(__file__).with_name("synthetic.py")
-    spec = importlib.util.spec_from_file_location("spark_analysis_synthetic", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from spark_analysis.session import spark_session
 
@@ -63,7 +51,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def recorded(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight blocks, five arms; the last 2 % of fetches under wfq are never answered.
 
     Block 7 has no valid run of ``wfq`` and block 2 has an invalid run beside its
@@ -78,14 +66,12 @@ def recorded(synthetic: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
     manifest["runs"].append(late)
     runs[7, "wfq"].update(valid=False, reason="the broker exited with status 1")
     for block in range(8):
-        _lose_fetches(synthetic, directory, runs[block, "wfq"], block)
+        _lose_fetches(directory, runs[block, "wfq"], block)
     synthetic.save(directory, manifest)
     return directory
 
 
-def _lose_fetches(
-    synthetic: Any, directory: Path, run: dict[str, Any], block: int
-) -> None:
+def _lose_fetches(directory: Path, run: dict[str, Any], block: int) -> None:
     rng = np.random.default_rng([1, block])
     rates = {"control": 1500.0, "produce": 1200.0, "fetch": 300.0}
     rows = synthetic.replay(

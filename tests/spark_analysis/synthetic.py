@@ -2,8 +2,7 @@
 
 One server, bursts of PRODUCE and a steady stream of control requests. Under ``fifo``
 control waits with everybody (Lindley's recursion over all), under the others only
-behind control; the rest of the stamps are small constants with noise. Loaded by path,
-since test folders are no packages.
+behind control; the rest of the stamps are small constants with noise.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from spark_analysis.contract import RecordingError, load_manifest
 from spark_analysis.load import read_requests
 from spark_analysis.metrics import metrics_of
 from spark_analysis.tally import tally
+from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,7 +221,7 @@ def test_partitioning_changes_nothing(
 
 
 def test_the_window_cuts_the_warm_up_off_values_but_not_off_checks(
-    spark: SparkSession, synthetic: ModuleType, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     manifest = synthetic.write(
         tmp_path, blocks=1, seconds=0.2, arms=["fifo"], again=False
@@ -248,7 +248,6 @@ def test_the_window_cuts_the_warm_up_off_values_but_not_off_checks(
 )
 def test_broken_phases_stop_the_analysis(
     spark: SparkSession,
-    synthetic: ModuleType,
     tmp_path: Path,
     stamp: str,
     value: int | None,

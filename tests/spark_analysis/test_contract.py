@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -14,12 +13,13 @@ import pytest
 from spark_analysis.contract import Manifest, RecordingError, load_manifest
 from spark_analysis.load import compared_files
 from spark_analysis.tally import check
+from tests.spark_analysis import synthetic
 
 Edit = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
-def written(synthetic: ModuleType, tmp_path: Path) -> Path:
+def written(tmp_path: Path) -> Path:
     synthetic.write(tmp_path, blocks=3, seconds=0.02, arms=["fifo", "wfq"])
     return tmp_path
 

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from spark_analysis.java import java_home, parse_version, version_of
+from tests.spark_analysis import synthetic
 
 
 def write_java(home: Path, version: str) -> Path:
@@ -85,9 +85,7 @@ def test_the_launcher_drops_one_argument_and_keeps_the_others(tmp_path: Path) ->
 
 
 @pytest.mark.spark
-def test_the_whole_analysis_runs_on_a_machine_without_java(
-    synthetic: ModuleType, tmp_path: Path
-) -> None:
+def test_the_whole_analysis_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     """In a process of its own, since Java is found once per process."""
     synthetic.write(
         tmp_path / "run", blocks=2, seconds=0.1, arms=["fifo", "wfq"], again=False
