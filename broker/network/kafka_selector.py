@@ -104,7 +104,7 @@ class KafkaSelector:
             if events & _LOST and self._lost(channel, events):
                 continue
             if events & WRITABLE and channel.send is not None:
-                self._write(channel)
+                self._write_on(channel)
             if events & READABLE:
                 channel.receive.readable = True
                 if channel.mute_state is _NOT_MUTED:
@@ -115,7 +115,8 @@ class KafkaSelector:
         """Read and write where there was more to do when the last turn ended."""
         writing, self._to_write = self._to_write, {}
         for channel in writing:
-            self._write(channel)
+            if channel.send is not None:
+                self._write_on(channel)
         reading, self._to_read = self._to_read, {}
         for channel in reading:
             self._read(channel, completed)
@@ -192,26 +193,29 @@ class KafkaSelector:
             if sent_bytes == len(first):
                 return True
         channel.start_send(self._selector, pieces, sent_bytes)
-        assert channel.send is not None
-        self._write(channel)
-        return False
+        return self._write(channel)
 
-    def _write(self, channel: KafkaChannel) -> None:
-        """Write more of the channel's response."""
+    def _write_on(self, channel: KafkaChannel) -> None:
+        """Write more of a response that was begun earlier."""
+        if self._write(channel):
+            self.completed_sends.append(channel)
+
+    def _write(self, channel: KafkaChannel) -> bool:
+        """Write more of the channel's response; True if that was the rest of it."""
         send = channel.send
-        if send is None:
-            return
+        assert send is not None, channel
         try:
             more = send.write()
         except OSError:
             self.close(channel)
-            return
+            return False
         channel.active_ns = self._now_ns()
         if send.done:
             channel.send = None
-            self.completed_sends.append(channel)
-        elif more:
+            return True
+        if more:
             self._to_write[channel] = None
+        return False
 
     # ---- the end of a channel -----------------------------------------------------
 

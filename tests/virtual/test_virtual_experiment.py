@@ -115,8 +115,8 @@ def test_a_queue_with_constant_service_waits_as_long_as_md1_does(
     # Pollaczek-Khinchine for M/D/1: wait = rho s / (2 (1 - rho)) = 0.75 ms.
     expected_ms = 1.0 + rho * 1.0 / (2 * (1 - rho))
     found_ms = latency_ms(table, "metadata").mean()
-    # 12 000 customers: the standard error of the mean is about 2.5 %.
-    assert found_ms == pytest.approx(expected_ms, rel=0.08)
+    # 12 000 customers; over seeds the mean has a standard deviation of 1.4 %.
+    assert found_ms == pytest.approx(expected_ms, rel=0.06)
 
 
 def test_demand_is_spread_over_the_partitions_of_a_request(tmp_path: Path) -> None:

@@ -89,7 +89,10 @@ class Observer:
 
 
 class World:
-    """A running broker, its network, and what became of each request."""
+    """A running broker, its network, and what became of each request.
+
+    ``application(config, clock)`` makes what serves the requests: `Handlers` if absent.
+    """
 
     def __init__(self, clock, settings, *, seed=1, latency_ns=(0, 0), application=None):
         self.clock = clock
@@ -98,13 +101,14 @@ class World:
             now_ns=clock.now_ns, rng=self.rng, latency_ns=latency_ns
         )
         self.observer = Observer()
-        self.application = application or Handlers()
+        config = BrokerConfig.load(None, {**SETTINGS, **settings})
+        self.application = application(config, clock) if application else Handlers()
         self.sent_ns = {}
         self.answered_ns = {}
         self._ids = itertools.count()
         costs = CostPerClass(by_class={}, default_ns=SLICE_NS)
         self.server = BrokerServer(
-            BrokerConfig.load(None, {**SETTINGS, **settings}),
+            config,
             self.application,
             Surroundings(
                 network=self.network,

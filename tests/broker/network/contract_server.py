@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
 from broker.request import CLOSE, NO_RESPONSE, Throttled
+from tests.broker.network.contract_network import Region
 from tests.broker.network.harness import (
     LEADER_AND_ISR,
     PRODUCE,
@@ -95,6 +96,26 @@ class ServerContract:
             await client.send(quiet + quiet + frame(b"loud"))
             assert await client.answer() == (1, b"loud")
             assert len(harness.finished) >= 2
+
+    async def test_an_answer_may_come_in_pieces_of_memory_and_of_files(
+        self, clock, wire, tmp_path
+    ):
+        path = tmp_path / "log"
+        path.write_bytes(bytes(range(256)) * 4000)
+        with path.open("rb") as file:
+
+            async def in_pieces(request):
+                region = Region(file, 100, 900_000)
+                head = struct.pack(">ii", 4 + 2 + region.size, request.correlation_id)
+                return (head, memoryview(b"<"), region, b">")
+
+            harness = Harness(wire.network, wire.now_ns, in_pieces)
+            async with harness.running():
+                client = await harness.client(wire)
+                for number in range(3):
+                    correlation_id, body = await client.ask(correlation_id=number)
+                    assert correlation_id == number
+                    assert body == b"<" + path.read_bytes()[100:900_100] + b">"
 
     async def test_a_handler_may_close_the_connection(self, clock, wire):
         async def close(request):

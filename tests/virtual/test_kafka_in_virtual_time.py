@@ -1,0 +1,253 @@
+"""The real broker, its log on a disk in memory, under every scheduler in virtual time.
+
+Requests are bytes made by the client-side codec, answers are decoded by it, and the
+records that come back are compared with the bytes that were sent.
+"""
+
+import random
+import struct
+
+import pytest
+import trio
+
+from broker.apis.kafka_apis import KafkaApis
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.log.memory import MemoryStorage
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import decode_response, encode_request, request_type
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    entity,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+    update_metadata,
+    values_of,
+)
+from tests.virtual.world import SLICE_NS, in_world
+
+PARTITIONS = 20
+START_MS = 1_700_000_000_000
+every_scheduler = pytest.mark.parametrize(
+    "scheduler", ["fifo", "planes", "priority", "wfq"]
+)
+SETTINGS = {
+    "log.dirs": "/data",
+    "offsets.topic.num.partitions": "2",
+    # The sockets are polled after every slice.
+    "doorkeeper.quantum.us": "50",
+}
+
+
+def kafka(config, clock):
+    broker = Broker(
+        config,
+        storage=MemoryStorage(),
+        now_ns=clock.now_ns,
+        now_ms=lambda: START_MS + clock.now_ms(),
+        rng=random.Random(5),
+    )
+    return KafkaApis(broker)
+
+
+async def ask(stream, key, version, correlation_id=-1, **fields):
+    """Send a request and return its decoded answer."""
+    await ask_nothing(stream, key, version, correlation_id, **fields)
+    return await answer(stream, key, version)
+
+
+async def ask_nothing(stream, key, version, correlation_id=-1, **fields):
+    body = entity(request_type(key, version), fields)
+    await stream.send_all(encode_request(key, version, correlation_id, "test", body))
+
+
+async def answer(stream, key, version):
+    received = b""
+    while (
+        len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]
+    ):
+        chunk = await stream.receive_some()
+        assert chunk, "the broker closed the connection"
+        received += chunk
+    return decode_response(key, version, received[4:])[1]
+
+
+async def create_topic(stream, partitions=PARTITIONS):
+    created = await ask(
+        stream,
+        ApiKey.CREATE_TOPICS,
+        5,
+        topics=[new_topic("t", partitions)],
+        timeout=SECONDS_30,
+    )
+    assert created.topics[0].error_code is ErrorCode.none
+
+
+async def fetch_all(stream, partitions=PARTITIONS):
+    """Return the records of each partition as they stand in the log."""
+    offsets = {("t", index): 0 for index in range(partitions)}
+    fetched = await ask(stream, ApiKey.FETCH, 11, **fetch_fields(offsets))
+    return {
+        each.partition_index: each.records for each in fetched.responses[0].partitions
+    }
+
+
+@pytest.mark.parametrize("scheduler", ["planes", "priority"])
+def test_a_long_produce_is_suspended_for_control_and_resumes_with_its_bytes_intact(
+    scheduler,
+):
+    rng = random.Random(3)
+    batches = {
+        ("t", index): batch(rng.randbytes(200), rng.randbytes(300))
+        for index in range(PARTITIONS)
+    }
+
+    async def scenario(world):
+        producer, controller = world.connect(), world.connect(world.control_listener())
+        await create_topic(producer)
+        async with trio.open_nursery() as nursery:
+
+            async def produce():
+                done = await ask(
+                    producer, ApiKey.PRODUCE, 8, 1, **produce_fields(batches)
+                )
+                (topic,) = done.responses
+                codes = [each.error_code for each in topic.partition_responses]
+                assert codes == [ErrorCode.none] * PARTITIONS
+
+            nursery.start_soon(produce)
+            await trio.sleep(5 * SLICE_NS / 1e9)
+            command = update_metadata(("t", 0), leader=0, replicas=(0,))
+            await controller.send_all(
+                encode_request(
+                    ApiKey.UPDATE_METADATA, 6, 2, "controller", command.to_wire(6)
+                )
+            )
+            answered = await answer(controller, ApiKey.UPDATE_METADATA, 6)
+            assert answered.error_code is ErrorCode.none
+        return world.requests, await fetch_all(producer)
+
+    requests, records = in_world(
+        scenario, {**SETTINGS, "doorkeeper.scheduler": scheduler}, application=kafka
+    )
+    produce, control = requests[1], requests[2]
+    assert (produce.request_class, control.request_class) == ("produce", "control")
+    assert produce.preemptions == 1
+    assert produce.suspended_ns == control.attained_ns == SLICE_NS
+    assert control.remote_done_ns < produce.remote_done_ns
+    for index in range(PARTITIONS):
+        sent, kept = batches["t", index], records[index]
+        # The log assigns the base offset and the leader epoch, and nothing else.
+        assert (kept[:8], kept[8:12], kept[16:]) == (bytes(8), sent[8:12], sent[16:])
+
+
+@every_scheduler
+def test_records_of_many_producers_come_back_in_the_order_of_each(scheduler):
+    producers, rounds = 12, 8
+
+    async def scenario(world):
+        admin = world.connect()
+        await create_topic(admin, partitions=3)
+
+        async def produce(number):
+            stream = world.connect()
+            for count in range(rounds):
+                records = batch(b"%d/%d" % (number, count))
+                done = await ask(
+                    stream,
+                    ApiKey.PRODUCE,
+                    8,
+                    number * rounds + count,
+                    **produce_fields({("t", number % 3): records}, acks=-1),
+                )
+                code = done.responses[0].partition_responses[0].error_code
+                assert code is ErrorCode.none
+
+        async with trio.open_nursery() as nursery:
+            for number in range(producers):
+                nursery.start_soon(produce, number)
+        return world.requests, await fetch_all(admin, partitions=3)
+
+    requests, records = in_world(
+        scenario,
+        {**SETTINGS, "doorkeeper.scheduler": scheduler, "queued.max.requests": "4"},
+        application=kafka,
+        latency_ns=(20_000, 400_000),
+    )
+    requests.pop(-1)
+    assert sorted(requests) == list(range(producers * rounds))
+    for partition, kept in records.items():
+        values = values_of(kept)
+        offsets = [offset for offset, _ in values]
+        assert offsets == list(range(len(values)))
+        for number in range(partition, producers, 3):
+            own = [value for _, value in values if value.startswith(b"%d/" % number)]
+            assert own == [b"%d/%d" % (number, count) for count in range(rounds)]
+
+
+@every_scheduler
+def test_a_long_poll_waits_in_purgatory_without_a_seat_and_ends_in_time(scheduler):
+    async def scenario(world):
+        consumer, producer = world.connect(), world.connect()
+        await create_topic(producer, partitions=1)
+        wanted = fetch_fields({("t", 0): 0}, max_wait_ms=500, min_bytes=1)
+        began_ns = world.clock.now_ns()
+        await ask(consumer, ApiKey.FETCH, 11, 1, **wanted)
+        timed_out_ns = world.clock.now_ns() - began_ns
+        await ask_nothing(consumer, ApiKey.FETCH, 11, 2, **wanted)
+        await trio.sleep(0.1)
+        # One seat, and it is free: the fetch that waits has none.
+        assert next(plane.away for plane in world.server.topology.planes) == 1
+        await ask(
+            producer, ApiKey.PRODUCE, 8, 3, **produce_fields({("t", 0): batch(b"x")})
+        )
+        fetched = await answer(consumer, ApiKey.FETCH, 11)
+        assert values_of(fetched.responses[0].partitions[0].records) == [(0, b"x")]
+        return timed_out_ns, world.requests
+
+    timed_out_ns, requests = in_world(
+        scenario, {**SETTINGS, "doorkeeper.scheduler": scheduler}, application=kafka
+    )
+    assert 500_000_000 <= timed_out_ns < 502_000_000
+    for request in requests.values():
+        phases = request.phases()
+        assert sum(phases[:-1]) == phases.total_ns
+    assert requests[2].phases().remote_ns >= 99_000_000
+
+
+@every_scheduler
+def test_the_same_seed_gives_the_same_bytes_on_disk(scheduler):
+    async def scenario(world):
+        admin = world.connect()
+        await create_topic(admin, partitions=2)
+
+        async def produce(number):
+            stream = world.connect()
+            for count in range(5):
+                records = batch(b"%d/%d" % (number, count))
+                await ask(
+                    stream,
+                    ApiKey.PRODUCE,
+                    8,
+                    **produce_fields({("t", number % 2): records}),
+                )
+
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(produce, number)
+        return await fetch_all(admin, partitions=2)
+
+    runs = [
+        in_world(
+            scenario,
+            {**SETTINGS, "doorkeeper.scheduler": scheduler},
+            application=kafka,
+            latency_ns=(20_000, 400_000),
+            seed=seed,
+        )
+        for seed in (4, 4, 9)
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
