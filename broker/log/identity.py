@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from posixpath import dirname
 from uuid import UUID
 
 from broker.errors import ConfigError
@@ -45,7 +46,7 @@ def claim(
     """
     found = {}
     for directory in directories:
-        storage.make_directory(directory)
+        _make_durably(storage, directory)
         found[directory] = read_properties(storage, directory, META_PROPERTIES)
     cluster_ids = {pairs["cluster.id"] for pairs in found.values() if pairs}
     if len(cluster_ids) > 1:
@@ -65,3 +66,15 @@ def claim(
             }
             write_properties(storage, directory, META_PROPERTIES, fresh)
     return cluster_id
+
+
+def _make_durably(storage: Storage, directory: str) -> None:
+    """Create a directory, and see that its name survives a loss of power."""
+    missing = []
+    path = directory
+    while path and not storage.is_directory(path):
+        missing.append(path)
+        path = dirname(path) if path != "/" else ""
+    storage.make_directory(directory)
+    for path in reversed(missing):
+        storage.sync_directory(dirname(path))

@@ -1,0 +1,260 @@
+"""Produce: what is appended, what is refused, and when the answer comes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from broker.errors import ErrorCode
+from broker.wire.api_keys import ApiKey
+from tests.broker.apis.broker_world import NONE, Call, World
+from tests.broker.apis.requests import (
+    START_MS,
+    batch,
+    fetch_fields,
+    leader_and_isr,
+    produce_fields,
+    stop_replica,
+    values_of,
+)
+
+T = ("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.create("t")
+    return world
+
+
+def produce(world: World, records: bytes | None, acks: int = 1, **kwargs: Any) -> Call:
+    version = kwargs.pop("version", 9)
+    client_id = kwargs.pop("client_id", "test")
+    fields = produce_fields({T: records}, acks, **kwargs)
+    return world.start(ApiKey.PRODUCE, version, client_id=client_id, **fields)
+
+
+def row(call: Call) -> Any:
+    return call.answer.responses[0].partition_responses[0]
+
+
+def replicated(world: World, epoch: int = 1) -> None:
+    """Let broker 2 be a second replica in sync."""
+    answer = world.command(
+        ApiKey.LEADER_AND_ISR,
+        leader_and_isr(T, leader=0, leader_epoch=epoch, isr=(0, 2)),
+    )
+    assert answer.partition_errors[0].error_code is NONE
+
+
+def follower_fetch(world: World, offset: int) -> Any:
+    """Let broker 2 fetch from ``offset``, which tells that it has all before it."""
+    fields = fetch_fields({T: offset}, replica_id=2)
+    return world.send(ApiKey.FETCH, 12, **fields)
+
+
+# ---- appending ------------------------------------------------------------------
+
+
+def test_offsets_follow_each_other_and_records_come_back(world: World) -> None:
+    assert world.produce("t", b"a", b"b").base_offset == 0
+    answer = world.produce("t", b"c")
+    assert (answer.base_offset, answer.log_start_offset) == (2, 0)
+    assert answer.log_append_time is None
+    found = values_of(world.fetch("t").records)
+    assert found == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_log_append_time_is_told_and_written(world: World) -> None:
+    world.create("stamped", message_timestamp_type="LogAppendTime")
+    world.pass_ms(250)
+    answer = world.produce("stamped", b"a")
+    assert round(answer.log_append_time.timestamp() * 1000) == START_MS + 250
+
+
+def test_each_partition_fails_alone_and_the_first_error_is_recorded(
+    world: World,
+) -> None:
+    fields = produce_fields(
+        {("nope", 1): batch(b"x"), T: batch(b"a"), ("t", 5): batch(b"y")}
+    )
+    call = world.start(ApiKey.PRODUCE, 9, **fields)
+    codes = [
+        (topic.name, each.index, each.error_code)
+        for topic in call.answer.responses
+        for each in topic.partition_responses
+    ]
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert codes == [("nope", 1, unknown), ("t", 0, NONE), ("t", 5, unknown)]
+    assert call.request.error_code == unknown
+    assert call.preemption_points == 2
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (None, ErrorCode.invalid_record),
+        (b"", ErrorCode.invalid_record),
+        (b"\0" * 61, ErrorCode.invalid_record),
+        (batch(b"a") + batch(b"b"), ErrorCode.invalid_record),
+        (batch(b"a")[:-1] + b"\1", ErrorCode.corrupt_message),
+        (batch(b"a")[:-1], ErrorCode.corrupt_message),
+        (batch(b"x" * 1_100_000), ErrorCode.message_too_large),
+        (batch(b"a", attributes=0x10), ErrorCode.invalid_txn_state),
+        (batch(b"a", attributes=0x20), ErrorCode.invalid_record),
+    ],
+)
+def test_what_is_no_good_batch_is_refused_and_nothing_is_appended(
+    world: World, records: bytes | None, error: ErrorCode
+) -> None:
+    answer = row(produce(world, records))
+    assert (answer.error_code, answer.base_offset) == (error, -1)
+    assert world.fetch("t").high_watermark == 0
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 100])
+def test_odd_acks_are_refused(world: World, acks: int) -> None:
+    answer = row(produce(world, batch(b"a"), acks))
+    assert answer.error_code is ErrorCode.invalid_required_acks
+
+
+def test_clients_may_not_write_internal_topics(world: World) -> None:
+    world.send(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"])
+    fields = produce_fields({("__consumer_offsets", 0): batch(b"a")})
+    for client_id, error in (
+        ("test", ErrorCode.invalid_topic_exception),
+        # It may; but a compacted topic takes no record without a key.
+        ("__admin_client", ErrorCode.invalid_record),
+    ):
+        call = world.start(ApiKey.PRODUCE, 9, client_id=client_id, **fields)
+        assert row(call).error_code is error
+
+
+def test_a_retry_of_an_idempotent_producer_is_answered_as_the_first_time(
+    world: World,
+) -> None:
+    first = batch(b"a", b"b", producer=(7, 0, 0))
+    assert row(produce(world, first)).base_offset == 0
+    assert row(produce(world, batch(b"c", producer=(7, 0, 2)))).base_offset == 2
+    again = row(produce(world, first, acks=-1))
+    assert (again.error_code, again.base_offset) == (NONE, 0)
+    gap = row(produce(world, batch(b"d", producer=(7, 0, 9))))
+    assert gap.error_code is ErrorCode.out_of_order_sequence_number
+    assert world.fetch("t").high_watermark == 3
+
+
+# ---- acks=0 ---------------------------------------------------------------------
+
+
+def test_acks_0_gets_no_answer(world: World) -> None:
+    call = produce(world, batch(b"a"), acks=0)
+    assert call.done
+    assert call.response == ()
+    assert world.fetch("t").high_watermark == 1
+
+
+def test_acks_0_that_fails_closes_the_connection(world: World) -> None:
+    assert produce(world, batch(b"a")[:-1], acks=0).closed
+
+
+# ---- acks=-1 --------------------------------------------------------------------
+
+
+def test_acks_all_waits_until_the_follower_has_the_records(world: World) -> None:
+    replicated(world)
+    call = produce(world, batch(b"a", b"b"), acks=-1)
+    assert not call.done
+    assert world.fetch("t").high_watermark == 0
+    follower_fetch(world, 1)
+    assert not call.done
+    follower_fetch(world, 2)
+    assert (row(call).error_code, row(call).base_offset) == (NONE, 0)
+    assert world.fetch("t").high_watermark == 2
+    world.check()
+
+
+def test_acks_1_does_not_wait_for_the_follower(world: World) -> None:
+    replicated(world)
+    assert row(produce(world, batch(b"a"))).error_code is NONE
+    assert world.fetch("t").records == b""
+
+
+def test_acks_all_fails_at_once_when_the_leadership_moves(world: World) -> None:
+    replicated(world)
+    call = produce(world, batch(b"a"), acks=-1)
+    move = leader_and_isr(T, leader=2, leader_epoch=2, isr=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, move)
+    assert row(call).error_code is ErrorCode.not_leader_or_follower
+    refused = row(produce(world, batch(b"b"), acks=1, version=10))
+    assert refused.error_code is ErrorCode.not_leader_or_follower
+    leader = refused.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 2)
+
+
+def test_acks_all_fails_at_once_when_the_replica_is_deleted(world: World) -> None:
+    replicated(world)
+    call = produce(world, batch(b"a"), acks=-1)
+    world.command(ApiKey.STOP_REPLICA, stop_replica(T, leader_epoch=1, delete=True))
+    assert row(call).error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_acks_all_times_out_when_its_time_is_over(world: World) -> None:
+    replicated(world)
+    call = produce(world, batch(b"a"), acks=-1, timeout_ms=1500)
+    world.pass_ms(1499)
+    assert not call.done
+    world.pass_ms(1)
+    assert row(call).error_code is ErrorCode.request_timed_out
+    assert world.broker.replicas.produce_purgatory.expired_total == 1
+
+
+def test_acks_all_completes_when_the_follower_leaves_the_isr(world: World) -> None:
+    replicated(world)
+    call = produce(world, batch(b"a"), acks=-1)
+    alone = leader_and_isr(T, leader=0, leader_epoch=2, isr=(0,), replicas=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, alone)
+    assert row(call).error_code is NONE
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_before_the_append(
+    world: World,
+) -> None:
+    world.create("two", min_insync_replicas="2")
+    fields = produce_fields({("two", 0): batch(b"a")}, -1)
+    answer = row(world.start(ApiKey.PRODUCE, 9, **fields))
+    assert answer.error_code is ErrorCode.not_enough_replicas
+    assert world.fetch("two").high_watermark == 0
+    assert world.produce("two", b"a").error_code is NONE
+
+
+def test_too_few_replicas_after_the_append_are_told(world: World) -> None:
+    world.create("two", min_insync_replicas="2")
+    key = ("two", 0)
+    world.command(
+        ApiKey.LEADER_AND_ISR, leader_and_isr(key, leader=0, leader_epoch=1, isr=(0, 2))
+    )
+    call = world.start(ApiKey.PRODUCE, 9, **produce_fields({key: batch(b"a")}, -1))
+    assert not call.done
+    world.command(
+        ApiKey.LEADER_AND_ISR,
+        leader_and_isr(key, leader=0, leader_epoch=2, isr=(0,), replicas=(0, 2)),
+    )
+    assert row(call).error_code is ErrorCode.not_enough_replicas_after_append
+
+
+# ---- disks ----------------------------------------------------------------------
+
+
+def test_flush_messages_makes_records_durable_before_the_answer(world: World) -> None:
+    world.create("safe", flush_messages="1")
+    world.create("lazy")
+    world.produce("safe", b"a")
+    world.produce("lazy", b"a")
+    left = world.storage.after_power_loss(random.Random(1))
+    after = world.restarted(storage=left)
+    assert values_of(after.fetch("safe").records) == [(0, b"a")]
+    assert after.fetch("lazy").high_watermark == 0
+    after.check()
