@@ -34,6 +34,7 @@ ALLOWED_IMPORTS = {
     "trio": (
         "planes/plane.py",
         "planes/slices.py",
+        "broker/metrics/endpoint.py",
         "broker/network/*.py",
         "broker/cluster/*_shell.py",
         "broker/coordination/*.py",

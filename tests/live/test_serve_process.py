@@ -1,0 +1,185 @@
+"""``doorkeeper serve`` as an operator sees it: ready lines, signals, bad settings."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.recording import read_requests, read_samples
+
+pytestmark = pytest.mark.live
+
+DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
+API_VERSIONS = struct.pack(">ihhih4s", 14, 18, 0, 7, 4, b"test")
+
+
+def serve(tmp_path, *arguments, **settings):
+    command = [DOORKEEPER, "serve", *arguments, "--set", f"log.dirs={tmp_path / 'd'}"]
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **settings}
+    for key, value in settings.items():
+        command += ["--set", f"{key.replace('_', '.')}={value}"]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ready(process, listeners=1):
+    """Return the port of each listener that has announced itself."""
+    ports = {}
+    for _ in range(listeners):
+        words = process.stdout.readline().split()
+        assert words[:2] == ["listening", "on"], words
+        name, _, address = words[2].partition("://")
+        host, _, port = address.rpartition(":")
+        assert host == "127.0.0.1"
+        ports[name] = int(port)
+    return ports
+
+
+def api_versions(client):
+    client.sendall(API_VERSIONS)
+    received = b""
+    while len(received) < 4 or len(received) < 4 + struct.unpack(">i", received[:4])[0]:
+        chunk = client.recv(65_536)
+        assert chunk, "the broker closed the connection"
+        received += chunk
+    assert struct.unpack_from(">ih", received, 4) == (7, 0)
+
+
+def ends(process, within_s=2.0):
+    """Return the exit status, and assert that it came soon and without a word."""
+    began_s = time.monotonic()
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began_s < within_s
+    assert (out, err) == ("", "")
+    return process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly_though_clients_are_connected(tmp_path, number):
+    process = serve(tmp_path)
+    port = ready(process)["PLAINTEXT"]
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        api_versions(client)
+        half = socket.create_connection(("127.0.0.1", port))
+        half.sendall(API_VERSIONS[:9])
+        process.send_signal(number)
+        assert ends(process) == 0
+        assert client.recv(10) == b""
+        half.close()
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "priority", "wfq", "planes"])
+def test_each_scheduler_is_a_flag_away(tmp_path, scheduler):
+    process = serve(tmp_path, "--scheduler", scheduler)
+    ports = ready(process, listeners=2 if scheduler == "planes" else 1)
+    for port in ports.values():
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            api_versions(client)
+    assert ("CONTROLLER" in ports) == (scheduler == "planes")
+    process.terminate()
+    assert ends(process) == 0
+
+
+def test_it_answers_within_a_second_of_its_start(tmp_path):
+    starts_s = []
+    for attempt in range(3):
+        began_s = time.monotonic()
+        process = serve(tmp_path / str(attempt))
+        port = ready(process)["PLAINTEXT"]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            api_versions(client)
+        starts_s.append(time.monotonic() - began_s)
+        process.terminate()
+        assert ends(process) == 0
+    assert min(starts_s) < 1.0
+
+
+def test_a_stop_leaves_a_whole_recording(tmp_path):
+    record = tmp_path / "rows" / "r.bin"
+    process = serve(
+        tmp_path,
+        **{"doorkeeper.record.file": record, "doorkeeper.record.samples.ms": 5},
+    )
+    port = ready(process)["PLAINTEXT"]
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for _ in range(25):
+            api_versions(client)
+    process.terminate()
+    assert ends(process) == 0
+    rows = list(read_requests(record))
+    assert [row.api_key for row in rows] == [18] * 25
+    assert {row.request_class for row in rows} == {"metadata"}
+    for row in rows:
+        stamps = row[5:12]
+        assert list(stamps) == sorted(stamps)
+    assert {row.plane for row in read_samples(record)} == {"data"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"num.io.threads": "0"}, "num.io.threads"),
+        ({"doorkeeper.scheduler": "lifo"}, "doorkeeper.scheduler"),
+        ({"no.such.key": "1"}, "no.such.key"),
+    ],
+)
+def test_a_bad_setting_stops_the_start_and_is_named(tmp_path, settings, key):
+    process = serve(tmp_path, **settings)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert out == ""
+    assert key in err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = serve(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port}")
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "listeners" in err
+    assert str(port) in err
+    assert "Traceback" not in err
+
+
+def test_metrics_are_scraped_from_the_process(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = serve(tmp_path, **{"doorkeeper.metrics.port": port})
+    broker = ready(process)["PLAINTEXT"]
+    with socket.create_connection(("127.0.0.1", broker)) as client:
+        api_versions(client)
+    with socket.create_connection(("127.0.0.1", port)) as scraper:
+        scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while chunk := scraper.recv(65_536):
+            answer += chunk
+    wanted = 'kafka_network_requestmetrics_totaltimems_count{request="ApiVersions"} 1'
+    assert wanted in answer.decode()
+    process.terminate()
+    assert ends(process) == 0
+
+
+def test_no_descriptor_is_left_of_connections_that_are_gone(tmp_path):
+    process = serve(tmp_path)
+    port = ready(process)["PLAINTEXT"]
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        api_versions(client)
+        before = len(os.listdir(f"/proc/{process.pid}/fd"))
+        for _ in range(50):
+            with socket.create_connection(("127.0.0.1", port)) as other:
+                api_versions(other)
+        deadline_s = time.monotonic() + 5
+        while len(os.listdir(f"/proc/{process.pid}/fd")) > before:
+            api_versions(client)
+            assert time.monotonic() < deadline_s
+    process.terminate()
+    assert ends(process) == 0
