@@ -1,0 +1,72 @@
+"""`doorkeeper serve` as a process of its own, on a free port, for real clients."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_READY = re.compile(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")
+
+
+class BrokerProcess:
+    """A broker over a data directory; ``stop``, ``kill`` and ``start`` again."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self._directory = directory
+        self._settings = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(directory / "data"),
+            "group.initial.rebalance.delay.ms": "0",
+        } | {key.replace("_", "."): value for key, value in settings.items()}
+        self.start()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to give to clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start, on the port of the first start, and wait until it listens."""
+        command = [str(Path(sys.executable).parent / "doorkeeper"), "serve"]
+        for key, value in self._settings.items():
+            command += ["--set", f"{key}={value}"]
+        self._errors = (self._directory / "broker.err").open("ab")
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = _READY.search(line)
+        assert ready is not None, (line, self.errors())
+        self.port = int(ready.group(1))
+        self._settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        """Stop in good order."""
+        self._end(signal.SIGTERM)
+        assert self._process.returncode == 0, self.errors()
+
+    def kill(self) -> None:
+        """Stop as a crash does."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stop if it still runs; what it wrote to stderr is an error."""
+        if self._process.poll() is None:
+            self.stop()
+        assert self.errors() == "", self.errors()
+
+    def errors(self) -> str:
+        """Return what the broker has written to stderr."""
+        return (self._directory / "broker.err").read_text()
+
+    def _end(self, how: signal.Signals) -> None:
+        os.kill(self._process.pid, how)
+        self._process.wait(timeout=20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
