@@ -6,6 +6,7 @@ own: drawing costs a millisecond of a CPU that a run is being measured on.
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 from rich.console import Console
@@ -71,6 +72,7 @@ class ProgressBar:
         self._runs_left = 0
         self._seconds_each = 0.0
         self._seconds: list[float] = []
+        self._began = time.monotonic()
 
     def __enter__(self) -> ProgressBar:
         self._progress.start()
@@ -88,6 +90,7 @@ class ProgressBar:
 
     def started(self, cell: Cell) -> None:
         """Show what runs now."""
+        self._began = time.monotonic()
         again = f" (attempt {cell.attempt + 1})" if cell.attempt else ""
         block = f"block {cell.block + 1}/{cell.experiment.experiment.blocks}"
         if not self._console.is_terminal and cell.order == 0 and not cell.attempt:
@@ -101,6 +104,7 @@ class ProgressBar:
 
     def tick(self) -> None:
         """Redraw."""
+        self._progress.update(self._task, left=self._left())
         self._progress.refresh()
 
     def ended(self, cell: Cell, result: RunResult, seconds: float) -> None:
@@ -111,11 +115,14 @@ class ProgressBar:
             self._progress.advance(self._task)
         else:
             self._console.print(f"{cell.run_id} does not count: {result.reason}")
+        self._began = time.monotonic()
+        self.tick()
 
     def _left(self) -> str:
-        """Estimate the time left from the runs so far."""
+        """Estimate the time left from the runs so far and the present one."""
         each = self._seconds_each
         if self._seconds:
             each = sum(self._seconds) / len(self._seconds)
-        minutes, seconds = divmod(round(self._runs_left * each), 60)
+        left_s = self._runs_left * each - (time.monotonic() - self._began)
+        minutes, seconds = divmod(max(0, round(left_s)), 60)
         return f"{minutes}:{seconds:02d}"

@@ -53,12 +53,14 @@ class Places:
 
     @classmethod
     def here(cls) -> Places:
-        """Choose the first two CPUs that this process may use."""
+        """Choose from the CPUs that this process may use, of two cores if there are."""
         nice = _raised_priority()
-        cpus = sorted(os.sched_getaffinity(0))
-        if len(cpus) < 2:
+        broker, *others = sorted(os.sched_getaffinity(0))
+        if not others:
             return cls(broker=None, generator=None, nice=nice)
-        return cls(broker=cpus[0], generator=cpus[1], nice=nice)
+        core = _siblings(broker)
+        apart = [cpu for cpu in others if _siblings(cpu) != core]
+        return cls(broker=broker, generator=(apart or others)[0], nice=nice)
 
     def binding(self, cpu: int | None) -> Binding:
         """Return what binds a child of this process to a CPU."""
@@ -134,6 +136,13 @@ class Live:
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
         command = [sys.executable, "-m", "experiments.generator", str(file)]
         return Child("generator", command, at / "generator.err", tick=self._tick)
+
+
+def _siblings(cpu: int) -> str:
+    """Return the CPUs that share a core with this one, as the kernel lists them."""
+    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    siblings = topology / "thread_siblings_list"
+    return siblings.read_text(encoding="utf-8") if siblings.exists() else str(cpu)
 
 
 def _raised_priority() -> int:
