@@ -106,13 +106,15 @@ def compaction(
     if start >= end:
         return
     offsets = _LastOffsets(keys_max)
+    # A truncation makes the map wrong: from then on nothing is replaced any more.
+    generation = log.durability.generation
     yield from offsets.read(log, start, end)
     if not offsets.end:
         return
-    work = _Copy(log, offsets, now_ms)
-    generation = log.durability.generation
+    work = _Copy(log, offsets, now_ms, generation)
     for group in _groups(log, offsets.end):
-        yield from work.rewrite(group)
+        if generation == log.durability.generation:
+            yield from work.rewrite(group)
     if generation == log.durability.generation:
         log.cleaner_offset = max(log.cleaner_offset, offsets.end)
 
@@ -195,15 +197,18 @@ def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
 class _Copy:
     """Copies groups of segments without what is replaced or expired."""
 
-    def __init__(self, log: Log, offsets: _LastOffsets, now_ms: int) -> None:
+    def __init__(
+        self, log: Log, offsets: _LastOffsets, now_ms: int, generation: int
+    ) -> None:
         self._log = log
         self._offsets = offsets
         self._now_ms = now_ms
+        self._generation = generation
         self._last_of_producers = log.producers.last_offsets()
 
     def rewrite(self, group: list[Segment]) -> Iterator[None]:
         """Put one compacted segment in the place of a group."""
-        swap = Swap(self._log, group, self._now_ms)
+        swap = Swap(self._log, group, self._now_ms, self._generation)
         try:
             for segment in group:
                 for position, header in segment.headers():

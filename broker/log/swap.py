@@ -25,12 +25,17 @@ SWAP: Final = ".swap"
 
 
 class Swap:
-    """A copy in the making of neighbouring segments, none of them active."""
+    """A copy in the making of neighbouring segments, none of them active.
 
-    def __init__(self, log: Log, group: Sequence[Segment], now_ms: int) -> None:
+    It is worth something only while the log's ``generation`` is this one.
+    """
+
+    def __init__(
+        self, log: Log, group: Sequence[Segment], now_ms: int, generation: int
+    ) -> None:
         self._log = log
         self._group = group
-        self._generation = log.durability.generation
+        self._generation = generation
         self._base_offset = group[0].base_offset
         self._done = False
         try:

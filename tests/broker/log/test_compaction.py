@@ -1,0 +1,422 @@
+"""Compaction against a dictionary, and against a crash at every call."""
+
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import KafkaError
+from broker.log.memory import Crashed, Faults
+from tests.broker.log.witness import (
+    HOME,
+    NOW_MS,
+    altered,
+    batch,
+    decoded,
+    decoded_by_kafka_python,
+    disk,
+    everything,
+    open_log,
+)
+
+CONFIG = {
+    "cleanup_policy": frozenset({"compact"}),
+    "segment_bytes": 500,
+    "index_interval_bytes": 100,
+    "delete_retention_ms": 1000,
+}
+
+
+def put(log, *pairs, codec=0, **producer):
+    keys, values = zip(*pairs, strict=True)
+    sent = batch(list(values), keys=list(keys), codec=codec, **producer)
+    return log.append(sent, 0, NOW_MS)
+
+
+def compacted(log, now_ms=NOW_MS, up_to=None):
+    log.compact(now_ms, log.log_end_offset if up_to is None else up_to)
+    log.check()
+    return log
+
+
+def records(log):
+    return [(offset, key, value) for offset, _, key, value in decoded(everything(log))]
+
+
+def kept(history, before, *, tombstones=True):
+    """Return what compaction leaves of (offset, key, value), those >= before all."""
+    last = {key: offset for offset, key, _ in history if offset < before}
+    return [
+        (offset, key, value)
+        for offset, key, value in history
+        if offset >= before
+        or (last[key] == offset and (value is not None or tombstones))
+    ]
+
+
+def test_the_last_record_of_each_key_stays():
+    log = open_log(**CONFIG)
+    for number in range(40):
+        put(log, (b"k%d" % (number % 3), b"v%d" % number))
+    history = records(log)
+    active = log.segments.active.base_offset
+    compacted(log)
+    assert records(log) == kept(history, active)
+    assert log.log_end_offset == 40
+    assert log.segments.active.base_offset == active
+    assert sum(segment.size > 0 for segment in log.segments) == 2
+    # Offsets that went are answered with the next record.
+    assert records(log)[0][0] == 33
+    piece = log.read(0, 1, 40)
+    assert decoded(piece.read())[0][0] == 33
+
+
+@given(
+    rounds=st.lists(
+        st.lists(
+            st.tuples(
+                st.lists(
+                    st.tuples(
+                        st.integers(0, 5), st.one_of(st.none(), st.binary(max_size=40))
+                    ),
+                    min_size=1,
+                    max_size=5,
+                ),
+                st.integers(0, 4),
+            ),
+            max_size=12,
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_compaction_is_that_of_a_dictionary(rounds):
+    log = open_log(**CONFIG)
+    for sent in rounds:
+        for pairs, codec in sent:
+            put(log, *[(b"k%d" % key, value) for key, value in pairs], codec=codec)
+        history = records(log)
+        active = log.segments.active.base_offset
+        compacted(log)
+        assert records(log) == kept(history, active)
+    assert decoded_by_kafka_python_works_on_plain(log)
+    again = open_log(log.storage.after_kill(), **CONFIG)
+    assert records(again) == records(log)
+    again.check()
+
+
+def decoded_by_kafka_python_works_on_plain(log):
+    content = everything(log)
+    codecs, position = set(), 0
+    while position < len(content):
+        codecs.add(content[position + 22] & 7)
+        position += int.from_bytes(content[position + 8 : position + 12]) + 12
+    # kafka-python has no snappy, lz4 or zstd of its own here.
+    return not codecs <= {0, 1} or decoded_by_kafka_python(content) == decoded(content)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_batch_keeps_its_codec_times_and_offsets(codec):
+    log = open_log(**CONFIG)
+    times = [NOW_MS + number for number in range(4)]
+    keys, values = [b"a", b"b", b"a", b"c"], [b"x" * 50] * 4
+    headers = [("h", b"1"), ("n", None)]
+    sent = batch(values, keys=keys, timestamps=times, codec=codec, headers=headers)
+    log.append(sent, 5, NOW_MS)
+    log.roll(NOW_MS)
+    compacted(log)
+    content = everything(log)
+    assert decoded(content) == [
+        (1, NOW_MS + 1, b"b", values[1]),
+        (2, NOW_MS + 2, b"a", values[2]),
+        (3, NOW_MS + 3, b"c", values[3]),
+    ]
+    base, _, epoch, attributes, delta = struct.unpack_from(">qii5xhi", content)
+    assert (base, epoch, attributes, delta) == (0, 5, codec, 3)
+
+
+def test_headers_of_records_stay():
+    from aiokafka.record.memory_records import MemoryRecords
+
+    log = open_log(**CONFIG)
+    headers = [("h", b"1"), ("n", None)]
+    sent = batch([b"x", b"y"], keys=[b"a", b"a"], headers=headers)
+    log.append(sent, 0, NOW_MS)
+    log.roll(NOW_MS)
+    compacted(log)
+    (record,) = MemoryRecords(everything(log)).next_batch()
+    assert list(record.headers) == headers
+
+
+def test_a_batch_that_loses_nothing_is_not_touched():
+    log = open_log(**CONFIG)
+    put(log, (b"a", b"1"), (b"b", b"2"))
+    before = everything(log)
+    log.roll(NOW_MS)
+    compacted(log)
+    assert everything(log) == before
+
+
+def test_log_append_time_survives_a_rewrite():
+    log = open_log(message_timestamp_type="LogAppendTime", **CONFIG)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert decoded(everything(log)) == [(1, NOW_MS, b"a", b"2")]
+
+
+# ---- tombstones ----
+
+
+def test_a_tombstone_stays_for_delete_retention_after_it_was_first_met():
+    log = open_log(**CONFIG)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", None), (b"b", b"2"))
+    log.roll(NOW_MS)
+    compacted(log, NOW_MS + 50)
+    assert records(log) == [(1, b"a", None), (2, b"b", b"2")]
+    # Its batch carries the hour: attribute bit 6, and the base timestamp field.
+    content = everything(log)
+    (attributes, base_timestamp) = struct.unpack_from(">h4xq", content, 21)
+    assert (attributes, base_timestamp) == (0x40, NOW_MS + 50 + 1000)
+    assert [record[1] for record in decoded(content)] == [NOW_MS, NOW_MS]
+    for now_ms, tombstones in ((NOW_MS + 1049, True), (NOW_MS + 1050, False)):
+        put(log, (b"c", b"%d" % now_ms))
+        log.roll(NOW_MS)
+        history = records(log)
+        compacted(log, now_ms)
+        end = log.log_end_offset
+        assert records(log) == kept(history, end, tombstones=tombstones)
+
+
+def test_a_later_value_outlives_the_tombstone():
+    log = open_log(**CONFIG)
+    put(log, (b"a", None))
+    put(log, (b"a", b"again"))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert records(log) == [(1, b"a", b"again")]
+
+
+# ---- producers ----
+
+
+def test_sequence_numbers_survive_though_their_records_go():
+    log = open_log(**CONFIG)
+    for sequence in range(3):
+        put(log, (b"a", b"%d" % sequence), producer_id=7, epoch=0, sequence=sequence)
+    put(log, (b"a", b"other"))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert records(log) == [(3, b"a", b"other")]
+    storage = log.storage.after_kill()
+    for name in storage.names(HOME):
+        if name.endswith(".snapshot"):
+            storage.remove(f"{HOME}/{name}")
+    again = open_log(storage, **CONFIG)
+    repeated = put(again, (b"a", b"2"), producer_id=7, epoch=0, sequence=2)
+    assert repeated.base_offset == 2
+    with pytest.raises(KafkaError):
+        put(again, (b"a", b"5"), producer_id=7, epoch=0, sequence=5)
+    # The empty batch survives the next compaction too, but not a newer batch.
+    again.roll(NOW_MS)
+    put(again, (b"b", b"3"), producer_id=7, epoch=0, sequence=3)
+    again.roll(NOW_MS)
+    size = again.size_bytes
+    compacted(again)
+    assert again.size_bytes == size - 61
+
+
+def test_control_batches_stay():
+    log = open_log(**CONFIG)
+    marker = altered(
+        batch([bytes(6)], keys=[bytes(4)], producer_id=7, epoch=0, sequence=0),
+        {0: ("q", 0), 21: ("h", 0x30), 53: ("i", -1)},
+    )
+    log.append_as_follower(marker, NOW_MS)
+    put(log, (bytes(4), b"same key"))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert everything(log).startswith(marker)
+    assert log.read(0, 1 << 20, 2).size > len(marker)
+
+
+def test_a_batch_that_cannot_be_read_stays():
+    log = open_log(**CONFIG)
+    broken = altered(batch([b"x"], keys=[b"a"]), {0: ("q", 0), 61: ("b", 127)})
+    log.append_as_follower(broken, NOW_MS)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert everything(log).startswith(broken)
+    assert decoded(everything(log)[len(broken) :]) == [(2, NOW_MS, b"a", b"2")]
+
+
+# ---- what may be compacted, and when ----
+
+
+def fill(log, count, *, start=0):
+    for number in range(start, start + count):
+        put(log, (b"k%d" % (number % 4), b"%030d" % number))
+    return log
+
+
+def test_nothing_is_compacted_that_is_not_replicated():
+    log = fill(open_log(**CONFIG), 40)
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases[:4] == [0, 5, 10, 15]
+    compacted(log, up_to=14)
+    assert records(log)[:5] == [
+        (offset, b"k%d" % (offset % 4), b"%030d" % offset)
+        for offset in (6, 7, 8, 9, 10)
+    ]
+
+
+def test_young_segments_wait_for_min_compaction_lag():
+    log = fill(open_log(min_compaction_lag_ms=1000, **CONFIG), 40)
+    before = everything(log)
+    compacted(log, NOW_MS + 999)
+    assert everything(log) == before
+    compacted(log, NOW_MS + 1000)
+    assert everything(log) != before
+
+
+def test_compaction_is_due_by_the_dirty_ratio():
+    log = open_log(min_cleanable_dirty_ratio=0.3, **CONFIG)
+    assert not log.compaction_due(NOW_MS, 0)
+    fill(log, 40)
+    assert log.compaction_due(NOW_MS, 40)
+    assert not log.compaction_due(NOW_MS, 0)
+    compacted(log)
+    assert not log.compaction_due(NOW_MS, 40)
+    fill(log, 5, start=40)
+    assert log.compaction_due(NOW_MS, 45)
+
+
+def test_compaction_is_due_by_max_compaction_lag():
+    log = open_log(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500, **CONFIG)
+    fill(log, 40)
+    assert not log.compaction_due(NOW_MS + 500, 40)
+    assert log.compaction_due(NOW_MS + 501, 40)
+
+
+def test_a_plain_topic_is_never_due():
+    log = fill(open_log(segment_bytes=500), 40)
+    assert not log.compaction_due(NOW_MS + 10**12, 40)
+
+
+def test_a_full_map_compacts_what_it_knows():
+    """Memory is bounded: the rest is for the next time."""
+    log = open_log(**CONFIG)
+    for number in range(60):
+        put(log, (b"k%d" % (number % 20), b"%030d" % number))
+    history = {key: value for _, key, value in records(log)}
+    for _ in log.compaction(NOW_MS, 60, keys_max=10):
+        pass
+    log.check()
+    assert 0 < log.cleaner_offset < 40
+    for _ in range(10):
+        for _ in log.compaction(NOW_MS, 60, keys_max=10):
+            pass
+    assert log.cleaner_offset == log.segments.active.base_offset
+    assert {key: value for _, key, value in records(log)} == history
+    log.check()
+
+
+def test_small_neighbours_become_one_segment():
+    """By the sizes before: what has become small is joined the next time."""
+    log = fill(open_log(**CONFIG), 80)
+    assert len(log.segments) == 16
+    compacted(log)
+    assert len(log.segments) == 16
+    fill(log, 10, start=80)
+    assert len(log.segments) == 18
+    compacted(log)
+    assert len(log.segments) == 4
+    names = [name for name in log.storage.names(HOME) if name.endswith(".log")]
+    assert len(names) == 4
+
+
+def test_long_keys_are_told_apart():
+    log = open_log(**CONFIG)
+    for end in (b"x", b"y", b"x"):
+        put(log, (b"k" * 99 + end, b"v" + end))
+    log.roll(NOW_MS)
+    compacted(log)
+    assert [record[0] for record in records(log)] == [1, 2]
+
+
+# ---- in small steps, while the log lives on ----
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20, 45, 60])
+@pytest.mark.parametrize("event", ["append", "roll", "delete", "truncate", "close"])
+def test_the_log_may_change_between_steps(event, steps):
+    log = fill(open_log(**CONFIG), 40)
+    work = log.compaction(NOW_MS, 40)
+    for _ in range(steps):
+        next(work, None)
+    if event == "append":
+        fill(log, 6, start=40)
+    elif event == "roll":
+        log.roll(NOW_MS)
+    elif event == "delete":
+        log.delete_records_before(17)
+    elif event == "truncate":
+        log.truncate_to(12, NOW_MS)
+        fill(log, 20, start=12)
+    else:
+        work.close()
+    end, start = log.log_end_offset, log.log_start_offset
+    expected = {b"k%d" % (n % 4): b"%030d" % n for n in range(start, end)}
+    for _ in work:
+        pass
+    log.check()
+    assert {key: value for _, key, value in records(log)} == expected
+    assert not [n for n in log.storage.names(HOME) if n.endswith((".cleaned", ".swap"))]
+    assert log.cleaner_offset <= end
+    again = open_log(log.storage.after_kill(), **CONFIG)
+    assert {key: value for _, key, value in records(again)} == expected
+
+
+def test_any_call_may_fail_during_a_compaction():
+    at, reached = 0, True
+    while reached:
+        at += 1
+        for error, crash in ((5, False), (28, False), (5, True)):
+            log = fill(open_log(disk(), **CONFIG), 40)
+            log.flush()
+            expected = {key: value for _, key, value in records(log)}
+            faults = log.storage.faults = Faults(at, error=error, crash=crash, short=50)
+            failed = False
+            try:
+                log.compact(NOW_MS, 40)
+            except KafkaError:
+                failed = True
+            except Crashed:
+                pass
+            reached = faults.reached
+            log.storage.faults = Faults()
+            for left in (
+                log.storage.after_kill(),
+                log.storage.after_power_loss(random.Random(at)),
+            ):
+                again = open_log(left, opening={"recovery_point": 40}, **CONFIG)
+                again.check()
+                assert again.log_end_offset == 40, at
+                found = {key: value for _, key, value in records(again)}
+                assert found == expected, at
+                with suppress(KafkaError):
+                    compacted(again)
+                found = {key: value for _, key, value in records(again)}
+                assert found == expected, at
+            if failed and not log.durability.out_of_service:
+                # Nothing was committed: the log is as it was, and can try again.
+                compacted(log)
+                found = {key: value for _, key, value in records(log)}
+                assert found == expected, at
+    assert at > 20

@@ -1,0 +1,217 @@
+"""Idempotent producers: retries, gaps and zombies, and what survives a restart."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.batch import parse_header
+from broker.log.producers import BatchMetadata, Producers
+from broker.log.storage import join, read_whole
+from tests.broker.log.witness import HOME, NOW_MS, batch, open_log
+
+
+def send(log, sequence, count=1, *, epoch=0, producer_id=7):
+    values = [b"%d" % sequence] * count
+    sent = batch(values, producer_id=producer_id, epoch=epoch, sequence=sequence)
+    return log.append(sent, 0, NOW_MS)
+
+
+def refused(log, *arguments, **options):
+    end = log.log_end_offset
+    with pytest.raises(KafkaError) as error:
+        send(log, *arguments, **options)
+    assert log.log_end_offset == end
+    return error.value.code
+
+
+def test_each_of_the_last_five_batches_may_be_repeated():
+    log = open_log()
+    first = [send(log, 2 * number, 2)[:2] for number in range(7)]
+    for number in range(2, 7):
+        assert send(log, 2 * number, 2)[:2] == first[number]
+    assert log.log_end_offset == 14
+    # The sixth from the end is not known any more.
+    assert refused(log, 2, 2) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_retry_must_be_the_same_batch():
+    log = open_log()
+    send(log, 0, 2)
+    assert refused(log, 0, 1) is ErrorCode.out_of_order_sequence_number
+    assert refused(log, 1, 1) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_gap_is_out_of_order():
+    log = open_log()
+    send(log, 0)
+    assert refused(log, 2) is ErrorCode.out_of_order_sequence_number
+    assert send(log, 1).base_offset == 1
+
+
+def test_an_unknown_producer_may_begin_anywhere():
+    log = open_log()
+    send(log, 41)
+    send(log, 42)
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old():
+    log = open_log()
+    send(log, 0)
+    send(log, 1)
+    assert refused(log, 2, epoch=1) is ErrorCode.out_of_order_sequence_number
+    assert send(log, 0, epoch=1).base_offset == 2
+    assert refused(log, 2, epoch=0) is ErrorCode.invalid_producer_epoch
+    # The old epoch's batches are no retries either.
+    assert refused(log, 1, epoch=0) is ErrorCode.invalid_producer_epoch
+    assert send(log, 0, epoch=1).base_offset == 2
+
+
+def test_producers_do_not_disturb_each_other():
+    log = open_log()
+    for number in range(3):
+        send(log, number, producer_id=1)
+        send(log, 10 + number, producer_id=2)
+    assert send(log, 2, producer_id=1).base_offset == 4
+    assert send(log, 12, producer_id=2).base_offset == 5
+
+
+def test_sequence_numbers_wrap():
+    log = open_log()
+    send(log, 2**31 - 2, 3)
+    assert send(log, 2**31 - 2, 3)[:2] == (0, 2)
+    assert refused(log, 2) is ErrorCode.out_of_order_sequence_number
+    assert send(log, 1).base_offset == 3
+
+
+def test_the_answer_to_a_retry_has_the_first_append_time():
+    log = open_log(message_timestamp_type="LogAppendTime")
+    send(log, 0)
+    again = batch([b"0"], producer_id=7, epoch=0, sequence=0)
+    assert log.append(again, 0, NOW_MS + 99).log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize("how", ["clean", "killed", "no snapshot", "bad snapshot"])
+def test_all_five_batches_are_known_after_a_restart(how):
+    log = open_log(segment_bytes=200)
+    first = [send(log, number)[:2] for number in range(9)]
+    send(log, 0, producer_id=8)
+    if how == "clean":
+        log.close()
+    storage = log.storage.after_kill()
+    names = [name for name in storage.names(HOME) if name.endswith(".snapshot")]
+    assert names
+    for name in names:
+        if how == "no snapshot":
+            storage.remove(join(HOME, name))
+        elif how == "bad snapshot":
+            storage.open(join(HOME, name)).write(3, (b"\xff",), 1)
+    again = open_log(storage, opening={"clean": how == "clean"}, segment_bytes=200)
+    for number in range(4, 9):
+        assert send(again, number)[:2] == first[number]
+    assert refused(again, 10) is ErrorCode.out_of_order_sequence_number
+    assert send(again, 9).base_offset == 10
+    assert refused(again, 2, producer_id=8) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_truncation_takes_back_what_producers_sent():
+    log = open_log(segment_bytes=200)
+    for number in range(9):
+        send(log, number)
+    log.truncate_to(6, NOW_MS)
+    assert refused(log, 8) is ErrorCode.out_of_order_sequence_number
+    assert send(log, 5).base_offset == 5
+    assert send(log, 6).base_offset == 6
+
+
+def test_a_follower_learns_from_its_leaders_batches():
+    leader, follower = open_log(), open_log()
+    for number in range(3):
+        send(leader, number)
+    content = leader.read(0, 1 << 20, 3).read()
+    follower.append_as_follower(content, NOW_MS)
+    assert send(follower, 1).base_offset == 1
+    assert refused(follower, 4) is ErrorCode.out_of_order_sequence_number
+
+
+def test_producers_are_forgotten_when_they_are_silent_for_long():
+    log = open_log()
+    send(log, 0)
+    log.producers.expire(NOW_MS)
+    assert refused(log, 2) is ErrorCode.out_of_order_sequence_number
+    log.producers.expire(NOW_MS + 1)
+    assert len(log.producers) == 0
+    send(log, 2)
+
+
+# ---- snapshot files ----
+
+
+def test_a_snapshot_is_kafkas_bytes():
+    log = open_log(segment_bytes=100)
+    send(log, 5, 3)
+    log.roll(NOW_MS)
+    found = read_whole(log.storage, join(HOME, "00000000000000000003.snapshot"))
+    entry = struct.pack(">qhiqiqiq", 7, 0, 7, 2, 2, NOW_MS, -1, -1)
+    body = struct.pack(">i", 1) + entry
+    assert found == struct.pack(">hI", 1, crc32c(body)) + body
+
+
+def test_kafkas_snapshot_has_one_batch_per_producer():
+    """What Kafka writes is taken over: the last batch is known, and no other."""
+    entry = struct.pack(">qhiqiqiq", 7, 3, 9, 19, 4, NOW_MS, -1, -1)
+    idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, NOW_MS, -1, -1)
+    body = struct.pack(">i", 2) + entry + idle
+    producers = Producers()
+    assert producers.decode(struct.pack(">hI", 1, crc32c(body)) + body)
+    assert producers.check(7, 3, 5, 9) == BatchMetadata(5, 9, 15, 19, NOW_MS)
+    assert producers.check(7, 3, 10, 10) is None
+    assert producers.check(8, 1, 77, 77) is None
+    with pytest.raises(KafkaError):
+        producers.check(8, 0, 0, 0)
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 9)), max_size=30
+    )
+)
+def test_a_snapshot_restores_what_it_was_taken_of(batches):
+    producers, offset = Producers(), 0
+    for producer_id, epoch, delta in batches:
+        metadata = BatchMetadata(offset, offset + delta, offset, offset + delta, offset)
+        producers.append(producer_id, epoch, metadata)
+        offset += delta + 1
+    again = Producers()
+    assert again.decode(producers.encode())
+    assert again.encode() == producers.encode()
+    again.check_invariants()
+
+
+@given(st.binary(max_size=120))
+def test_a_damaged_snapshot_is_not_taken(content):
+    assert not Producers().decode(content)
+
+
+def test_every_flipped_bit_in_a_snapshot_is_noticed():
+    producers = Producers()
+    producers.append(1, 0, BatchMetadata(0, 0, 0, 0, 0))
+    content = producers.encode()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        assert not Producers().decode(bytes(damaged))
+
+
+def test_control_batches_advance_the_epoch_only():
+    """Kafka's transaction markers, in a log that Kafka wrote."""
+    producers = Producers()
+    marker = parse_header(batch([b"marker"], producer_id=7, epoch=2, sequence=0))
+    producers.replay(marker._replace(base_sequence=-1, attributes=0x30))
+    assert producers.check(7, 2, 55, 55) is None
+    with pytest.raises(KafkaError) as error:
+        producers.check(7, 1, 0, 0)
+    assert error.value.code is ErrorCode.invalid_producer_epoch
