@@ -12,15 +12,15 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 import trio
 
 from broker import network_settings
 from broker.apis.kafka_apis import KafkaApis
+from broker.application import Application
 from broker.cluster.broker_state import Broker
 from broker.cluster.flush_shell import ThreadedFlush
 from broker.config import (
@@ -49,7 +49,7 @@ from broker.network.request_channel import (
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.network.transport import Network
 from broker.recording import Recorder, open_recorder
-from broker.request import Request, Response
+from broker.request import Request
 from broker.sampler import Sampler
 from broker.timer import DeadlineTimer
 from broker.topology import Topology, build
@@ -60,31 +60,6 @@ from planes.plane import Dispatcher, NowNs
 # A stop waits up to a second for requests in progress.
 _DRAIN_LOOK_S = 0.005
 _DRAIN_LOOKS = 200
-
-
-class Application(Protocol):
-    """What the server serves: the broker behind its sockets."""
-
-    def open(self, listeners: Sequence[Listener], timer_moved: TimerMoved) -> None:
-        """Start, knowing the addresses that clients are to be told.
-
-        ``timer_moved`` is to be called when ``next_expiry_ns`` has come nearer.
-        """
-
-    def serve(self, request: Request) -> Coroutine[Any, Any, Response]:
-        """Return the handler of a request."""
-
-    def next_expiry_ns(self) -> int | None:
-        """Return when ``expire`` has something to do, if ever."""
-
-    def expire(self, now_ns: int) -> None:
-        """Complete whatever has waited long enough."""
-
-    def close(self) -> None:
-        """Flush and close all files; nothing is served any more."""
-
-
-TimerMoved = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +107,7 @@ class BrokerServer:
             application.next_expiry_ns, application.expire, self._now_ns
         )
         application.open(self.advertised, self.timer.moved)
+        application.config_listeners.append(self._reconfigure)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -197,6 +173,10 @@ class BrokerServer:
         """Take no further request, answer those in progress, and end `run`."""
         self._stop.set()
 
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        """Put the dynamic settings of the network into force."""
+        self.quotas.configure(network_settings.connection_limits(config))
+
     async def _drain(self) -> None:
         """Wait for requests in progress; those in purgatory are not waited for."""
         for _ in range(_DRAIN_LOOKS):
@@ -260,6 +240,7 @@ class BrokerServer:
                 processors=self.processors,
                 pool=self.pool,
                 now_ns=self._now_ns,
+                more=(self._application.metrics,),
             )
         )
         self.metrics_port = await nursery.start(serve_metrics, port, collector.collect)

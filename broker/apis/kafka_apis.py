@@ -8,7 +8,7 @@ version that it does not know (KIP-511).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -53,6 +53,8 @@ from broker.apis.answer import first_error
 from broker.cluster.broker_state import Broker
 from broker.config import Listener
 from broker.errors import MalformedFrame
+from broker.metrics.metric import Metric
+from broker.metrics.purgatories import purgatory_metrics
 from broker.request import CLOSE, Request, Response
 from broker.wire.api_keys import SUPPORTED, ApiKey
 from broker.wire.codec import Entity, decode, encode
@@ -132,6 +134,7 @@ class KafkaApis:
         self.broker = broker
         self.next_expiry_ns = broker.next_expiry_ns
         self.expire = broker.expire
+        self.config_listeners = broker.config_listeners
 
     def open(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
@@ -142,6 +145,11 @@ class KafkaApis:
     def serve(self, request: Request) -> Any:
         """Return the coroutine that handles ``request``."""
         return serve(request, self.broker)
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the metrics of the broker behind the handlers."""
+        replicas = self.broker.replicas
+        return purgatory_metrics((replicas.produce_purgatory, replicas.fetch_purgatory))
 
     def close(self) -> None:
         """Close the broker's logs."""

@@ -10,12 +10,12 @@ does not have begins with ``doorkeeper_``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Final
 
 from broker.errors import ErrorCode
 from broker.metrics.histogram import Histogram
+from broker.metrics.metric import NO_LABELS, Metric
 from broker.metrics.request_metrics import PHASES, RequestMetrics, Stats
 from broker.network.memory_pool import MemoryPool
 from broker.network.processor import Processor
@@ -26,18 +26,6 @@ from planes.plane import NowNs
 
 _NS_PER_MS: Final = 1e6
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
-_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One sample; ``kind`` is Prometheus' type of its family."""
-
-    name: str
-    kind: str
-    value: float
-    labels: Mapping[str, str] = field(default_factory=lambda: _NO_LABELS)
-    suffix: str = ""
 
 
 MoreMetrics = Callable[[], Iterable[Metric]]
@@ -182,7 +170,7 @@ def _summary(
         )
 
 
-def _gauge(name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> Metric:
+def _gauge(name: str, value: float, labels: Mapping[str, str] = NO_LABELS) -> Metric:
     return Metric(name=name, kind="gauge", value=value, labels=labels)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from broker.metrics.collector import Metric
+from broker.metrics.metric import Metric
 
 _HEAD_BYTES_MAX: Final = 8192
 _TIMEOUT_S: Final = 10

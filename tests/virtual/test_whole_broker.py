@@ -5,6 +5,7 @@ import random
 import pytest
 import trio
 
+from broker.config import BrokerConfig
 from tests.virtual.world import (
     LEADER_AND_ISR,
     MS,
@@ -187,6 +188,19 @@ def test_a_stop_answers_what_is_in_the_broker_and_closes_everything():
         return max(world.answered_ns.values()) - began_ns
 
     assert in_world(scenario) <= 6 * PRODUCE_NS
+
+
+def test_bounds_on_connections_change_while_the_broker_runs():
+    async def scenario(world):
+        first = world.connect()
+        await world.ask(first, METADATA)
+        (reconfigure,) = world.application.config_listeners
+        reconfigure(BrokerConfig.load(None, {"max.connections.per.ip": "1"}))
+        assert await world.connect().receive_some() == b""
+        reconfigure(BrokerConfig.load(None, {"max.connections.per.ip": "2"}))
+        await world.ask(world.connect(), METADATA)
+
+    in_world(scenario)
 
 
 def test_samples_tell_what_waits_and_how_idle_everybody_is():

@@ -46,6 +46,7 @@ class Handlers:
 
     def __init__(self):
         self.listeners = ()
+        self.config_listeners = []
         self.closed = False
 
     def open(self, listeners, timer_moved):
@@ -62,6 +63,9 @@ class Handlers:
 
     def expire(self, now_ns):
         raise AssertionError("nothing waits")
+
+    def metrics(self):
+        return ()
 
     def close(self):
         self.closed = True

@@ -4,9 +4,12 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.collector import Collector, Metric, Sources
+from broker.metrics.collector import Collector, Sources
 from broker.metrics.endpoint import exposition, serve_metrics
+from broker.metrics.metric import Metric
+from broker.metrics.purgatories import purgatory_metrics
 from broker.metrics.request_metrics import RequestMetrics
+from broker.purgatory import Purgatory
 from broker.request import Request
 from tests.virtual.world import (
     LEADER_AND_ISR,
@@ -155,6 +158,26 @@ def fetch(request_class):
             7,
         ),
     )
+
+
+def test_purgatories_are_counted_by_kafkas_names():
+    class Waits:
+        def try_complete(self):
+            return False
+
+        def on_expiration(self):
+            pass
+
+    purgatory = Purgatory("Fetch")
+    for deadline_ns in (1_000_000, 2_000_000, 9_000_000):
+        purgatory.watch(Waits(), ["p"], deadline_ns, lambda: None)
+    purgatory.expire(2_000_000)
+    found = samples(exposition(purgatory_metrics([purgatory])))
+    label = ("delayedoperation", "Fetch")
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    assert found[prefix + "numdelayedoperations", label] == 1
+    assert found[prefix + "purgatorysize", label] == 1
+    assert found[prefix + "expires_total", label] == 2
 
 
 def test_labels_survive_prometheus_parser():

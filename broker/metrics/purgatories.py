@@ -1,0 +1,32 @@
+"""How many requests wait in each purgatory (Kafka: ``DelayedOperationPurgatory``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from broker.metrics.metric import Metric
+from broker.purgatory import Purgatory
+
+
+def purgatory_metrics(purgatories: Iterable[Purgatory]) -> Iterator[Metric]:
+    """Iterate over Kafka's sizes, and over what has expired so far.
+
+    A completed operation leaves its purgatory at once, so that ``PurgatorySize``, which
+    in Kafka counts completed ones too, is ``NumDelayedOperations`` here.
+    """
+    for purgatory in purgatories:
+        labels = {"delayedoperation": purgatory.name}
+        for name in ("purgatorysize", "numdelayedoperations"):
+            yield Metric(
+                name=f"kafka_server_delayedoperationpurgatory_{name}",
+                kind="gauge",
+                value=len(purgatory),
+                labels=labels,
+            )
+        yield Metric(
+            name="kafka_server_delayedoperationpurgatory_expires",
+            kind="counter",
+            value=purgatory.expired_total,
+            labels=labels,
+            suffix="_total",
+        )
