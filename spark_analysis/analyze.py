@@ -22,6 +22,7 @@ from spark_analysis.session import LOCAL, spark_session
 from spark_analysis.table import as_csv, as_latex, as_markdown
 from spark_analysis.tables import tables
 from spark_analysis.terminal import show
+from spark_analysis.words import words
 
 WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
@@ -56,7 +57,7 @@ def analyze(
 
 
 def write_report(comparison: Comparison, out_dir: Path) -> None:
-    """Write ``results.json``, the tables, the figures and the page."""
+    """Write ``results.json``, ``words.json``, the tables, the figures and the page."""
     from spark_analysis.figures import plots
     from spark_analysis.figures.style import save, styled
     from spark_analysis.report.page import page
@@ -64,6 +65,8 @@ def write_report(comparison: Comparison, out_dir: Path) -> None:
     out_dir.mkdir(parents=True, exist_ok=True)
     found = json.dumps(results(comparison), indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")
+    said = json.dumps(words(comparison), indent=1, ensure_ascii=False)
+    _write(out_dir / "words.json", said + "\n")
     for table in tables(comparison):
         for suffix, writer in WRITERS.items():
             _write(out_dir / "tables" / f"{table.name}.{suffix}", writer(table))

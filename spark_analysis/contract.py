@@ -41,6 +41,7 @@ class RequestClass:
     """A class of requests; an answer within ``slo_ns`` counts as good."""
 
     name: str
+    apis: tuple[str, ...]
     slo_ns: int | None
     offered_per_s: float
 
@@ -190,6 +191,7 @@ def _manifest(directory: Path, raw: Mapping[str, Any]) -> Manifest:
         classes=tuple(
             RequestClass(
                 name=entry["class"],
+                apis=tuple(entry["apis"]),
                 slo_ns=entry["slo_ns"],
                 offered_per_s=entry["offered_per_s"],
             )

@@ -18,6 +18,7 @@ from spark_analysis.table import (
     ratio_ends,
     ratio_or_none,
 )
+from spark_analysis.wording import percent
 
 
 def tables(comparison: Comparison) -> tuple[Table, ...]:
@@ -36,49 +37,54 @@ def tables(comparison: Comparison) -> tuple[Table, ...]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """One row per class and arm: what a reader looks at first."""
-    metrics = comparison.metrics
     headline = comparison.headline
-    columns = (
-        Column(name="class", heading="class"),
-        Column(name="arm", heading="arm"),
-        *(
-            Column(name=m.name, heading=f"{m.label} [{m.unit}]", write=number)
-            for m in metrics
-        ),
-        Column(name="interval", heading=f"{headline.label} interval", write=ends),
+    level = percent(comparison.manifest.options.confidence)
+    columns = [Column(name="class", heading="class"), Column(name="arm", heading="arm")]
+    for metric in comparison.metrics:
+        heading = f"{metric.label} [{metric.unit}]"
+        columns.append(Column(name=metric.name, heading=heading, write=number))
+        if metric == headline:
+            columns.append(Column(name="interval", heading=level, write=ends))
+    columns += [
         Column(name="ratio", heading="ratio", write=ratio_or_none),
-        Column(name="ratio_interval", heading="ratio interval", write=ratio_ends),
+        Column(name="ratio_interval", heading=level, write=ratio_ends),
         Column(name="p", heading="p", write=p_or_none),
-        Column(name="verdict", heading=f"{headline.label} verdict"),
-    )
-    rows = []
-    for name in comparison.class_names:
-        for arm in comparison.arm_names:
-            cells = [comparison.cell(name, arm, metric.name) for metric in metrics]
-            told = comparison.cell(name, arm, headline.name)
-            contrast = None if told.refused else told.contrast
-            rows.append(
-                (
-                    name,
-                    arm,
-                    *(None if c.refused else c.measured.estimate.value for c in cells),
-                    None if told.refused else told.measured.estimate,
-                    contrast.ratio.value if contrast else None,
-                    contrast.ratio if contrast else None,
-                    contrast.p if contrast else None,
-                    verdict_word(told),
-                )
-            )
+        Column(name="verdict", heading="verdict"),
+    ]
     return Table(
         name="comparison",
         caption=(
-            "Latency from the intended instant, and good answers per second. Ratio "
-            f"and verdict compare the {headline.label} with "
+            "Latency from the intended instant, and good answers per second, with "
+            f"{level} intervals. Ratio and verdict compare the {headline.label} with "
             f"{comparison.manifest.baseline}; p is adjusted for all arms and classes; "
             "† marks a thin tail."
         ),
-        columns=columns,
-        rows=tuple(rows),
+        columns=tuple(columns),
+        rows=tuple(
+            _comparison_row(comparison, name, arm)
+            for name in comparison.class_names
+            for arm in comparison.arm_names
+        ),
+    )
+
+
+def _comparison_row(
+    comparison: Comparison, class_name: str, arm: str
+) -> tuple[Any, ...]:
+    told = comparison.cell(class_name, arm, comparison.headline.name)
+    contrast = None if told.refused else told.contrast
+    row: list[Any] = [class_name, arm]
+    for metric in comparison.metrics:
+        cell = comparison.cell(class_name, arm, metric.name)
+        row.append(None if cell.refused else cell.measured.estimate.value)
+        if cell is told:
+            row.append(None if cell.refused else cell.measured.estimate)
+    return (
+        *row,
+        contrast.ratio.value if contrast else None,
+        contrast.ratio if contrast else None,
+        contrast.p if contrast else None,
+        verdict_word(told),
     )
 
 

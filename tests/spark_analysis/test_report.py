@@ -54,6 +54,7 @@ def test_every_promised_file_is_there(report: Path) -> None:
     assert found == {
         "index.html",
         "results.json",
+        "words.json",
         *(f"figures/{name}.{kind}" for name in figures for kind in ("svg", "png")),
         *(f"tables/{name}.{kind}" for name in listed for kind in ("csv", "md", "tex")),
     }
