@@ -1,0 +1,127 @@
+"""Connections and processors of the model: muting, blocking, and who is let in."""
+
+import pytest
+
+from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_readers import Connection, Processor, Readers
+from experiments.worlds.model_task import ModelTask
+from planes import Admission, PlaneCore
+from schedulers import SchedulerConfig, make
+
+MS = 1_000_000
+
+
+class Front:
+    """A plane behind processors; requests are ``(ms, connection, level, need_ms)``."""
+
+    def __init__(self, dealt, requests, *, capacity, class_aware=False, **admission):
+        self.plane = PlaneCore(
+            "data",
+            make("priority", SchedulerConfig()),
+            Admission(capacity=capacity, **admission),
+            seats=1,
+        )
+        self.engine = Engine([Site([self.plane], Overheads())], quantum_ns=MS)
+        self.processors = [Processor() for _ in range(max(dealt) + 1)]
+        self.answered = []
+        self.readers = Readers(
+            self.engine,
+            self.make_tasks(requests),
+            connections=[Connection(self.processors[number]) for number in dealt],
+            route=lambda task: self.plane,
+            done=self.answered.append,
+            class_aware=class_aware,
+        )
+
+    def make_tasks(self, requests):
+        for number, (at_ms, connection, level, need_ms) in enumerate(requests):
+            yield ModelTask(
+                number,
+                round(at_ms * MS),
+                round(need_ms * MS),
+                level=level,
+                request_class="control" if level == 0 else "data",
+                connection=connection,
+            )
+
+    def run(self):
+        self.engine.run(self.readers)
+        self.plane.check()
+        return self
+
+    def answers_ms(self):
+        return {task.number: task.response_sent_ns / MS for task in self.answered}
+
+
+def test_a_connection_has_one_request_in_the_broker_at_a_time():
+    """The second request waits in its socket, so a later one of another passes it."""
+    requests = [(0, 0, 4, 10), (1, 0, 4, 10), (2, 1, 4, 10)]
+    front = Front([0, 0], requests, capacity=10).run()
+    assert front.answers_ms() == {0: 10, 2: 20, 1: 30}
+    (second,) = [task for task in front.answered if task.number == 1]
+    assert (second.received_ns, second.enqueued_ns) == (10 * MS, 10 * MS)
+
+
+def test_a_blind_processor_that_is_blocked_reads_nobody():
+    """S1: the controller's request is not even read while the queue is full."""
+    requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
+    front = Front([0] * 4, requests, capacity=1).run()
+    (control,) = [task for task in front.answered if task.level == 0]
+    assert control.received_ns == 10 * MS
+    assert front.answers_ms()[3] > 10
+
+
+def test_another_processor_reads_on():
+    requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
+    favours_control = {"rule": "exempt", "favoured": frozenset({"control"})}
+    front = Front([0, 0, 0, 1], requests, capacity=1, **favours_control).run()
+    (control,) = [task for task in front.answered if task.level == 0]
+    assert control.received_ns == 1 * MS
+    assert front.answers_ms()[3] == 2
+
+
+def test_a_class_aware_processor_puts_requests_aside_and_reads_on():
+    requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
+    favours_control = {"rule": "exempt", "favoured": frozenset({"control"})}
+    front = Front([0] * 4, requests, capacity=1, class_aware=True, **favours_control)
+    front.run()
+    assert front.answers_ms() == {3: 2, 0: 11, 1: 21, 2: 31}
+
+
+def test_of_those_put_aside_the_most_urgent_is_let_in_first():
+    requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 5, 1), (0, 3, 3, 1)]
+    front = Front([0] * 4, requests, capacity=1, class_aware=True).run()
+    assert front.answers_ms() == {0: 10, 3: 11, 1: 21, 2: 22}
+
+
+def test_a_blocked_processor_sends_no_responses():
+    """As in Kafka, one thread reads and sends: its clients wait for both."""
+    requests = [(0, 0, 4, 10), (1, 1, 4, 10), (2, 2, 4, 10)]
+    front = Front([0, 0, 0], requests, capacity=1)
+    front.engine.at(5 * MS, lambda now_ns: blocked_at_5.append(front.processors[0]))
+    blocked_at_5 = []
+    front.run()
+    (processor,) = blocked_at_5
+    assert processor.blocked_ns == 8 * MS
+    answered = {task.number: task for task in front.answered}
+    # The room that lets the third in is made at 10, when the first is served.
+    assert answered[0].remote_done_ns == answered[0].response_sent_ns == 10 * MS
+
+
+@pytest.mark.parametrize("class_aware", [False, True])
+@pytest.mark.parametrize("capacity", [1, 3, 100])
+def test_everything_is_answered_in_the_order_of_its_connection(capacity, class_aware):
+    requests = [
+        (number * 0.7, number * 7 % 11, number % 5, 1 + number % 3)
+        for number in range(300)
+    ]
+    front = Front([0, 1] * 6, requests, capacity=capacity, class_aware=class_aware)
+    front.run()
+    assert sorted(front.answers_ms()) == list(range(300))
+    for connection in range(11):
+        those = [it.number for it in front.answered if it.connection == connection]
+        assert those == sorted(those)
+    for processor in front.processors:
+        assert processor.blocked is None
+        assert not processor.ready
+        assert not processor.responses
