@@ -8,6 +8,7 @@ one sentence that names the key; any other exception is ours and keeps its trace
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -44,13 +45,36 @@ def serve(
         raise click.UsageError(str(error)) from error
 
 
-@main.command()
-def schedulers() -> None:
+@main.group(invoke_without_command=True)
+@click.pass_context
+def schedulers(context: click.Context) -> None:
     """List the schedulers, one line each."""
+    if context.invoked_subcommand is not None:
+        return
     from experiments.catalogue import scheduler_lines
 
     for line in scheduler_lines():
         click.echo(line)
+
+
+@schedulers.command()
+@click.argument("name")
+def check(name: str) -> None:
+    """Put a policy (a name, or module:factory) to the laws that all must keep."""
+    from schedulers import UnknownScheduler, find
+    from schedulers.conformance import check as violations_of
+
+    # A researcher's own module lies where they work, not among the installed ones.
+    sys.path.insert(0, "")
+    try:
+        violations = violations_of(find(name))
+    except UnknownScheduler as error:
+        raise click.UsageError(str(error)) from error
+    for violation in violations:
+        click.echo(str(violation))
+    if violations:
+        raise SystemExit(1)
+    click.echo(f"{name} keeps the laws")
 
 
 @main.group()
