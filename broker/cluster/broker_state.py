@@ -35,6 +35,7 @@ from broker.config import (
 )
 from broker.errors import ErrorCode
 from broker.groups.messages import Instant
+from broker.groups.offset_store import TopicPartition
 from broker.groups.start import start_groups
 from broker.log.config import LogConfig
 from broker.log.identity import claim
@@ -247,7 +248,8 @@ class Broker:
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
         self.replicas.controller_epoch = request.controller_epoch
-        self.metadata_cache.update(request)
+        deleted = self.metadata_cache.update(request)
+        self.groups.offsets.delete_topics(TopicPartition(*key) for key in deleted)
         return ErrorCode.none
 
     def is_stale(self, broker_epoch: int) -> bool:

@@ -225,6 +225,8 @@ class Commits:
     def delete_topics(self, targets: Iterable[TopicPartition]) -> None:
         """Delete all groups' offsets of partitions that are no more."""
         gone = set(targets)
+        if not gone:
+            return
         for group in self._shards.groups():
             stored = [target for target in group.offsets if target in gone]
             if stored:

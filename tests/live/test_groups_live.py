@@ -386,3 +386,13 @@ def test_different_clients_share_one_group(
     produce(broker, topic, range(60))
     wait_until(lambda: both() and seen | set(member.seen) == set(range(60)))
     other.close()
+
+
+def test_offsets_go_with_their_topic(broker: BrokerProcess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    committing = ConsumerGroupTopicPartitions("group", [Target(topic, 0, 3)])
+    for future in admin.alter_consumer_group_offsets([committing]).values():
+        future.result(10)
+    assert committed(broker, topic)[0] == 3
+    admin.delete_topics([topic])[topic].result(10)
+    assert committed(broker, topic) == [-1] * PARTITIONS
