@@ -19,7 +19,8 @@ meanwhile; a segment being replaced that went away ends the work without harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -105,18 +106,26 @@ def compaction(
     start = max(log.cleaner_offset, log.segments[0].base_offset)
     if start >= end:
         return
-    offsets = _LastOffsets(keys_max)
-    # A truncation makes the map wrong: from then on nothing is replaced any more.
     generation = log.durability.generation
+    with closing(_passes(log, start, end, now_ms, keys_max)) as passes:
+        for _ in passes:
+            yield
+            if log.durability.generation != generation:
+                # The log was truncated: what was noted of it is not true any more.
+                return
+
+
+def _passes(
+    log: Log, start: int, end: int, now_ms: int, keys_max: int
+) -> Generator[None, None, None]:
+    offsets = _LastOffsets(keys_max)
     yield from offsets.read(log, start, end)
     if not offsets.end:
         return
-    work = _Copy(log, offsets, now_ms, generation)
+    work = _Copy(log, offsets, now_ms)
     for group in _groups(log, offsets.end):
-        if generation == log.durability.generation:
-            yield from work.rewrite(group)
-    if generation == log.durability.generation:
-        log.cleaner_offset = max(log.cleaner_offset, offsets.end)
+        yield from work.rewrite(group)
+    log.cleaner_offset = max(log.cleaner_offset, offsets.end)
 
 
 class _LastOffsets:
@@ -133,7 +142,7 @@ class _LastOffsets:
         for segment in list(log.segments):
             if segment.base_offset >= end:
                 break
-            place = segment.locate(start)
+            place = segment.locate(start) if log.segments.holds(segment) else None
             if place is None:
                 continue
             for position, header in segment.headers(place[0]):
@@ -197,18 +206,15 @@ def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
 class _Copy:
     """Copies groups of segments without what is replaced or expired."""
 
-    def __init__(
-        self, log: Log, offsets: _LastOffsets, now_ms: int, generation: int
-    ) -> None:
+    def __init__(self, log: Log, offsets: _LastOffsets, now_ms: int) -> None:
         self._log = log
         self._offsets = offsets
         self._now_ms = now_ms
-        self._generation = generation
         self._last_of_producers = log.producers.last_offsets()
 
     def rewrite(self, group: list[Segment]) -> Iterator[None]:
         """Put one compacted segment in the place of a group."""
-        swap = Swap(self._log, group, self._now_ms, self._generation)
+        swap = Swap(self._log, group, self._now_ms)
         try:
             for segment in group:
                 for position, header in segment.headers():

@@ -81,17 +81,13 @@ class Durability:
         self._unflushed.append(ended)
         self._names += 1
 
-    def renamed(self) -> None:
-        """Note that names in the directory changed."""
-        self._names += 1
-
-    def replaced(self, old: Sequence[Segment]) -> None:
-        """Note that segments gave way to a synced copy."""
-        gone = set(map(id, old))
+    def gone(self, old: Sequence[Segment]) -> None:
+        """Note that segments were removed, or gave way to a synced copy."""
+        removed = set(map(id, old))
         self._unflushed = [
-            segment for segment in self._unflushed if id(segment) not in gone
+            segment for segment in self._unflushed if id(segment) not in removed
         ]
-        self._names += 1
+        self._names += bool(old)
 
     def truncated(self, log_end_offset: int, kept: Sequence[Segment]) -> None:
         """Note that the log was cut to ``log_end_offset``."""

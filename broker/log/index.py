@@ -100,7 +100,7 @@ class SparseIndex:
             number -= self._on_file
             return self._firsts[number], self._seconds[number]
         size = self._entry.size
-        first, second = self._entry.unpack(self._opened().read(number * size, size))
+        first, second = self._entry.unpack(self._to_read().read(number * size, size))
         return first, second
 
     def floor(self, first: int) -> tuple[int, int] | None:
@@ -118,7 +118,7 @@ class SparseIndex:
     def write_out(self) -> File:
         """Bring the file to exactly these entries and return it (not synced)."""
         self._write_out(len(self._firsts))
-        file = self._opened()
+        file = self._to_write()
         if file.size() != self.size_bytes:
             file.truncate(self.size_bytes)
         return file
@@ -145,7 +145,12 @@ class SparseIndex:
 
     # ---- helpers ----
 
-    def _opened(self) -> File:
+    def _to_read(self) -> File:
+        if self._file is None:
+            self._file = self._storage.open(self.path)
+        return self._file
+
+    def _to_write(self) -> File:
         if self._file is None:
             self._file = self._storage.open(self.path, create=True)
         return self._file
@@ -155,7 +160,7 @@ class SparseIndex:
             return
         pack = self._entry.pack
         page = b"".join(map(pack, self._firsts[:count], self._seconds[:count]))
-        self._opened().write(self._on_file * self._entry.size, (page,), len(page))
+        self._to_write().write(self._on_file * self._entry.size, (page,), len(page))
         self._on_file += count
         del self._firsts[:count], self._seconds[:count]
 
@@ -178,5 +183,5 @@ class SparseIndex:
         if low == high:
             return []
         size = self._entry.size
-        data = self._opened().read(low * size, (high - low) * size)
+        data = self._to_read().read(low * size, (high - low) * size)
         return list(self._entry.iter_unpack(data))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from posixpath import dirname
 from typing import Final
 from uuid import UUID
 
@@ -71,7 +72,9 @@ class LogManager:
         Raises `ConfigError` if another broker has one of them.
         """
         for directory in self._directories:
-            self._storage.make_directory(directory)
+            if not self._storage.is_directory(directory):
+                self._storage.make_directory(directory)
+                self._storage.sync_directory(dirname(directory))
             try:
                 self._locks.append(self._storage.lock(join(directory, _LOCK)))
             except BlockingIOError:

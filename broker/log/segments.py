@@ -46,6 +46,10 @@ class Segments:
             return self._bases[following]
         return log_end_offset
 
+    def holds(self, segment: Segment) -> bool:
+        """Tell whether a segment is part of the log (still)."""
+        return self._segments[self.index_of(segment.base_offset)] is segment
+
     def size_bytes(self) -> int:
         """Return the bytes of all logs."""
         return sum(segment.size for segment in self._segments)

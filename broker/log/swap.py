@@ -25,17 +25,11 @@ SWAP: Final = ".swap"
 
 
 class Swap:
-    """A copy in the making of neighbouring segments, none of them active.
+    """A copy in the making of neighbouring segments, none of them active."""
 
-    It is worth something only while the log's ``generation`` is this one.
-    """
-
-    def __init__(
-        self, log: Log, group: Sequence[Segment], now_ms: int, generation: int
-    ) -> None:
+    def __init__(self, log: Log, group: Sequence[Segment], now_ms: int) -> None:
         self._log = log
         self._group = group
-        self._generation = generation
         self._base_offset = group[0].base_offset
         self._done = False
         try:
@@ -78,7 +72,7 @@ class Swap:
             raise storage_error(log.directory, error) from error
         self._done = True
         log.segments.replace(first, first + len(self._group) - 1, copy)
-        log.durability.replaced(self._group)
+        log.durability.gone(self._group)
         try:
             self._finish()
         except OSError as error:
@@ -86,14 +80,10 @@ class Swap:
 
     def _still_there(self) -> int | None:
         """Return the number of the group's first segment; None if it changed."""
-        row = list(self._log.segments)
-        if self._group[0] not in row:
+        segments = self._log.segments
+        if not all(map(segments.holds, self._group)):
             return None
-        first = row.index(self._group[0])
-        same = row[first : first + len(self._group)] == list(self._group)
-        if not same or self._generation != self._log.durability.generation:
-            return None
-        return first
+        return segments.index_of(self._base_offset)
 
     def _finish(self) -> None:
         log, copy = self._log, self._copy

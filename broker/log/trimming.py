@@ -72,20 +72,21 @@ def delete_records_before(log: Log, offset: int) -> None:
 def _drop_below(log: Log, offset: int) -> int:
     """Let the log begin at ``offset``: drop what lies wholly below."""
     log.log_start_offset = offset
-    dropped = 0
+    dropped = []
+    while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
+        dropped.append(log.segments.drop_oldest())
+    log.durability.gone(dropped)
     try:
-        while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
-            log.segments.drop_oldest().remove()
-            dropped += 1
+        for segment in dropped:
+            segment.remove()
         if dropped:
             for at in snapshot_offsets(log.storage, log.directory):
                 if at < log.segments[0].base_offset:
                     remove_snapshot(log.storage, log.directory, at)
-            log.durability.renamed()
         log.epochs.truncate_from_start(offset)
     except OSError as error:
         raise storage_error(log.directory, error) from error
-    return dropped
+    return len(dropped)
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> int:

@@ -1,0 +1,202 @@
+"""Codecs and records against aiokafka, pyarrow, zlib and bytes written out by hand."""
+
+import random
+import zlib
+
+import cramjam
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.batch import HEADER_SIZE, parse_header
+from broker.log.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
+from broker.log.records import (
+    Record,
+    new_batch,
+    read_records,
+    read_varint,
+    record_body,
+    write_varint,
+)
+from tests.broker.log.witness import NOW_MS, altered, batch, decoded
+
+ALL = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
+SIZES = [0, 1, 1000, 32 << 10, (64 << 10) + 1, 300_000]
+
+
+def outcome(function, *arguments):
+    """Return the name of the Kafka error that a call ends with, None without."""
+    try:
+        function(*arguments)
+    except KafkaError as error:
+        return error.code.name
+    return None
+
+
+def sample(size):
+    """Half of it repeats, half does not."""
+    dice = random.Random(size)
+    return dice.randbytes(size // 2) + b"again " * (size // 6 + 1)
+
+
+@pytest.mark.parametrize("codec", ALL)
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_packed_is_unpacked(codec, size):
+    data = sample(size)[:size]
+    assert decompress(codec, compress(codec, data)) == data
+    assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_others_unpack_what_we_pack(size):
+    data = sample(size)[:size]
+    assert zlib.decompress(compress(GZIP, data), wbits=31) == data
+    assert bytes(cramjam.lz4.decompress(compress(LZ4, data))) == data
+    if size:
+        for codec, name in ((LZ4, "lz4"), (ZSTD, "zstd")):
+            packed = compress(codec, data)
+            assert pyarrow.decompress(packed, size, name, asbytes=True) == data
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_we_unpack_what_others_pack(size):
+    data = sample(size)[:size]
+    names = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+    for codec, name in names.items():
+        packed = pyarrow.compress(data, name, asbytes=True)
+        assert decompress(codec, packed) == data, name
+
+
+def test_lz4_blocks_are_independent_as_java_wants_them():
+    """KafkaLZ4BlockInputStream refuses a frame whose flags have bit 5 unset."""
+    packed = compress(LZ4, sample(200_000))
+    assert packed[:4] == bytes.fromhex("04224d18")
+    assert packed[4] & 0b1110_0000 == 0b0110_0000
+    assert packed[-4:] == bytes(4)
+
+
+def test_snappy_is_in_xerials_frame():
+    packed = compress(SNAPPY, b"v" * 40_000)
+    assert packed[:16] == b"\x82SNAPPY\0" + bytes([0, 0, 0, 1, 0, 0, 0, 1])
+    first = int.from_bytes(packed[16:20])
+    block = bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + first]))
+    assert block == b"v" * 32768
+
+
+@pytest.mark.parametrize("codec", ALL[1:])
+def test_a_bomb_is_refused_before_it_fills_the_memory(codec):
+    packed = compress(codec, bytes(3_000_000))
+    assert len(packed) < 200_000
+    assert len(decompress(codec, packed, 3_000_000)) == 3_000_000
+    with pytest.raises(KafkaError) as refused:
+        decompress(codec, packed, 2_999_999)
+    assert refused.value.code is ErrorCode.corrupt_message
+
+
+@given(codec=st.sampled_from(ALL), data=st.binary(max_size=200))
+def test_nonsense_is_unpacked_or_corrupt(codec, data):
+    assert outcome(decompress, codec, data, 10_000) in (None, "corrupt_message")
+
+
+@given(
+    codec=st.sampled_from(ALL),
+    at=st.integers(0, 10**6),
+    byte=st.integers(0, 255),
+    cut=st.integers(0, 30),
+)
+def test_damaged_data_is_unpacked_or_corrupt(codec, at, byte, cut):
+    packed = bytearray(compress(codec, sample(2000)))
+    packed[at % len(packed)] = byte
+    damaged = bytes(packed[: len(packed) - cut])
+    assert outcome(decompress, codec, damaged, 100_000) in (None, "corrupt_message")
+
+
+# ---- varints ----
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (-64, "7f"),
+        (64, "8001"),
+        (2**31 - 1, "feffffff0f"),
+        (-(2**31), "ffffffff0f"),
+        (2**63 - 1, "feffffffffffffffff01"),
+        (-(2**63), "ffffffffffffffffff01"),
+    ],
+)
+def test_varints_are_protobufs_zigzag(value, content):
+    assert write_varint(value).hex() == content
+    encoded = bytes.fromhex(content)
+    assert read_varint(encoded, 0) == (value, len(encoded))
+
+
+def test_endless_varints_are_invalid():
+    with pytest.raises(KafkaError):
+        read_varint(b"\xff" * 20, 0)
+    with pytest.raises(IndexError):
+        read_varint(b"\xff", 0)
+
+
+# ---- records ----
+
+texts = st.one_of(st.none(), st.binary(max_size=50))
+triples = st.lists(
+    st.tuples(st.integers(0, 2**45), texts, texts), min_size=1, max_size=6
+)
+
+
+@given(records=triples, codec=st.sampled_from(ALL))
+def test_aiokafka_reads_what_we_build(records, codec):
+    built = new_batch(records, codec=codec)
+    assert decoded(built) == [
+        (number, *record) for number, record in enumerate(records)
+    ]
+
+
+@given(records=triples, codec=st.sampled_from(ALL))
+def test_we_read_what_aiokafka_builds(records, codec):
+    times, keys, values = (list(column) for column in zip(*records, strict=True))
+    headers = [("h", b"x"), ("", None)]
+    built = batch(values, keys=keys, timestamps=times, codec=codec, headers=headers)
+    header = parse_header(built)
+    assert read_records(header, built) == [
+        Record(number, time, key, value, record_body(key, value, headers))
+        for number, (time, key, value) in enumerate(records)
+    ]
+
+
+def test_producer_fields_are_the_callers():
+    built = new_batch(
+        [(5, None, b"v")], producer_id=9, producer_epoch=2, base_sequence=77
+    )
+    header = parse_header(built)
+    assert header[9:] == (9, 2, 77, 1)
+
+
+def test_a_golden_record_with_headers():
+    built = new_batch([(NOW_MS, b"k", None)])
+    assert built[HEADER_SIZE:].hex(" ") == "0e 00 00 00 02 6b 01 00"
+    body = record_body(None, b"v", [("n", None), ("h", b"x")])
+    assert body.hex(" ") == "01 02 76 04 02 6e 01 02 68 02 78"
+
+
+@given(st.binary(max_size=80), st.integers(0, 4))
+def test_any_payload_is_read_or_refused(payload, count):
+    built = altered(batch([b"v"])[:HEADER_SIZE] + payload, {57: ("i", count)})
+    allowed = (None, "invalid_record", "corrupt_message")
+    assert outcome(read_records, parse_header(built), built) in allowed
+
+
+@given(st.integers(0, 60), st.integers(0, 255))
+def test_any_byte_changed_is_read_or_refused(at, byte):
+    whole = bytearray(batch([b"value"] * 3, keys=[b"key"] * 3, headers=[("h", b"x")]))
+    whole[HEADER_SIZE + at % (len(whole) - HEADER_SIZE)] = byte
+    allowed = (None, "invalid_record", "corrupt_message")
+    assert outcome(read_records, parse_header(whole), whole) in allowed
