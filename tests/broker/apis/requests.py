@@ -80,7 +80,7 @@ def _zero(hint: Any) -> Any:
     raise AssertionError(hint)
 
 
-# ---- records --------------------------------------------------------------------
+# ---- records ----
 
 
 def batch(
@@ -158,7 +158,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (rest >> 1) ^ -(rest & 1), position
 
 
-# ---- requests as fields ---------------------------------------------------------
+# ---- requests as fields ----
 
 
 def produce_fields(
@@ -226,7 +226,7 @@ def new_topic(name: str, partitions: int = 1, **fields: Any) -> dict[str, Any]:
     }
 
 
-# ---- a controller ---------------------------------------------------------------
+# ---- a controller ----
 
 
 def leader_and_isr(

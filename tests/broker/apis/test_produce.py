@@ -56,7 +56,7 @@ def follower_fetch(world: World, offset: int) -> Any:
     return world.send(ApiKey.FETCH, 12, **fields)
 
 
-# ---- appending ------------------------------------------------------------------
+# ---- appending ----
 
 
 def test_offsets_follow_each_other_and_records_come_back(world: World) -> None:
@@ -245,7 +245,7 @@ def test_too_few_replicas_after_the_append_are_told(world: World) -> None:
     assert row(call).error_code is ErrorCode.not_enough_replicas_after_append
 
 
-# ---- disks ----------------------------------------------------------------------
+# ---- disks ----
 
 
 def test_flush_messages_makes_records_durable_before_the_answer(world: World) -> None:
