@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiments.bench import handover, policies, produce
+from experiments.bench import handover, model, policies, produce
 from experiments.bench.row import Row
 
 SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
     policies.rows,
     handover.rows,
+    model.rows,
     produce.rows,
 )
 
