@@ -1,8 +1,8 @@
 """SKIPPED.md against the code: every API is in it, with what it leaves out.
 
 The part on served APIs repeats the headers of ``broker/apis``; after a change there,
-``python -P tests/test_skipped.py`` writes it anew. The part on APIs that are not served is
-written by hand, because reasons are.
+``python -P tests/test_skipped.py`` writes it anew. The part on APIs that are not served
+is written by hand, because reasons are.
 """
 
 from __future__ import annotations
