@@ -265,12 +265,19 @@ class Partition:
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to ``epoch``.
 
-        (-1, -1) for an epoch that is not known here. An epoch in which nothing was
-        written yet ends where the log does. Kafka's ``endOffsetForEpoch``.
+        (-1, -1) for an epoch that is not known here. Kafka's ``endOffsetForEpoch``,
+        which has assigned the present epoch to the log when its leadership began; here
+        the log hears of an epoch with its first record.
         """
-        if epoch == self.leader_epoch and self.is_leader:
-            return epoch, self.log.log_end_offset
-        return self.log.epoch_end_offset(epoch)
+        log = self.log
+        start = self.epoch_start_offset
+        if start is not None and epoch >= log.epochs.latest:
+            if epoch == self.leader_epoch:
+                return epoch, log.log_end_offset
+            if NO_EPOCH < epoch < self.leader_epoch:
+                latest = log.epochs.latest
+                return (epoch if latest == NO_EPOCH else latest), start
+        return log.epoch_end_offset(epoch)
 
     def check(self) -> None:
         """Assert that offsets and roles fit together."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config.key import Key, optional_text
+from broker.config.key import ConfigType, Key, optional_text
 
 _FAMILIES: Final = {
     "KRaft's metadata quorum, which this broker does not take part in": """
@@ -196,8 +196,33 @@ _FAMILIES: Final = {
         """,
 }
 
+# Kafka's keys of type PASSWORD: DescribeConfigs must not tell them.
+_SECRETS: Final = frozenset(
+    {
+        "delegation.token.master.key",
+        "delegation.token.secret.key",
+        "password.encoder.old.secret",
+        "password.encoder.secret",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.truststore.password",
+    }
+)
+
 INERT: Final[tuple[Key[str | None], ...]] = tuple(
-    optional_text(name, f"Without effect: belongs to {family}.", inert=True)
+    optional_text(
+        name,
+        f"Without effect: belongs to {family}.",
+        type=ConfigType.PASSWORD if name in _SECRETS else ConfigType.STRING,
+        inert=True,
+    )
     for family, names in _FAMILIES.items()
     for name in names.split()
 )
