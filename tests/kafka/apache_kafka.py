@@ -1,0 +1,96 @@
+"""Apache Kafka itself, as one node that is its own controller (KRaft)."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.kafka.java_tools import KafkaPrograms
+
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
+_START_SECONDS, _STOP_SECONDS = 60, 30
+
+
+def server_properties(
+    directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
+) -> str:
+    """Return the file that one node is started with; Doorkeeper reads it too."""
+    address = f"PLAINTEXT://127.0.0.1:{port}"
+    controller = f"127.0.0.1:{controller_port}"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"{address},CONTROLLER://{controller}",
+        "advertised.listeners": address,
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(directory),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **settings,
+    }
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class ApacheKafka:
+    """One node over a new directory, listening on ``port``."""
+
+    def __init__(
+        self, programs: KafkaPrograms, directory: Path, **settings: str
+    ) -> None:
+        self.directory = directory / "kafka"
+        self.port, controller_port = free_ports(2)
+        file = directory / "kafka.properties"
+        dotted = {key.replace("_", "."): value for key, value in settings.items()}
+        file.write_text(
+            server_properties(self.directory, self.port, controller_port, dotted)
+        )
+        programs.succeed("kafka-storage", "format", "-t", CLUSTER_ID, "-c", str(file))
+        self._log = directory / "kafka.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                programs.command("kafka-server-start", str(file)),
+                stdout=log,
+                stderr=log,
+            )
+        self._wait_started()
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to give to clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def _wait_started(self) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while "Kafka Server started" not in self._log.read_text():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < end, self._log.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop in good order, so that all is in the files."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        self._process.wait(timeout=_STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Stop at once, in the middle of whatever it does."""
+        self._process.kill()
+        self._process.wait(timeout=_STOP_SECONDS)
