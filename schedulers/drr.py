@@ -11,14 +11,18 @@ from schedulers.scheduler import NEVER, SchedulerConfig
 
 
 class _Flow:
-    """One flow's backlog and what it may still use in this round."""
+    """One flow's backlog and what it may still use in this round.
 
-    __slots__ = ("credit_ns", "in_service", "jobs", "quantum_ns")
+    ``granted`` says that its turn has begun, with a quantum more credit.
+    """
+
+    __slots__ = ("credit_ns", "granted", "in_service", "jobs", "quantum_ns")
 
     def __init__(self, quantum_ns: int) -> None:
         self.jobs: deque[Job] = deque()
         self.quantum_ns = quantum_ns
         self.credit_ns = 0
+        self.granted = False
         self.in_service = 0
 
 
@@ -65,12 +69,7 @@ class Drr:
         """Take the next job of the first flow in the round that has credit."""
         if not self._waiting:
             return None
-        while self._round[0].credit_ns <= 0:
-            flow = self._round[0]
-            flow.credit_ns += flow.quantum_ns
-            if flow.credit_ns <= 0:
-                self._round.rotate(-1)
-        flow = self._round[0]
+        flow = self._whose_turn()
         job = flow.jobs.popleft()
         self._waiting -= 1
         flow.in_service += 1
@@ -79,9 +78,8 @@ class Drr:
         flow.credit_ns -= charged_ns
         if not flow.jobs:
             self._round.popleft()
+            flow.granted = False
             flow.credit_ns = min(flow.credit_ns, 0)
-        elif flow.credit_ns <= 0:
-            self._round.rotate(-1)
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
@@ -126,6 +124,18 @@ class Drr:
         assert len(backlogged) == len(self._round)
         assert all(flow in self._round for flow in backlogged)
         assert self._waiting == sum(len(flow.jobs) for flow in backlogged)
+
+    def _whose_turn(self) -> _Flow:
+        """Begin turns, and end those without credit, until one has some."""
+        while True:
+            flow = self._round[0]
+            if not flow.granted:
+                flow.granted = True
+                flow.credit_ns += flow.quantum_ns
+            if flow.credit_ns > 0:
+                return flow
+            flow.granted = False
+            self._round.rotate(-1)
 
     def _flow(self, job: Job) -> _Flow:
         flow = self._flows.get(job.flow)

@@ -43,9 +43,11 @@ class TwoDfq:
         self._free = list(range(config.seats))
         self._seat_of: dict[int, int] = {}
         self._virtual = 0
+        self._seen_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
+        self._advance(now_ns)
         flows = self._flows
         if not flows.waiting and not flows.in_service:
             self._virtual = max(self._virtual, flows.restart())
@@ -55,6 +57,7 @@ class TwoDfq:
         """Take the eligible head with the least finish, for the lowest free seat."""
         if not self._flows.waiting:
             return None
+        self._advance(now_ns)
         seat = heapq.heappop(self._free)
         ready = [
             (flow.start() - flow.length() * seat // self._seats, _finish(flow), flow)
@@ -74,17 +77,18 @@ class TwoDfq:
         return False
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Let virtual time grow by the service given, shared by the active flows."""
-        self._virtual += round(used_ns * UNIT / self._flows.active_weight)
+        """Ignore the cost: virtual time goes by the clock, for jobs in service too."""
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Free the seat, and settle the flow's charge for what the turn used."""
+        self._advance(now_ns)
         heapq.heappush(self._free, self._seat_of.pop(job.number))
         self._flows.leave(job)
         self._flows.sweep(self._virtual)
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its flow."""
+        self._advance(now_ns)
         self._flows.add(job, self._virtual, front=True)
 
     def next_event_ns(self, now_ns: int) -> int | None:
@@ -104,6 +108,14 @@ class TwoDfq:
         self._flows.check()
         assert len(self._free) + len(self._seat_of) == self._seats
         assert self._flows.in_service == len(self._seat_of)
+
+    def _advance(self, now_ns: int) -> None:
+        """Let virtual time grow by what the seats in use give to the active flows."""
+        elapsed_ns = now_ns - self._seen_ns
+        self._seen_ns = now_ns
+        if elapsed_ns and self._seat_of:
+            weight = self._flows.active_weight(self._virtual)
+            self._virtual += round(elapsed_ns * len(self._seat_of) * UNIT / weight)
 
 
 def _finish(flow: Flow) -> tuple[int, int]:

@@ -72,7 +72,8 @@ class Wf2q:
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Let virtual time grow by the service given, shared by the active flows."""
-        self._virtual += round(used_ns * UNIT / self._flows.active_weight)
+        weight = self._flows.active_weight(self._virtual)
+        self._virtual += round(used_ns * UNIT / weight)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Settle the flow's charge for what the turn used."""

@@ -1,0 +1,220 @@
+"""The own laws of the fair queueing policies, against bounds and a fluid reference."""
+
+import random
+from collections import deque
+from fractions import Fraction
+from itertools import groupby
+
+import pytest
+
+from experiments.theory import drr_bound
+from schedulers import Job, SchedulerConfig, make
+from tests.schedulers.fairness import (
+    WEIGHTS,
+    largest_costs,
+    random_jobs,
+    serve_in_parallel,
+    widest_gaps,
+)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_two_backlogged_flows_stay_within_the_bound_of_scfq(seed):
+    """Service counts when a job ends: one more job of each at either end."""
+    jobs = random_jobs(random.Random(seed), lambda true_ns: true_ns)
+    config = SchedulerConfig(weights=WEIGHTS)
+    largest = largest_costs(jobs)
+    for (i, j), gap in widest_gaps(make("scfq", config), jobs, 1).items():
+        ends = (Fraction(largest[flow]) / Fraction(WEIGHTS[flow]) for flow in (i, j))
+        assert gap <= 2 * sum(ends), (i, j)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_wf2q_keeps_every_backlogged_flow_within_a_job_of_its_fluid_share(seed):
+    rng = random.Random(seed)
+    policy = make("wf2q+", SchedulerConfig(weights=WEIGHTS))
+    largest = {flow: rng.choice((10, 100, 1_000)) for flow in WEIGHTS}
+    for number in range(900):
+        flow = "abc"[number % 3]
+        need_ns = rng.randrange(1, largest[flow] + 1)
+        job = Job(number=number, request_class=flow, flow=flow, cost_ns=need_ns)
+        policy.arrive(job, 0)
+    now_ns, served = 0, dict.fromkeys(WEIGHTS, 0)
+    share = {flow: weight / sum(WEIGHTS.values()) for flow, weight in WEIGHTS.items()}
+    while all(any(job.flow == flow for job in policy.waiting()) for flow in WEIGHTS):
+        job = policy.pick(now_ns)
+        assert served[job.flow] <= share[job.flow] * now_ns + 1, "ahead before it began"
+        now_ns += job.cost_ns
+        job.attained_ns = job.cost_ns
+        policy.ran(job, job.cost_ns, now_ns)
+        policy.leave(job, now_ns, done=True)
+        served[job.flow] += job.cost_ns
+        for flow, had_ns in served.items():
+            late_ns = now_ns - max(largest.values())
+            assert had_ns >= share[flow] * late_ns - largest[flow] - 1
+
+
+@pytest.mark.parametrize("guess", ["true", "none"])
+@pytest.mark.parametrize("seed", range(25))
+def test_deficit_round_robin_stays_within_its_bound(guess, seed):
+    """Services over weights, so the quantum is that of weight 1."""
+    guesses = {"true": lambda true_ns: true_ns, "none": lambda true_ns: 0}
+    jobs = random_jobs(random.Random(f"{guess}/{seed}"), guesses[guess])
+    quantum_ns = max(largest_costs(jobs).values())
+    options = {"quantum_ns": quantum_ns}
+    policy = make("drr", SchedulerConfig(weights=WEIGHTS, options=options))
+    for gap in widest_gaps(policy, jobs, 1).values():
+        assert gap <= drr_bound(quantum_ns, quantum_ns)
+
+
+# ---- the fluid ideal ----------------------------------------------------------------
+
+
+def fluid_finishes(jobs, weights):
+    """Serve all backlogged flows at once by weight; return when each job ends."""
+    arrivals = deque(sorted(jobs, key=lambda it: (it[0], it[1].number)))
+    backlog = {flow: deque() for flow in weights}
+    now, ends = Fraction(0), {}
+    while arrivals or any(backlog.values()):
+        while arrivals and arrivals[0][0] <= now:
+            _, job, need = arrivals.popleft()
+            backlog[job.flow].append([job.number, Fraction(need)])
+        busy = [flow for flow in weights if backlog[flow]]
+        if not busy:
+            now = Fraction(arrivals[0][0])
+            continue
+        total = sum(Fraction(weights[flow]) for flow in busy)
+        share = {flow: Fraction(weights[flow]) / total for flow in busy}
+        step = min(backlog[flow][0][1] / share[flow] for flow in busy)
+        if arrivals:
+            step = min(step, arrivals[0][0] - now)
+        now += step
+        for flow in busy:
+            head = backlog[flow][0]
+            head[1] -= step * share[flow]
+            if not head[1]:
+                ends[head[0]] = now
+                backlog[flow].popleft()
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_job_ends_later_than_in_the_fluid_by_more_than_one_largest_job(seed):
+    """Parekh and Gallager's bound, and it is nearly reached."""
+    jobs = random_jobs(random.Random(seed), lambda true_ns: true_ns)
+    ends = {}
+
+    def observe(now_ns, waiting, ended):
+        pass
+
+    class Watched:
+        """Notes when each job leaves."""
+
+        def __init__(self, policy):
+            self._policy = policy
+
+        def __getattr__(self, name):
+            return getattr(self._policy, name)
+
+        def leave(self, job, now_ns, *, done):
+            ends[job.number] = now_ns
+            self._policy.leave(job, now_ns, done=done)
+
+    policy = make("wfq-exact", SchedulerConfig(weights=WEIGHTS))
+    serve_in_parallel(Watched(policy), jobs, 1, observe)
+    fluid = fluid_finishes(jobs, WEIGHTS)
+    largest = max(need for _, _, need in jobs)
+    late = [ends[number] - fluid[number] for number in fluid]
+    # Virtual time is rounded to a part of a nanosecond at each event.
+    assert max(late) <= largest + 1
+    assert max(late) > 0
+
+
+def runs_of_a(policy):
+    """Serve a flow of half the weight among ten others; return its longest run."""
+    config = SchedulerConfig(weights={"half": 10.0})
+    scheduler = make(policy, config)
+    for number in range(11):
+        job = Job(number=number, request_class="half", flow="a", cost_ns=100)
+        scheduler.arrive(job, 0)
+    for number in range(11, 21):
+        scheduler.arrive(Job(number=number, flow=f"b{number}", cost_ns=100), 0)
+    order, now_ns = [], 0
+    while (job := scheduler.pick(now_ns)) is not None:
+        now_ns += 100
+        job.attained_ns = 100
+        scheduler.ran(job, 100, now_ns)
+        scheduler.leave(job, now_ns, done=True)
+        order.append(job.flow)
+    return max(len(list(run)) for flow, run in groupby(order) if flow == "a")
+
+
+def test_wf2q_never_gets_a_flow_far_ahead_of_its_share_as_wfq_does():
+    """Bennett and Zhang's example."""
+    assert runs_of_a("wfq-exact") == 10
+    assert runs_of_a("wf2q+") <= 2
+
+
+def test_a_flow_that_wakes_begins_at_once_under_sfq_but_not_under_scfq():
+    def first_after_waking(policy):
+        scheduler = make(policy, SchedulerConfig())
+        for number in range(4):
+            scheduler.arrive(Job(number=number, flow="a", cost_ns=10), 0)
+        running = scheduler.pick(0)
+        scheduler.arrive(Job(number=4, flow="dear", cost_ns=1_000), 5)
+        running.attained_ns = 10
+        scheduler.leave(running, 10, done=True)
+        return scheduler.pick(10).flow
+
+    assert first_after_waking("wfq") == "dear"
+    assert first_after_waking("scfq") == "a"
+
+
+# ---- lag ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_lag_exceeds_a_slice_under_eevdf(seed):
+    quantum_ns, piece_ns = 100, 20
+    rng = random.Random(seed)
+    config = SchedulerConfig(weights=WEIGHTS, quantum_ns=quantum_ns)
+    policy = make("eevdf", config)
+    for number in range(60):
+        flow = "abc"[number % 3]
+        job = Job(number=number, request_class=flow, flow=flow)
+        policy.arrive(job, 0)
+    now_ns, running = 0, policy.pick(0)
+    for _ in range(2_000):
+        used_ns = rng.randrange(1, piece_ns + 1)
+        now_ns += used_ns
+        running.attained_ns += used_ns
+        policy.ran(running, used_ns, now_ns)
+        for lag_ns in policy.lags_ns().values():
+            assert abs(lag_ns) <= quantum_ns + piece_ns
+        if policy.outranks(running, now_ns):
+            policy.leave(running, now_ns, done=False)
+            policy.resume(running, now_ns)
+            running = policy.pick(now_ns)
+
+
+def test_a_short_slice_is_served_sooner_and_not_more():
+    """Latency and share are two settings, which no weight alone can be."""
+
+    def waits_and_shares(slice_ns):
+        options = {"slice_ns.control": slice_ns}
+        policy = make("eevdf", SchedulerConfig(quantum_ns=100, options=options))
+        for number in range(200):
+            flow = "control" if number % 2 else "data"
+            job = Job(number=number, request_class=flow, flow=flow)
+            policy.arrive(job, 0)
+        order = []
+        for turn in range(100):
+            job = policy.pick(turn)
+            job.attained_ns = 100
+            policy.ran(job, 100, turn)
+            policy.leave(job, turn, done=True)
+            order.append(job.flow)
+        return order.index("control"), order.count("control")
+
+    assert waits_and_shares(10) == (0, 50)
+    assert waits_and_shares(1_000) == (1, 50)
