@@ -51,8 +51,10 @@ from broker.apis import (
 )
 from broker.apis.answer import first_error
 from broker.cluster.broker_state import Broker
+from broker.cluster.metrics import replica_metrics
 from broker.config import Listener
 from broker.errors import MalformedFrame
+from broker.groups.metrics import group_metrics
 from broker.metrics.metric import Metric
 from broker.metrics.purgatories import purgatory_metrics
 from broker.request import CLOSE, Request, Response
@@ -149,7 +151,12 @@ class KafkaApis:
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
-        return purgatory_metrics((replicas.produce_purgatory, replicas.fetch_purgatory))
+        purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
+        return (
+            *purgatory_metrics(purgatories),
+            *replica_metrics(replicas),
+            *group_metrics(self.broker.groups.statistics()),
+        )
 
     def close(self) -> None:
         """Close the broker's logs."""

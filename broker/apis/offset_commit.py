@@ -79,9 +79,10 @@ async def _commit(
         missing_group_error=missing,
     )
     try:
-        return dict(await answer_to(broker.groups.offsets.commit(commit)))
+        committed = await answer_to(broker.groups.offsets.commit(commit))
     except KafkaError as refused:
         return dict.fromkeys(positions, refused.code)
+    return dict(committed)
 
 
 def _answer(body: Entity, outcomes: Outcomes) -> Row:

@@ -37,9 +37,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     existing = [one for one, error in outcomes.items() if error is ErrorCode.none]
     try:
         waiting = broker.groups.offsets.delete(body.group_id, existing)
-        outcomes |= await answer_to(waiting)
+        deleted = await answer_to(waiting)
     except KafkaError as refused:
         return answer(error_code=refused.code, topics=[])
+    outcomes |= deleted
     return answer(
         error_code=ErrorCode.none,
         topics=[
