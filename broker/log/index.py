@@ -176,12 +176,18 @@ class SparseIndex:
                 low = middle + 1
             else:
                 high = middle
-        page = self._page(low, high)
-        return low + bisect_right([entry[column] for entry in page], value)
+        page, start = self._page(low, high), low
+        size, unpack = self._entry.size, self._entry.unpack_from
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(page, (middle - start) * size)[column] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-    def _page(self, low: int, high: int) -> list[tuple[int, int]]:
+    def _page(self, low: int, high: int) -> bytes:
         if low == high:
-            return []
+            return b""
         size = self._entry.size
-        data = self._to_read().read(low * size, (high - low) * size)
-        return list(self._entry.iter_unpack(data))
+        return self._to_read().read(low * size, (high - low) * size)

@@ -178,8 +178,7 @@ class LogManager:
 
         The directory is renamed first, so that a crash leaves the log or none.
         """
-        log = self.logs.pop(key, None)
-        self._topic_ids.pop(key, None)
+        log = self.logs.get(key)
         if log is None:
             return
         home, _, name = log.directory.rpartition("/")
@@ -187,6 +186,8 @@ class LogManager:
         if self._storage.is_directory(doomed):
             self._remove_directory(doomed)
         self._storage.rename(log.directory, doomed)
+        del self.logs[key]
+        self._topic_ids.pop(key, None)
         self._remove_directory(doomed)
 
     def configure(self, topic: str) -> None:
