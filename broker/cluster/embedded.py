@@ -48,6 +48,8 @@ class EmbeddedCoordinator:
         self._broker = broker
         self._id = broker_id
         self._new_id = new_id
+        # Topics whose logs are being removed by some request just now.
+        self._removing: set[str] = set()
 
     @property
     def broker_epoch(self) -> int:
@@ -86,10 +88,13 @@ class EmbeddedCoordinator:
             for name, topic in state.topics.items()
         }
         self._registry.change(broker_epoch=state.broker_epoch + 1, topics=topics)
-        for name, partitions in self._registry.state.deleting.items():
-            for index in range(partitions):
-                self._broker.stop_replicas(self._commands.delete(name, index))
-        self._registry.change(deleting={})
+        self._registry.change(
+            deleting={
+                name: partitions
+                for name, partitions in state.deleting.items()
+                if not all(self._delete(name, index) for index in range(partitions))
+            }
+        )
         for topic in topics.values():
             for index in topic.partitions:
                 led = self._lead(topic, index, is_new=False) is ErrorCode.none
@@ -99,36 +104,59 @@ class EmbeddedCoordinator:
 
     async def create_topic(self, new: NewTopic) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS or KAFKA_STORAGE_ERROR."""
-        state = self._registry.state
-        if new.name in state.topics or new.name in state.deleting:
+        if new.name in self.topics or new.name in self._removing:
             raise KafkaError(
                 ErrorCode.topic_already_exists, f"topic {new.name!r} already exists"
             )
+        if new.name in self._registry.state.deleting:
+            await self._remove(new.name)
         topic = Topic(
             name=new.name,
             topic_id=self._new_id(),
             leader_epochs=(0,) * len(new.assignment),
             configs=dict(new.configs),
         )
-        self._remember(topics={**state.topics, topic.name: topic})
+        self._remember(topics={**self.topics, topic.name: topic})
         await self._create_replicas(topic, topic.partitions)
         return topic
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
-        topic = self._topic(name)
-        state = self._registry.state
-        self._remember(
-            topics={k: v for k, v in state.topics.items() if k != name},
-            deleting={**state.deleting, name: len(topic.leader_epochs)},
-        )
-        # Clients are told first, so that nobody is sent to a replica that is gone.
-        self._announce(topic, topic.partitions, LEADER_DURING_DELETE)
-        for index in topic.partitions:
-            self._broker.stop_replicas(self._commands.delete(name, index))
-            await preempt()
+        """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
+
+        After the latter the topic is gone for clients; what is left of it goes with
+        the next attempt to delete or create it, or with the next start.
+        """
         deleting = self._registry.state.deleting
-        self._remember(deleting={k: v for k, v in deleting.items() if k != name})
+        if name not in deleting or name in self._removing:
+            topic = self._topic(name)
+            self._forget(topic)
+            # Clients are told first, so that nobody is sent to a replica that is gone.
+            self._announce(topic, topic.partitions, LEADER_DURING_DELETE)
+        await self._remove(name)
+
+    def _forget(self, topic: Topic) -> None:
+        self._remember(
+            topics={k: v for k, v in self.topics.items() if k != topic.name},
+            deleting={
+                **self._registry.state.deleting,
+                topic.name: len(topic.leader_epochs),
+            },
+        )
+
+    async def _remove(self, name: str) -> None:
+        """Remove the logs of a topic that is being deleted, and forget it wholly."""
+        self._removing.add(name)
+        try:
+            for index in range(self._registry.state.deleting[name]):
+                if not self._delete(name, index):
+                    raise KafkaError(
+                        ErrorCode.kafka_storage_error, f"{name}-{index} is not removed"
+                    )
+                await preempt()
+            deleting = self._registry.state.deleting
+            self._remember(deleting={k: v for k, v in deleting.items() if k != name})
+        finally:
+            self._removing.discard(name)
 
     async def create_partitions(
         self, name: str, assignment: tuple[tuple[int, ...], ...]
@@ -164,22 +192,22 @@ class EmbeddedCoordinator:
                 )
             outcome = self._lead(topic, index, is_new=True)
             if outcome is not ErrorCode.none:
-                self._undo(topic, indexes)
+                await self._undo(topic, indexes)
                 raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
             await preempt()
         self._announce(topic, indexes, self._id)
 
-    def _undo(self, topic: Topic, indexes: range) -> None:
+    async def _undo(self, topic: Topic, indexes: range) -> None:
         """Forget partitions, the last of a topic, that could not be created."""
+        if not indexes.start:
+            self._forget(topic)
+            await self._remove(topic.name)
+            return
         for index in indexes:
-            self._broker.stop_replicas(self._commands.delete(topic.name, index))
-        topics = dict(self.topics)
-        if indexes.start:
-            kept = topics[topic.name].leader_epochs[: indexes.start]
-            topics[topic.name] = replace(topics[topic.name], leader_epochs=kept)
-        else:
-            del topics[topic.name]
-        self._remember(topics=topics)
+            self._delete(topic.name, index)
+        known = self.topics[topic.name]
+        kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
+        self._remember(topics={**self.topics, topic.name: kept})
 
     # ---- the rest ---------------------------------------------------------------
 
@@ -237,6 +265,12 @@ class EmbeddedCoordinator:
         )
         (outcome,) = answer.partition_errors
         return outcome.error_code
+
+    def _delete(self, topic: str, index: int) -> bool:
+        """Delete one replica; False if its disk fails."""
+        answer = self._broker.stop_replicas(self._commands.delete(topic, index))
+        (outcome,) = answer.partition_errors
+        return outcome.error_code is ErrorCode.none
 
     def _announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
         self._broker.update_metadata(

@@ -326,3 +326,40 @@ def test_readers_of_committed_records_get_an_empty_list_of_aborts(
         answer = one(world.send(ApiKey.FETCH, 12, **fields))
         assert answer.aborted_transactions == aborted
         assert answer.last_stable_offset == 1
+
+
+# ---- sessions ----
+
+
+def test_a_session_is_answered_with_what_is_new(world: World) -> None:
+    wanted: dict[tuple[str | UUID, int], int] = {("t", i): 0 for i in range(3)}
+    first = world.send(ApiKey.FETCH, 12, **fetch_fields(wanted, session_epoch=0))
+    assert (first.error_code, len(partitions(first))) == (NONE, 3)
+    session = {"session_id": first.session_id, "max_wait_ms": 500}
+    waiting = world.start(
+        ApiKey.FETCH, 12, **fetch_fields({}, session_epoch=1, **session)
+    )
+    assert not waiting.done
+    world.produce("t", b"x", partition=2)
+    assert list(partitions(waiting.answer)) == [("t", 2)]
+    again = {**session, "session_epoch": 1}
+    stale = world.send(ApiKey.FETCH, 12, **fetch_fields({}, **again))
+    assert stale.error_code is ErrorCode.invalid_fetch_session_epoch
+    forgotten = [{"topic": "t", "partitions": [0, 1]}]
+    moved = fetch_fields({("t", 2): 1}, session_epoch=2, **session)
+    last = world.start(
+        ApiKey.FETCH, 12, **{**moved, "forgotten_topics_data": forgotten}
+    )
+    world.produce("t", b"y")
+    assert not last.done
+    world.produce("t", b"z", partition=2)
+    assert list(partitions(last.answer)) == [("t", 2)]
+
+
+def test_a_session_of_topic_ids_stays_one(world: World) -> None:
+    topic_id = world.broker.coordinator.topics["t"].topic_id
+    fields = fetch_fields({(topic_id, 0): 0}, session_epoch=0)
+    session_id = world.send(ApiKey.FETCH, 13, **fields).session_id
+    by_name = fetch_fields({}, session_epoch=1, session_id=session_id)
+    refused = world.send(ApiKey.FETCH, 12, **by_name)
+    assert refused.error_code is ErrorCode.fetch_session_topic_id_error
