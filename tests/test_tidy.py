@@ -56,7 +56,13 @@ ALLOWED_IMPORTS = {
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst")
 
 FILE_LINES, FUNCTION_LINES = 400, 60
-MAY_PRINT = ("experiments/cli*.py", "experiments/bench/*.py", "broker/server.py")
+# Commands; the generator, a process whose parent reads what it prints.
+MAY_PRINT = (
+    "experiments/cli*.py",
+    "experiments/bench/*.py",
+    "experiments/generator.py",
+    "broker/server.py",
+)
 # Modules of the standard library that bring a clock or a coin of their own.
 PURE = ("schedulers/*.py", "planes/core.py", "planes/cpu.py", "planes/admission.py")
 IMPURE_MODULES = ("time", "os", "socket", "asyncio", "threading", "datetime")

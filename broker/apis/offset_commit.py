@@ -79,7 +79,8 @@ async def _commit(
         missing_group_error=missing,
     )
     try:
-        committed = await answer_to(broker.groups.offsets.commit(commit))
+        waiting = broker.groups.offsets.commit(commit)
+        committed = await answer_to(waiting)
     except KafkaError as refused:
         return dict.fromkeys(positions, refused.code)
     return dict(committed)
