@@ -198,10 +198,10 @@ def test_epochs_are_written_as_kafka_writes_them():
 )
 def test_end_offset_is_that_of_a_naive_history(changes, asked):
     """A history of (epoch, offset) appended to a list answers the same."""
-    epochs, history, end = epochs_of(), [], 0
+    epochs, history, end, current = epochs_of(), [], 0, -1
     for epoch, length in changes:
         epochs.assign(epoch, end)
-        current = max([epoch, *(each for each, _ in history)])
+        current = max(epoch, current)
         history += [(current, end + number) for number in range(length)]
         end += length
     starts = {}

@@ -1,15 +1,13 @@
-"""Compaction against a dictionary, and against a crash at every call."""
+"""Compaction against a dictionary: what stays, and how it is stored."""
 
-import random
 import struct
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import KafkaError
-from broker.log.memory import Crashed, Faults
+from tests.broker.log.compacting import CONFIG, compacted, put, records
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -17,33 +15,9 @@ from tests.broker.log.witness import (
     batch,
     decoded,
     decoded_by_kafka_python,
-    disk,
     everything,
     open_log,
 )
-
-CONFIG = {
-    "cleanup_policy": frozenset({"compact"}),
-    "segment_bytes": 500,
-    "index_interval_bytes": 100,
-    "delete_retention_ms": 1000,
-}
-
-
-def put(log, *pairs, codec=0, **producer):
-    keys, values = zip(*pairs, strict=True)
-    sent = batch(list(values), keys=list(keys), codec=codec, **producer)
-    return log.append(sent, 0, NOW_MS)
-
-
-def compacted(log, now_ms=NOW_MS, up_to=None):
-    log.compact(now_ms, log.log_end_offset if up_to is None else up_to)
-    log.check()
-    return log
-
-
-def records(log):
-    return [(offset, key, value) for offset, _, key, value in decoded(everything(log))]
 
 
 def kept(history, before, *, tombstones=True):
@@ -254,169 +228,3 @@ def test_a_batch_that_cannot_be_read_stays():
     compacted(log)
     assert everything(log).startswith(broken)
     assert decoded(everything(log)[len(broken) :]) == [(2, NOW_MS, b"a", b"2")]
-
-
-# ---- what may be compacted, and when ----
-
-
-def fill(log, count, *, start=0):
-    for number in range(start, start + count):
-        put(log, (b"k%d" % (number % 4), b"%030d" % number))
-    return log
-
-
-def test_nothing_is_compacted_that_is_not_replicated():
-    log = fill(open_log(**CONFIG), 40)
-    bases = [segment.base_offset for segment in log.segments]
-    assert bases[:4] == [0, 5, 10, 15]
-    compacted(log, up_to=14)
-    assert records(log)[:5] == [
-        (offset, b"k%d" % (offset % 4), b"%030d" % offset)
-        for offset in (6, 7, 8, 9, 10)
-    ]
-
-
-def test_young_segments_wait_for_min_compaction_lag():
-    log = fill(open_log(min_compaction_lag_ms=1000, **CONFIG), 40)
-    before = everything(log)
-    compacted(log, NOW_MS + 999)
-    assert everything(log) == before
-    compacted(log, NOW_MS + 1000)
-    assert everything(log) != before
-
-
-def test_compaction_is_due_by_the_dirty_ratio():
-    log = open_log(min_cleanable_dirty_ratio=0.3, **CONFIG)
-    assert not log.compaction_due(NOW_MS, 0)
-    fill(log, 40)
-    assert log.compaction_due(NOW_MS, 40)
-    assert not log.compaction_due(NOW_MS, 0)
-    compacted(log)
-    assert not log.compaction_due(NOW_MS, 40)
-    fill(log, 5, start=40)
-    assert log.compaction_due(NOW_MS, 45)
-
-
-def test_compaction_is_due_by_max_compaction_lag():
-    log = open_log(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500, **CONFIG)
-    fill(log, 40)
-    assert not log.compaction_due(NOW_MS + 500, 40)
-    assert log.compaction_due(NOW_MS + 501, 40)
-
-
-def test_a_plain_topic_is_never_due():
-    log = fill(open_log(segment_bytes=500), 40)
-    assert not log.compaction_due(NOW_MS + 10**12, 40)
-
-
-def test_a_full_map_compacts_what_it_knows():
-    """Memory is bounded: the rest is for the next time."""
-    log = open_log(**CONFIG)
-    for number in range(60):
-        put(log, (b"k%d" % (number % 20), b"%030d" % number))
-    history = {key: value for _, key, value in records(log)}
-    for _ in log.compaction(NOW_MS, 60, keys_max=10):
-        pass
-    log.check()
-    assert 0 < log.cleaner_offset < 40
-    for _ in range(10):
-        for _ in log.compaction(NOW_MS, 60, keys_max=10):
-            pass
-    assert log.cleaner_offset == log.segments.active.base_offset
-    assert {key: value for _, key, value in records(log)} == history
-    log.check()
-
-
-def test_small_neighbours_become_one_segment():
-    """By the sizes before: what has become small is joined the next time."""
-    log = fill(open_log(**CONFIG), 80)
-    assert len(log.segments) == 16
-    compacted(log)
-    assert len(log.segments) == 16
-    fill(log, 10, start=80)
-    assert len(log.segments) == 18
-    compacted(log)
-    assert len(log.segments) == 4
-    names = [name for name in log.storage.names(HOME) if name.endswith(".log")]
-    assert len(names) == 4
-
-
-def test_long_keys_are_told_apart():
-    log = open_log(**CONFIG)
-    for end in (b"x", b"y", b"x"):
-        put(log, (b"k" * 99 + end, b"v" + end))
-    log.roll(NOW_MS)
-    compacted(log)
-    assert [record[0] for record in records(log)] == [1, 2]
-
-
-# ---- in small steps, while the log lives on ----
-
-
-@pytest.mark.parametrize("steps", [1, 5, 20, 45, 60])
-@pytest.mark.parametrize("event", ["append", "roll", "delete", "truncate", "close"])
-def test_the_log_may_change_between_steps(event, steps):
-    log = fill(open_log(**CONFIG), 40)
-    work = log.compaction(NOW_MS, 40)
-    for _ in range(steps):
-        next(work, None)
-    if event == "append":
-        fill(log, 6, start=40)
-    elif event == "roll":
-        log.roll(NOW_MS)
-    elif event == "delete":
-        log.delete_records_before(17)
-    elif event == "truncate":
-        log.truncate_to(12, NOW_MS)
-        fill(log, 20, start=12)
-    else:
-        work.close()
-    end, start = log.log_end_offset, log.log_start_offset
-    expected = {b"k%d" % (n % 4): b"%030d" % n for n in range(start, end)}
-    for _ in work:
-        pass
-    log.check()
-    assert {key: value for _, key, value in records(log)} == expected
-    assert not [n for n in log.storage.names(HOME) if n.endswith((".cleaned", ".swap"))]
-    assert log.cleaner_offset <= end
-    again = open_log(log.storage.after_kill(), **CONFIG)
-    assert {key: value for _, key, value in records(again)} == expected
-
-
-def test_any_call_may_fail_during_a_compaction():
-    at, reached = 0, True
-    while reached:
-        at += 1
-        for error, crash in ((5, False), (28, False), (5, True)):
-            log = fill(open_log(disk(), **CONFIG), 40)
-            log.flush()
-            expected = {key: value for _, key, value in records(log)}
-            faults = log.storage.faults = Faults(at, error=error, crash=crash, short=50)
-            failed = False
-            try:
-                log.compact(NOW_MS, 40)
-            except KafkaError:
-                failed = True
-            except Crashed:
-                pass
-            reached = faults.reached
-            log.storage.faults = Faults()
-            for left in (
-                log.storage.after_kill(),
-                log.storage.after_power_loss(random.Random(at)),
-            ):
-                again = open_log(left, opening={"recovery_point": 40}, **CONFIG)
-                again.check()
-                assert again.log_end_offset == 40, at
-                found = {key: value for _, key, value in records(again)}
-                assert found == expected, at
-                with suppress(KafkaError):
-                    compacted(again)
-                found = {key: value for _, key, value in records(again)}
-                assert found == expected, at
-            if failed and not log.durability.out_of_service:
-                # Nothing was committed: the log is as it was, and can try again.
-                compacted(log)
-                found = {key: value for _, key, value in records(log)}
-                assert found == expected, at
-    assert at > 20
