@@ -29,7 +29,7 @@ def agree(measure, expected, *, widest):
         assert half <= widest * theory, (mean, half, theory)
 
 
-def waits(policy, rates, means, *, seats=1, count=10_000, **settings):
+def waits(policy, rates, means, *, seats=1, count=6_000, **settings):
     def measure(seed):
         draws = [exponential(mean) for mean in means]
         run = serve(
@@ -41,18 +41,18 @@ def waits(policy, rates, means, *, seats=1, count=10_000, **settings):
 
 
 def test_nonpreemptive_priority_on_set_a():
-    agree(waits("np-priority", RATES_A, MEANS_A), A.nonpreemptive(), widest=0.25)
+    agree(waits("np-priority", RATES_A, MEANS_A), A.nonpreemptive(), widest=0.35)
 
 
 def test_nonpreemptive_priority_on_set_c():
     measure = waits("np-priority", C.rates, (4, 4), seats=8)
-    agree(measure, C.nonpreemptive(), widest=0.4)
+    agree(measure, C.nonpreemptive(), widest=0.5)
 
 
 @pytest.mark.parametrize("ratio", [2, 10])
 def test_ageing_on_set_a(ratio):
     measure = waits("ageing", RATES_A, MEANS_A, options={"ratio": ratio})
-    agree(measure, A.ageing((ratio, 1)), widest=0.25)
+    agree(measure, A.ageing((ratio, 1)), widest=0.35)
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_ageing_on_set_a(ratio):
     ],
 )
 def test_orders_by_size_on_m_m_1(policy, of_size):
-    """Quanta of a fiftieth of the mean size: ``ps`` and ``las`` are ideals of q = 0."""
+    """Quanta of a 25th of the mean size: ``ps`` and ``las`` are ideals of q = 0."""
 
     def measure(seed):
-        jobs = poisson(seed, 5_000, (0.8,), [exponential(1)])
-        run = serve([plane(policy, quantum_ns=MS // 50)], jobs)
+        jobs = poisson(seed, 4_000, (0.8,), [exponential(1)])
+        run = serve([plane(policy, quantum_ns=MS // 25)], jobs)
         return [statistics.fmean(run.sojourns_ms(0))]
 
-    agree(measure, [M_M_1.mean_over_sizes(of_size)], widest=0.25)
+    agree(measure, [M_M_1.mean_over_sizes(of_size)], widest=0.35)
 
 
 def test_slowdown_under_processor_sharing_does_not_depend_on_size():
     slowdowns = {True: [], False: []}
-    for seed in range(10):
-        jobs = poisson(seed, 5_000, (0.7,), [exponential(1)])
+    for seed in range(8):
+        jobs = poisson(seed, 4_000, (0.7,), [exponential(1)])
         for task in serve([plane("ps", quantum_ns=MS // 20)], jobs).tasks:
             if task.demand_ns > MS // 2:
                 sojourn_ns = task.remote_done_ns - task.received_ns
