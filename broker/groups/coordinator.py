@@ -34,7 +34,7 @@ from broker.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.rebalance import Rebalance, TimerKey
+from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.shards import Clock, Counters, Shards
 from broker.groups.timers import Timers
 from broker.groups.transitions import GroupState
@@ -287,6 +287,16 @@ class GroupCoordinator:
         self._shards.check()
         self._timers.check()
         self._cleanups.check()
+        for key in self._timers:
+            group = self._shards.group(key.group_id)
+            assert group is not None, key
+            if key.kind is TimerKind.SESSION:
+                known = (*group.roster.members, *group.roster.pending)
+                assert key.member_id in known, key
+            elif key.kind is TimerKind.SYNC:
+                assert group.roster.unsynced, key
+            else:
+                assert group.state is GroupState.PREPARING_REBALANCE, key
 
     def _perform(self, group: Group, effects: Effects) -> None:
         self._shards.perform(group.group_id, effects)

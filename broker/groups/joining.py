@@ -175,8 +175,6 @@ class Joining:
         group.roster.rename(member, member_id)
         _update(group, member, request)
         member.joining = waiting
-        self._rebalance.touch(group, member, now)
-
         chosen = group.roster.select_protocol()
         same = chosen == group.protocol_name
         action = group.step(Event.REPLACE if same else Event.REPLACE_CHANGED).action

@@ -12,7 +12,7 @@ sleeps until then can be woken. Ties break by the order of scheduling.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -48,6 +48,9 @@ class Timers(Generic[K]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._deadlines
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._deadlines)
 
     def schedule(self, key: K, deadline_ns: int) -> None:
         """Set the deadline of ``key``, in place of one it may have."""

@@ -222,5 +222,5 @@ def test_a_group_stands_whatever_clients_and_disks_do(
 ) -> None:
     run_state_machine_as_test(
         partial(GroupMachine, make_world, make_protocols),
-        settings=settings(max_examples=150, stateful_step_count=40),
+        settings=settings(max_examples=80, stateful_step_count=40),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ErrorCode
+from broker.groups.messages import MemberIdentity
 
 MAX_INT = 2**31 - 1
 
@@ -290,3 +291,11 @@ def test_a_protocol_listed_twice_counts_once(world, make_protocols) -> None:
     joined = world.join(protocols=make_protocols("range"))
     world.join(next(iter(world.group.roster.members)))
     assert joined.answer().protocol_name == "range"
+
+
+def test_another_kind_of_member_may_use_an_emptied_group(world) -> None:
+    (member,) = world.form(1)
+    world.coordinator.leave("g", [MemberIdentity(member)])
+    world.form(1, protocol_type="connect")
+    assert world.group.protocol_type == "connect"
+    assert not world.group.subscribes_to("t")

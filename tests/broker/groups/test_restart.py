@@ -21,6 +21,8 @@ def test_a_stable_group_goes_on_without_a_rebalance(world) -> None:
     assert world.join(follower).answer().generation == 1
     assert world.group.subscribes_to("t")
     assert not world.group.subscribes_to("u")
+    loads = world.coordinator.statistics().counters.partition_loads
+    assert loads == world.config.offsets_topic_num_partitions
 
 
 def test_sessions_start_anew_with_the_coordinator(world) -> None:

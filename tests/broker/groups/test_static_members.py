@@ -175,6 +175,7 @@ def test_a_replacement_that_cannot_be_stored_is_taken_back(world) -> None:
     world.log.fail_with = ErrorCode.not_enough_replicas
     answer = world.join(instance_id="b").answer()
     assert answer.error is ErrorCode.coordinator_not_available
+    world.coordinator.check()
     assert world.group.roster.static_member_id("b") == old["b"]
     assert world.heartbeat(old["b"], 1, "b") is ErrorCode.none
 
@@ -194,3 +195,18 @@ def test_a_pending_id_with_an_instance_is_refused_as_kafka_does(world) -> None:
     pending = world.join(requires_known_member_id=True).answer().member_id
     answer = world.join(pending, instance_id="i").answer()
     assert answer.error is ErrorCode.unknown_server_error
+
+
+def test_a_replacement_inherits_that_its_assignment_is_not_fetched_yet(world) -> None:
+    waiting = {i: world.join(instance_id=i) for i in "ab"}
+    world.advance(6_000)
+    leader = waiting["a"].answer().member_id
+    world.sync(leader, 1, instance_id="a", assignments={})
+    new = world.join(instance_id="b").answer().member_id
+    for _ in range(7):
+        world.advance(8_000)
+        assert world.heartbeat(new, 1, "b") is ErrorCode.none
+        world.heartbeat(leader, 1, "a")
+    world.advance(4_000)
+    assert new not in world.group.roster
+    assert world.state == "PreparingRebalance"
