@@ -15,8 +15,10 @@ import os
 import signal
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,10 @@ def bind(binding: Binding) -> None:
     if binding.cpu is not None:
         os.sched_setaffinity(0, {binding.cpu})
     os.setpriority(os.PRIO_PROCESS, 0, binding.nice)
+    if _AUTOGROUP.exists():
+        # Nice values order the processes of one session; between sessions, where the
+        # kernel groups by them (sched(7), autogroup), this file does.
+        _AUTOGROUP.write_text(str(binding.nice), encoding="utf-8")
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != binding.parent:
         sys.exit("the parent died before its child could be bound to it")

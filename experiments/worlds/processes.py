@@ -62,7 +62,12 @@ class Child:
         self._tick = tick
         with complaints.open("wb") as stderr:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                # Apart from the terminal's Ctrl-C: the runner ends its children.
+                start_new_session=True,
             )
         self._buffer = b""
 
@@ -82,6 +87,11 @@ class Child:
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
+
+    @property
+    def pid(self) -> int:
+        """Return the process's id."""
+        return self._process.pid
 
     def tell(self, line: str) -> None:
         """Write a line to the process's standard input.
@@ -131,7 +141,7 @@ class Child:
 
         Unknown where the kernel keeps no such account (CONFIG_SCHEDSTATS).
         """
-        path = Path(f"/proc/{self._process.pid}/schedstat")
+        path = Path(f"/proc/{self.pid}/schedstat")
         if not path.exists():
             return UNKNOWN_CPU_TIME
         used_ns, waited_ns, _ = map(int, path.read_text(encoding="utf-8").split())

@@ -1,0 +1,87 @@
+"""The processes of a live run: bound to their parent and CPU, listened to, stopped."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.worlds.child import Binding
+from experiments.worlds.live import Places
+from experiments.worlds.processes import Child, RunFailed
+
+pytestmark = pytest.mark.live
+
+BIND = """
+import json, os, sys
+from experiments.worlds.child import Binding, bind
+bind(Binding(**json.loads(sys.argv[1])))
+print(json.dumps([sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)]))
+"""
+
+
+def child(code: str, directory: Path, *arguments: str) -> Child:
+    command = [sys.executable, "-c", code, *arguments]
+    return Child("child", command, directory / "child.err", tick=lambda: None)
+
+
+def test_a_child_stays_on_its_cpu_at_its_priority(tmp_path: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    places = Places.here()
+    binding = places.binding(cpu).text()
+    with child(BIND, tmp_path, binding) as bound:
+        assert bound.line(20) == f"[[{cpu}], {places.nice}]"
+
+
+def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:
+    # Process 1 is alive, but it is not the parent: as if the parent had just died.
+    binding = Binding(parent=1, cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0))
+    with (
+        child(BIND, tmp_path, binding.text()) as orphan,
+        pytest.raises(RunFailed, match="child ended with status 1: the parent died"),
+    ):
+        orphan.line(20)
+
+
+def test_a_child_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    with (
+        child("import time; time.sleep(60)", tmp_path) as silent,
+        pytest.raises(RunFailed, match="child said nothing for 0 s"),
+    ):
+        silent.line(0.2)
+
+
+def test_the_last_complaint_is_the_reason(tmp_path: Path) -> None:
+    with (
+        child("raise ValueError('no luck')", tmp_path) as failing,
+        pytest.raises(RunFailed, match=r"ended with status 1: ValueError: no luck$"),
+    ):
+        failing.line(20)
+
+
+def test_the_death_of_another_child_ends_the_wait(tmp_path: Path) -> None:
+    with (
+        child("import time; time.sleep(60)", tmp_path) as silent,
+        child("raise SystemExit(3)", tmp_path) as dead,
+        pytest.raises(RunFailed, match="child ended with status 3"),
+    ):
+        silent.line(20, dead)
+
+
+def test_a_child_that_ignores_sigterm_is_reported_and_killed(tmp_path: Path) -> None:
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('deaf', flush=True); time.sleep(60)"
+    )
+    with child(code, tmp_path) as deaf:
+        assert deaf.line(20) == "deaf"
+        assert deaf.stop(0.2) == "child did not stop within 0 s of SIGTERM"
+        pid = deaf.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_several_lines_at_once_are_read_one_by_one(tmp_path: Path) -> None:
+    with child("print('one\\ntwo'); print('three', end='\\n')", tmp_path) as talking:
+        assert [talking.line(20) for _ in range(3)] == ["one", "two", "three"]
