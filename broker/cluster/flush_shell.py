@@ -24,7 +24,8 @@ class ThreadedFlush:
     async def __call__(self, log: Log) -> None:
         """Return once all that ``log`` holds now is durable; raise `KafkaError`."""
         wanted_offset = log.log_end_offset
-        while log.recovery_point < wanted_offset:
+        # A truncation in between may leave less to flush.
+        while log.recovery_point < min(wanted_offset, log.log_end_offset):
             running = self._running.get(log)
             if running is None:
                 await self._run(log)

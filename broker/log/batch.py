@@ -152,9 +152,9 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     if size <= _MAGIC_AT:
         raise invalid(f"{size} bytes hold no record batch")
     if records[_MAGIC_AT] != MAGIC:
-        raise invalid(f"magic {records[_MAGIC_AT]}, expected {MAGIC}")
+        _refuse_magic(records[_MAGIC_AT])
     if size < HEADER_SIZE:
-        raise corrupt(f"{size} bytes are no batch header")
+        raise invalid(f"{size} bytes are no batch header")
     fields = HEADER.unpack_from(records)
     (offset, length, _, _, crc, attributes, delta, _, _, pid, _, sequence, count) = (
         fields
@@ -177,10 +177,18 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     return fields
 
 
+def _refuse_magic(magic: int) -> None:
+    """Raise for a message format of the past, or for one that never was."""
+    error = invalid if magic < MAGIC else corrupt
+    raise error(f"magic {magic}, expected {MAGIC}")
+
+
 def _refuse_length(length: int, size: int) -> None:
-    if HEADER_SIZE <= length + LENGTH_OVERHEAD < size:
+    if length + LENGTH_OVERHEAD < HEADER_SIZE:
+        raise corrupt(f"batch length {length} in {size} bytes")
+    if length + LENGTH_OVERHEAD < size:
         raise invalid("more than one record batch for a partition")
-    raise corrupt(f"batch length {length} in {size} bytes")
+    raise invalid(f"not one whole batch: batch length {length} in {size} bytes")
 
 
 def _refuse_attributes(attributes: int) -> None:

@@ -101,8 +101,11 @@ class Durability:
         ]
 
     def flush(self, active: Segment, log_end_offset: int) -> None:
-        """Run a job here and now."""
-        job = self.job(active, log_end_offset)
+        """Make all durable here and now."""
+        self.run(self.job(active, log_end_offset))
+
+    def run(self, job: FlushJob | None) -> None:
+        """Run a job here and now, if there is one."""
         if job is None:
             return
         try:
@@ -118,23 +121,33 @@ class Durability:
         if the files could not be written, after which the log is as it was.
         """
         self.check_in_service()
-        names_changed = self._names != self._names_synced
-        if log_end_offset == self.recovery_point and not names_changed:
+        if log_end_offset == self.recovery_point and self._names == self._names_synced:
             return None
+        return self._job(self._unflushed, (active.file,), log_end_offset)
+
+    def job_for_ended(self, offset: int) -> FlushJob | None:
+        """Return a job for the segments that ended at ``offset`` or before."""
+        self.check_in_service()
+        ended = [each for each in self._unflushed if each.base_offset < offset]
+        return self._job(ended, (), offset) if ended else None
+
+    def _job(
+        self, ended: Sequence[Segment], more: Sequence[File], offset: int
+    ) -> FlushJob:
+        names_changed = self._names != self._names_synced
         files: list[File] = []
         try:
             self._epochs.write()
-            for segment in self._unflushed:
+            for segment in ended:
                 files += [segment.file, *segment.write_indexes()]
         except OSError as error:
             raise storage_error(self._directory, error) from error
-        files.append(active.file)
         return FlushJob(
             self._storage,
             (self._directory, dirname(self._directory)) if names_changed else (),
-            files,
-            tuple(self._unflushed),
-            log_end_offset,
+            [*files, *more],
+            tuple(ended),
+            offset,
             self.generation,
             self._names,
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
-from broker.log import cleaner, reading, times, trimming
+from broker.log import cleaner, flushing, reading, times, trimming
 from broker.log.batch import HEADER, PREFIX, check_produced, split_batches
 from broker.log.config import LogConfig
 from broker.log.durability import Durability, FlushJob, storage_error
@@ -52,12 +52,12 @@ class Log:
 
     __slots__ = (
         "_config",
-        "_flushed_ms",
         "_rewrites",
         "cleaner_offset",
         "directory",
         "durability",
         "epochs",
+        "flushed_ms",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -92,7 +92,7 @@ class Log:
         self.torn = False
         # Below it the log was compacted before.
         self.cleaner_offset = 0
-        self._flushed_ms = now_ms
+        self.flushed_ms = now_ms
         self.configure(config)
 
     @staticmethod
@@ -320,25 +320,6 @@ class Log:
         """Return the offset below which everything is durable."""
         return self.durability.recovery_point
 
-    def flush_due(self, now_ms: int) -> bool:
-        """Tell whether ``flush.messages`` or ``flush.ms`` asks for a flush."""
-        waiting = self.log_end_offset - self.durability.recovery_point
-        config = self._config
-        return waiting > 0 and (
-            waiting >= config.flush_messages
-            or now_ms - self._flushed_ms >= config.flush_ms
-        )
-
-    def flush(self, now_ms: int | None = None) -> None:
-        """Make everything durable; ``now_ms`` begins a new ``flush.ms``.
-
-        Raises KAFKA_STORAGE_ERROR, and after a failed sync the log stays out of
-        service.
-        """
-        self.durability.flush(self.segments.active, self.log_end_offset)
-        if now_ms is not None:
-            self._flushed_ms = now_ms
-
     def flush_job(self) -> FlushJob | None:
         """Return what a flush has to do, for another thread; None if nothing.
 
@@ -349,24 +330,15 @@ class Log:
     def flushed(self, job: FlushJob, now_ms: int) -> None:
         """Note that a job is done; ``now_ms`` begins a new ``flush.ms``."""
         self.durability.done(job)
-        self._flushed_ms = now_ms
-
-    def close(self) -> None:
-        """Flush, write indexes and producers: an orderly stop. Raises KafkaError."""
-        self.flush()
-        active = self.segments.active
-        offset = self.log_end_offset
-        try:
-            active.cut()
-            for file in active.write_indexes():
-                file.sync()
-            write_snapshot(self.storage, self.directory, offset, self.producers)
-        except OSError as error:
-            raise storage_error(self.directory, error) from error
+        self.flushed_ms = now_ms
 
     # ---- told in files of their own ----
 
     read = reading.read
+    flush_due = flushing.flush_due
+    flush = flushing.flush
+    flush_ended = flushing.flush_ended
+    close = flushing.close
     truncate_to = trimming.truncate_to
     truncate_fully = trimming.truncate_fully
     retention = trimming.retention

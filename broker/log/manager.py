@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from posixpath import dirname
 from typing import Final
 from uuid import UUID
@@ -200,7 +201,16 @@ class LogManager:
     # ---- now and then ----
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> None:
-        """Write recovery points, log starts, high watermarks and cleaner offsets."""
+        """Write recovery points, log starts, high watermarks and cleaner offsets.
+
+        Segments that ended some time ago are flushed first, so that recovery points
+        move though no flush is asked for. A log that cannot is passed over.
+        """
+        now_ms = self._now_ms()
+        for log in self.logs.values():
+            # Tried again next time, unless a sync failed: then appends are told.
+            with suppress(KafkaError):
+                log.flush_ended(now_ms)
         for directory in self._directories:
             logs = {
                 key: log

@@ -1,5 +1,6 @@
 """The log: bytes in, the same bytes out, at the offsets that Kafka would give."""
 
+import random
 import struct
 
 import pytest
@@ -344,3 +345,18 @@ def test_deleted_segments_stay_readable_for_a_fetch_in_flight(log):
     log.delete_records_before(20)
     assert "00000000000000000000.log" not in log.storage.names(HOME)
     assert piece.read() == content
+
+
+def test_segments_are_flushed_some_time_after_they_ended():
+    """Without any flush policy a crash has only the last minute to recover."""
+    log = open_log(segment_bytes=200)
+    for number in range(4):
+        log.append(batch([bytes(100)]), 0, NOW_MS + 1000 * number)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+    for now_ms, recovery_point in ((60_999, 0), (61_000, 1), (62_500, 2), (99_000, 3)):
+        log.flush_ended(NOW_MS + now_ms)
+        assert log.recovery_point == recovery_point
+    left = log.storage.after_power_loss(random.Random(3))
+    again = open_log(left, opening={"recovery_point": 3}, segment_bytes=200)
+    assert again.log_end_offset >= 3
+    again.check()

@@ -259,3 +259,21 @@ def test_a_stop_may_be_interrupted_anywhere(power):
             assert found == whole or (power and reached and found == whole[:1]), at
             again.logs["t", partition].check()
     assert at > 20
+
+
+def test_a_checkpoint_moves_recovery_points_without_a_flush_policy():
+    now = [NOW_MS]
+    made = LogManager(
+        ["/data/one"],
+        disk(),
+        config_of=lambda topic: LogConfig(segment_bytes=100),
+        now_ms=lambda: now[0],
+    )
+    made.open()
+    append(made.open_log(A, None), bytes(10), bytes(10))
+    made.checkpoint({})
+    assert made.logs[A].recovery_point == 0
+    now[0] += 60_000
+    made.checkpoint({})
+    content = read_whole(made._storage, "/data/one/recovery-point-offset-checkpoint")
+    assert content == b"0\n1\na 0 1\n"
