@@ -2,7 +2,8 @@
 
 Versions: 0-3.
 
-Behaviour: each topic succeeds or fails alone; ``count`` is what it shall have in all,
+Behaviour: each topic succeeds or fails alone, and one that is named twice fails and is
+answered once; ``count`` is what it shall have in all,
 and must be more than it has (INVALID_PARTITIONS). An answer means that the partitions
 are durable and have leaders. Replicas of new partitions are placed as the others are,
 unless the request places them.
@@ -28,8 +29,9 @@ from broker.wire.codec import Entity
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Add the partitions, topic by topic."""
     named = Counter(topic.name for topic in body.topics)
+    by_name = {topic.name: topic for topic in body.topics}
     rows = []
-    for topic in body.topics:
+    for topic in by_name.values():
         outcome = {"error_code": ErrorCode.none, "error_message": None}
         try:
             if named[topic.name] > 1:

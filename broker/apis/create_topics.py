@@ -5,7 +5,7 @@ Versions: 2-7.
 Behaviour:
 - Each topic succeeds or fails alone; an answer means that the topic is durable and its
   partitions have leaders. ``timeout_ms`` has nothing to wait for.
-- A name that the request has twice fails with INVALID_REQUEST, both times.
+- A name that the request has twice fails with INVALID_REQUEST and is answered once.
 - A request may create 10,000 partitions, as in Kafka; else POLICY_VIOLATION.
 - Configs are checked before anything is created. Between two partitions the request
   can be preempted.
@@ -44,12 +44,13 @@ _DEFAULT = -1
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Create the topics one after the other."""
     named = Counter(topic.name for topic in body.topics)
+    by_name = {topic.name: topic for topic in body.topics}
     asked = sum(
         topic.num_partitions if topic.num_partitions > 0 else len(topic.assignments)
         for topic in body.topics
     )
     rows = []
-    for topic in body.topics:
+    for topic in by_name.values():
         try:
             if named[topic.name] > 1:
                 raise KafkaError(
@@ -101,7 +102,7 @@ def _refused(name: str, error: KafkaError) -> Row:
         topic_config_error_code=0,
         num_partitions=-1,
         replication_factor=-1,
-        configs=None,
+        configs=(),
         **failure(error),
     )
 

@@ -37,7 +37,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     rows = []
     for name, topic_id in wanted:
         try:
-            name = await _delete(name, topic_id, request.api_version, broker)
+            name, topic_id = await _delete(name, topic_id, request.api_version, broker)
         except KafkaError as error:
             rows.append(Row(name=name, topic_id=topic_id, **failure(error)))
         else:
@@ -54,7 +54,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 async def _delete(
     name: str | None, topic_id: UUID, version: int, broker: Broker
-) -> str:
+) -> tuple[str, UUID]:
+    """Delete one topic, and return both its name and its id."""
     if not broker.config[DELETE_TOPIC_ENABLE]:
         raise KafkaError(
             ErrorCode.topic_deletion_disabled
@@ -70,5 +71,6 @@ async def _delete(
         name = broker.metadata_cache.name(topic_id)
         if name is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has id {topic_id}")
+    known = broker.metadata_cache.topic(name)
     await broker.coordinator.delete_topic(name)
-    return name
+    return name, (known and known.topic_id) or NO_ID

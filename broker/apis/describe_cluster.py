@@ -42,8 +42,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         error_code=error,
         error_message=message,
         endpoint_type=_BROKERS,
-        cluster_id=broker.cluster_id,
-        controller_id=cache.controller_id,
+        cluster_id=broker.cluster_id if message is None else "",
+        controller_id=cache.controller_id if message is None else -1,
         brokers=[
             Row(broker_id=each.id, host=host, port=port, rack=each.rack)
             for each, host, port in reached

@@ -8,7 +8,8 @@ where to go on. No topics named means all. A request can be preempted between to
 
 Version notes: none.
 
-Left out: eligible leader replicas, which need KRaft (null, as where it is off).
+Left out: eligible leader replicas. There are none, and the lists are empty: the field
+may be null, but Kafka's own client cannot read that.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     next_cursor = None
     for name in sorted(name for name in names if name >= after[0]):
         topic = cache.topic(name)
+        first = max(after[1], 0) if name == after[0] else 0
+        if not left:
+            next_cursor = Row(topic_name=name, partition_index=first)
+            break
         if topic is None:
             rows.append(_unknown(name))
             continue
-        first = max(after[1], 0) if name == after[0] else 0
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        if indexes and not left:
-            next_cursor = Row(topic_name=name, partition_index=indexes[0])
-            break
         rows.append(_described(request, topic, indexes[:left], broker))
         if len(indexes) > left:
             next_cursor = Row(topic_name=name, partition_index=indexes[left])
@@ -79,8 +80,8 @@ def _described(
         row = partition_row(
             topic.partitions[index], listener, _METADATA_VERSION, broker
         )
-        row.eligible_leader_replicas = None
-        row.last_known_elr = None
+        row.eligible_leader_replicas = ()
+        row.last_known_elr = ()
         partitions.append(row)
     return _row(topic.name, ErrorCode.none, topic, partitions)
 

@@ -9,6 +9,7 @@ Behaviour:
   -1).
 - A leader whose high watermark has not reached its epoch's start yet does not tell
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
+- A partition that is named twice is INVALID_REQUEST, both times.
 - Only leaders answer, under the epoch that the client names. A request can be
   preempted between two partitions.
 
@@ -20,6 +21,7 @@ Left out: v0, which listed segment offsets.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from broker.apis.answer import Row, answer
@@ -49,9 +51,17 @@ NOTHING: Final[Found] = (-1, -1, -1)
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Look the offsets up, partition by partition."""
     topics = []
+    named = Counter(
+        (topic.name, wanted.partition_index)
+        for topic in body.topics
+        for wanted in topic.partitions
+    )
     for topic in body.topics:
         rows = []
         for wanted in topic.partitions:
+            if named[topic.name, wanted.partition_index] > 1:
+                rows.append(_refused(wanted, ErrorCode.invalid_request))
+                continue
             rows.append(_row(request, body.replica_id, topic.name, wanted, broker))
             await preempt()
         topics.append(Row(name=topic.name, partitions=rows))
@@ -62,9 +72,8 @@ def _row(
     request: Request, replica_id: int, topic: str, wanted: Entity, broker: Broker
 ) -> Row:
     index: int = wanted.partition_index
-    error = ErrorCode.none
-    found = NOTHING
     try:
+        _check_special(wanted.timestamp, request.api_version)
         if replica_id == _DEBUGGING_CONSUMER:
             partition = broker.replicas.get((topic, index))
         else:
@@ -76,11 +85,22 @@ def _row(
             request.api_version,
             is_follower=replica_id >= 0,
         )
-    except KafkaError as refused:
-        error = refused.code
+    except KafkaError as error:
+        return _refused(wanted, error.code)
     timestamp, offset, leader_epoch = found
     return Row(
         partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _refused(wanted: Entity, error: ErrorCode) -> Row:
+    timestamp, offset, leader_epoch = NOTHING
+    return Row(
+        partition_index=wanted.partition_index,
         error_code=error,
         timestamp=timestamp,
         offset=offset,
@@ -88,21 +108,25 @@ def _row(
     )
 
 
-def _find(
-    partition: Partition, timestamp: int, version: int, *, is_follower: bool
-) -> Found:
+def _check_special(timestamp: int, version: int) -> None:
+    """Raise UNSUPPORTED_VERSION for what this version cannot ask, whoever leads."""
     since = _SINCE_TIERED if timestamp == LATEST_TIERED else _SINCE.get(timestamp, 1)
     if version < since or timestamp < LATEST_TIERED:
         raise KafkaError(
             ErrorCode.unsupported_version, f"time stamp {timestamp} in v{version}"
         )
+
+
+def _find(
+    partition: Partition, timestamp: int, version: int, *, is_follower: bool
+) -> Found:
     log, end = partition.log, partition.read_end(is_follower=is_follower)
     if timestamp == LATEST:
         _check_end(partition, end, version, is_follower=is_follower)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return -1, start, log.epochs.epoch_of(start)
+        return -1, start, partition.epoch_of(start)
     if timestamp == LATEST_TIERED:
         return NOTHING
     found = (

@@ -86,7 +86,7 @@ async def _wanted(
     except KafkaError as error:
         # v10 and v11 cannot say null.
         known_name = name if name is not None or request.api_version >= 12 else ""
-        return _row(known_name, topic_id, error.code, [], NOT_ASKED)
+        return _row(known_name, topic_id, error.code, [], _operations(body))
     return _described(request, body, topic, broker)
 
 
@@ -118,7 +118,6 @@ async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetad
 def _described(
     request: Request, body: Entity, topic: TopicMetadata, broker: Broker
 ) -> Row:
-    asked = getattr(body, "include_topic_authorized_operations", False)
     listener, version = request.peer.listener, request.api_version
     return _row(
         topic.name,
@@ -128,8 +127,14 @@ def _described(
             partition_row(topic.partitions[index], listener, version, broker)
             for index in sorted(topic.partitions)
         ],
-        TOPIC_OPERATIONS if asked else NOT_ASKED,
+        _operations(body),
     )
+
+
+def _operations(body: Entity) -> int:
+    """Return what is allowed on a topic, known or not, if that was asked."""
+    asked = getattr(body, "include_topic_authorized_operations", False)
+    return TOPIC_OPERATIONS if asked else NOT_ASKED
 
 
 def _row(

@@ -262,6 +262,13 @@ class Partition:
             return None
         return log.read(offset, max_bytes, end, min_one)
 
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that ``offset`` is or would be written in, -1 if unknown."""
+        start = self.epoch_start_offset
+        if start is not None and offset >= start:
+            return self.leader_epoch
+        return self.log.epochs.epoch_of(offset)
+
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to ``epoch``.
 

@@ -187,6 +187,7 @@ def fetch_fields(
     max_bytes: int = 1 << 20,
     partition_max_bytes: int = 1 << 20,
     epoch: int = -1,
+    last_fetched_epoch: int = -1,
     **fields: Any,
 ) -> dict[str, Any]:
     """Return the fields of a Fetch from an offset of each (topic, partition)."""
@@ -197,7 +198,7 @@ def fetch_fields(
             "current_leader_epoch": epoch,
             "fetch_offset": offset,
             "partition_max_bytes": partition_max_bytes,
-            "last_fetched_epoch": fields.get("last_fetched_epoch", -1),
+            "last_fetched_epoch": last_fetched_epoch,
         }
         topics.setdefault(topic, []).append(wanted)
     return {
