@@ -1,0 +1,113 @@
+"""The Grafana dashboard against a scrape of a whole broker: no query asks in vain."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import broker.metrics
+from broker.metrics.collector import Collector, Sources
+from broker.metrics.endpoint import exposition
+from broker.metrics.request_metrics import RequestMetrics
+from broker.network.memory_pool import MemoryPool
+from broker.wire.api_keys import ApiKey
+from tests.broker.apis.requests import SECONDS_30, new_topic
+from tests.virtual.test_kafka_in_virtual_time import SETTINGS, ask, kafka
+from tests.virtual.world import in_world
+
+DASHBOARD = json.loads(
+    (Path(broker.metrics.__file__).parent / "dashboard.json").read_text()
+)
+# Added by Prometheus, not by the broker.
+SCRAPED = {"instance", "job"}
+NAME = re.compile(r"\b((?:kafka|doorkeeper)_[a-z_]+)(?:\{([^}]*)\})?")
+LABEL = re.compile(r'(\w+)(?:=~|!=|=)"([^"]*)"')
+
+
+def panels():
+    return [each for each in DASHBOARD["panels"] if each["type"] != "row"]
+
+
+def queries():
+    """Every query, with what it calls its lines."""
+    return [
+        (target["expr"], target["legendFormat"])
+        for panel in panels()
+        for target in panel["targets"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """The labels of each sample that a broker with two planes and a group shows."""
+
+    async def scenario(world):
+        stream = world.connect()
+        topics = [new_topic("t", 1)]
+        await ask(stream, ApiKey.CREATE_TOPICS, 5, topics=topics, timeout=SECONDS_30)
+        metrics = RequestMetrics()
+        for request in world.requests.values():
+            metrics.observe(request)
+        collector = Collector(
+            Sources(
+                requests=metrics,
+                channels=tuple(world.server.request_channels.values()),
+                processors=world.server.processors,
+                pool=MemoryPool(1_000),
+                now_ns=world.clock.now_ns,
+                more=(world.application.metrics,),
+            )
+        )
+        found = {}
+        text = exposition(collector.collect())
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+        return found
+
+    settings = {**SETTINGS, "doorkeeper.scheduler": "planes"}
+    return in_world(scenario, settings, application=kafka)
+
+
+def test_every_metric_that_is_asked_for_is_there(labels):
+    asked = {name for query, _ in queries() for name, _ in NAME.findall(query)}
+    assert len(asked) > 30
+    assert asked - labels.keys() == set()
+
+
+def test_every_label_that_is_asked_for_is_there(labels):
+    for query, legend in queries():
+        named = set(re.findall(r"{{(\w+)}}", legend))
+        for grouping in re.findall(r"by \(([^)]*)\)", query):
+            named |= {label.strip() for label in grouping.split(",")}
+        for name, selectors in NAME.findall(query):
+            asked = {label for label, _ in LABEL.findall(selectors)} | named
+            assert asked - SCRAPED <= labels[name], (query, labels[name])
+
+
+def test_classes_and_quantiles_that_are_asked_for_are_the_brokers():
+    selected = {
+        pair
+        for query, _ in queries()
+        for _, selectors in NAME.findall(query)
+        for pair in LABEL.findall(selectors)
+    }
+    classes = {value for label, value in selected if label == "class"}
+    known = {"control", "replication", "group", "metadata", "produce", "fetch", "admin"}
+    assert classes <= known
+    assert {value for label, value in selected if label == "quantile"} == {"0.99"}
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_overlap():
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert x < 24
+                assert (x, y) not in taken
+                taken.add((x, y))
