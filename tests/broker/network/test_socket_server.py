@@ -5,8 +5,9 @@ import trio
 import trio.testing
 
 from broker.network.connection_quotas import ConnectionLimits
+from broker.network.memory_pool import MemoryPool
 from tests.broker.network.contract_server import ServerContract
-from tests.broker.network.harness import Harness, MemoryWire, TcpWire
+from tests.broker.network.harness import Harness, MemoryWire, TcpWire, echo, frame
 
 
 @pytest.mark.live
@@ -46,6 +47,40 @@ class TestInMemory(ServerContract):
             for _ in range(3):
                 assert await (await harness.client(wire)).ask() == (1, b"")
             assert harness.connections == [3, 1]
+
+    async def test_a_large_request_and_its_answer_take_several_turns(self, clock):
+        # Buffers that hold more than a connection may move in one turn.
+        wire = MemoryWire(buffer_bytes=16 << 20)
+        harness = Harness(wire.network, wire.now_ns, frame_bytes_max=8 << 20)
+        async with harness.running():
+            client = await harness.client(wire)
+            body = bytes(range(256)) * (20 << 10)
+            assert await client.ask(body) == (1, body)
+            assert await client.ask(b"next") == (1, b"next")
+
+    async def test_memory_that_one_processor_gives_back_lets_another_read(
+        self, clock, wire
+    ):
+        entered, leave = trio.Event(), trio.Event()
+
+        async def held(request):
+            if request.correlation_id == 7:
+                entered.set()
+                await leave.wait()
+            return await echo(request)
+
+        pool = MemoryPool(100)
+        harness = Harness(wire.network, wire.now_ns, held, processors=2, pool=pool)
+        async with harness.running():
+            first, second = await harness.client(wire), await harness.client(wire)
+            await first.send(frame(bytes(500), correlation_id=7))
+            await entered.wait()
+            await second.send(frame(b"short of memory"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert [request.correlation_id for request in harness.finished] == []
+            leave.set()
+            assert await second.answer() == (1, b"short of memory")
+            assert await first.answer() == (7, bytes(500))
 
     async def test_an_idle_connection_is_closed_and_a_busy_one_is_kept(
         self, clock, wire
