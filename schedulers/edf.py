@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
-from schedulers.heap import Heap
 from schedulers.job import Job
 from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
 
@@ -35,20 +35,19 @@ class Edf:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._default_ns = round(config.option("default_ns", 100_000_000))
-        self._queue: Heap[Job] = Heap()
+        self._queue: list[tuple[int, int, Job]] = []
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by deadline."""
-        self._queue.put(job, self._due_ns(job), job.number)
+        heapq.heappush(self._queue, (self._due_ns(job), job.number, job))
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least deadline."""
-        return self._queue.pop() if self._queue else None
+        return heapq.heappop(self._queue)[2] if self._queue else None
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job with a nearer deadline waits."""
-        first = self._queue.first()
-        return first is not None and self._due_ns(first) < self._due_ns(running)
+        return bool(self._queue) and self._queue[0][0] < self._due_ns(running)
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost."""
@@ -58,7 +57,7 @@ class Edf:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by deadline."""
-        self._queue.put(job, self._due_ns(job), job.number)
+        heapq.heappush(self._queue, (self._due_ns(job), job.number, job))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -66,15 +65,14 @@ class Edf:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return iter(self._queue)
+        return (job for _, _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its deadline."""
-        for job in self._queue:
-            assert self._queue.key(job) == self._due_ns(job)
+        assert all(key == self._due_ns(job) for key, _, job in self._queue)
 
     def _due_ns(self, job: Job) -> int:
         if job.deadline_ns is None:

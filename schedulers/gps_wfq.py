@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -55,7 +56,7 @@ class GpsWfq:
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight
         self._rate = config.seats
-        self._queue: Heap[Job] = Heap()
+        self._queue: list[tuple[int, int, Job]] = []
         # The flows that GPS is serving, by the virtual time at which they run empty.
         self._fluid: Heap[str] = Heap()
         self._flows: dict[str, _Flow] = {}
@@ -75,11 +76,11 @@ class GpsWfq:
         flow.finish += round(size_ns * _UNIT / flow.weight)
         self._fluid.put(job.flow, flow.finish, job.number)
         job.tag = flow.finish
-        self._queue.put(job, flow.finish, job.number)
+        heapq.heappush(self._queue, (flow.finish, job.number, job))
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least fluid finish."""
-        return self._queue.pop() if self._queue else None
+        return heapq.heappop(self._queue)[2] if self._queue else None
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Never: a job in service runs to completion."""
@@ -93,7 +94,7 @@ class GpsWfq:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again where its tag puts it."""
-        self._queue.put(job, job.tag, job.number)
+        heapq.heappush(self._queue, (job.tag, job.number, job))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: tags do not change once they are given."""
@@ -101,7 +102,7 @@ class GpsWfq:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return iter(self._queue)
+        return (job for _, _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)

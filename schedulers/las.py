@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
-from schedulers.heap import Heap
 from schedulers.job import Job
 from schedulers.scheduler import IN_SERVICE, SchedulerConfig
 
@@ -40,22 +40,21 @@ class Las:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._quantum_ns = config.quantum_ns
-        self._queue: Heap[Job] = Heap()
+        self._queue: list[tuple[int, int, Job]] = []
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by attained service."""
-        self._queue.put(job, job.attained_ns, job.number)
+        heapq.heappush(self._queue, (job.attained_ns, job.number, job))
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least attained service."""
-        return self._queue.pop() if self._queue else None
+        return heapq.heappop(self._queue)[2] if self._queue else None
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job waits that has had a quantum less."""
-        first = self._queue.first()
-        if first is None:
+        if not self._queue:
             return False
-        return first.attained_ns + self._quantum_ns <= running.attained_ns
+        return self._queue[0][0] + self._quantum_ns <= running.attained_ns
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost: it stands in the job."""
@@ -65,7 +64,7 @@ class Las:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by attained service."""
-        self._queue.put(job, job.attained_ns, job.number)
+        heapq.heappush(self._queue, (job.attained_ns, job.number, job))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -73,12 +72,11 @@ class Las:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return iter(self._queue)
+        return (job for _, _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its attained service."""
-        for job in self._queue:
-            assert self._queue.key(job) == job.attained_ns
+        assert all(key == job.attained_ns for key, _, job in self._queue)

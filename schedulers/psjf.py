@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
-from schedulers.heap import Heap
 from schedulers.job import Job
 from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
 
@@ -36,20 +36,19 @@ class Psjf:
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._queue: Heap[Job] = Heap()
+        self._queue: list[tuple[int, int, Job]] = []
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by original size."""
-        self._queue.put(job, _size_ns(job), job.number)
+        heapq.heappush(self._queue, (_size_ns(job), job.number, job))
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least original size."""
-        return self._queue.pop() if self._queue else None
+        return heapq.heappop(self._queue)[2] if self._queue else None
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job of smaller size waits."""
-        first = self._queue.first()
-        return first is not None and _size_ns(first) < _size_ns(running)
+        return bool(self._queue) and self._queue[0][0] < _size_ns(running)
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost."""
@@ -59,7 +58,7 @@ class Psjf:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by original size."""
-        self._queue.put(job, _size_ns(job), job.number)
+        heapq.heappush(self._queue, (_size_ns(job), job.number, job))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -67,15 +66,14 @@ class Psjf:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return iter(self._queue)
+        return (job for _, _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its original size."""
-        for job in self._queue:
-            assert self._queue.key(job) == _size_ns(job)
+        assert all(key == _size_ns(job) for key, _, job in self._queue)
 
 
 def _size_ns(job: Job) -> int:

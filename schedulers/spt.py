@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
-from schedulers.heap import Heap
 from schedulers.job import Job
 from schedulers.scheduler import NEVER, SchedulerConfig
 
@@ -33,15 +33,15 @@ class Spt:
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._queue: Heap[Job] = Heap()
+        self._queue: list[tuple[int, int, Job]] = []
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by expected cost."""
-        self._queue.put(job, job.cost_ns, job.number)
+        heapq.heappush(self._queue, (job.cost_ns, job.number, job))
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least expected cost."""
-        return self._queue.pop() if self._queue else None
+        return heapq.heappop(self._queue)[2] if self._queue else None
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Never: a job in service runs to completion."""
@@ -55,7 +55,7 @@ class Spt:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by expected cost."""
-        self._queue.put(job, job.cost_ns, job.number)
+        heapq.heappush(self._queue, (job.cost_ns, job.number, job))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -63,12 +63,11 @@ class Spt:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return iter(self._queue)
+        return (job for _, _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its expected cost."""
-        for job in self._queue:
-            assert self._queue.key(job) == job.cost_ns
+        assert all(key == job.cost_ns for key, _, job in self._queue)
