@@ -18,7 +18,7 @@ from typing import Any
 
 # What a run executes; the analysis is not among it, and may change between runs.
 CODE_PACKAGES = ("schedulers", "planes", "broker", "experiments")
-_LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "google-crc32c")
+_LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
 _ROOT = Path(__file__).resolve().parent.parent
 
 

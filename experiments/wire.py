@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import google_crc32c
+import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
 UPDATE_METADATA, CREATE_TOPICS = 6, 19
@@ -171,7 +171,7 @@ def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
         len(values),
     )
     covered += records
-    crc = google_crc32c.value(covered)
+    crc = crc32c.crc32c(covered)
     return struct.pack(">qiiBI", 0, len(covered) + 9, -1, 2, crc) + covered
 
 

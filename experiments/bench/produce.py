@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-import google_crc32c
+import crc32c
 
 from experiments.bench.brokers import Running, doorkeeper, tansu
 from experiments.bench.row import Row
@@ -143,7 +143,7 @@ def _record_batch(value: bytes) -> bytes:
     record = _varint(len(record)) + record
     now_ms = time.time_ns() // 1_000_000
     checked = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + record
-    crc = google_crc32c.value(checked)
+    crc = crc32c.crc32c(checked)
     rest = struct.pack(">iBI", 0, 2, crc) + checked
     return struct.pack(">qi", 0, len(rest)) + rest
 
