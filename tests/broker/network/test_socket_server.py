@@ -51,7 +51,13 @@ class TestInMemory(ServerContract):
     async def test_a_large_request_and_its_answer_take_several_turns(self, clock):
         # Buffers that hold more than a connection may move in one turn.
         wire = MemoryWire(buffer_bytes=16 << 20)
-        harness = Harness(wire.network, wire.now_ns, frame_bytes_max=8 << 20)
+
+        async def in_pieces(request):
+            (answer,) = await echo(request)
+            third = len(answer) // 3
+            return (answer[:third], answer[third : 2 * third], answer[2 * third :])
+
+        harness = Harness(wire.network, wire.now_ns, in_pieces, frame_bytes_max=8 << 20)
         async with harness.running():
             client = await harness.client(wire)
             body = bytes(range(256)) * (20 << 10)
