@@ -1,11 +1,14 @@
 """The socket server's contract over real sockets and in memory, and its own bounds."""
 
+import struct
+
 import pytest
 import trio
 import trio.testing
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
+from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
 from tests.broker.network.harness import Harness, MemoryWire, TcpWire, echo, frame
 
@@ -48,21 +51,29 @@ class TestInMemory(ServerContract):
                 assert await (await harness.client(wire)).ask() == (1, b"")
             assert harness.connections == [3, 1]
 
-    async def test_a_large_request_and_its_answer_take_several_turns(self, clock):
+    async def test_a_large_request_and_its_answer_take_several_turns(
+        self, clock, tmp_path
+    ):
         # Buffers that hold more than a connection may move in one turn.
         wire = MemoryWire(buffer_bytes=16 << 20)
+        body = bytes(range(256)) * (20 << 10)
+        path = tmp_path / "log"
+        path.write_bytes(body)
+        with path.open("rb") as file:
 
-        async def in_pieces(request):
-            (answer,) = await echo(request)
-            third = len(answer) // 3
-            return (answer[:third], answer[third : 2 * third], answer[2 * third :])
+            async def from_the_file(request):
+                assert request.frame[request.body_offset :] == body
+                head = struct.pack(">ii", 4 + len(body), request.correlation_id)
+                return (head, Region(file, 0, len(body)))
 
-        harness = Harness(wire.network, wire.now_ns, in_pieces, frame_bytes_max=8 << 20)
-        async with harness.running():
-            client = await harness.client(wire)
-            body = bytes(range(256)) * (20 << 10)
-            assert await client.ask(body) == (1, body)
-            assert await client.ask(b"next") == (1, b"next")
+            harness = Harness(
+                wire.network, wire.now_ns, from_the_file, frame_bytes_max=8 << 20
+            )
+            async with harness.running():
+                client = await harness.client(wire)
+                for number in range(2):
+                    answer = await client.ask(body, correlation_id=number)
+                    assert answer == (number, body)
 
     async def test_memory_that_one_processor_gives_back_lets_another_read(
         self, clock, wire
