@@ -11,9 +11,11 @@ import gc
 import random
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from logging import getLogger
 from pathlib import Path
 
 import trio
@@ -24,16 +26,20 @@ from broker.application import Application
 from broker.cluster.broker_state import Broker
 from broker.cluster.flush_shell import ThreadedFlush
 from broker.config import (
+    DOORKEEPER_LOG_FORMAT,
+    DOORKEEPER_LOG_LEVEL,
     DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_FILE,
     DOORKEEPER_RECORD_SAMPLES_MS,
+    DOORKEEPER_SCHEDULER,
     SOCKET_REQUEST_MAX_BYTES,
     BrokerConfig,
     Listener,
 )
 from broker.log.files import RealStorage
+from broker.logs import configure_logs, fields
 from broker.metrics.collector import Collector, Sources
 from broker.metrics.endpoint import serve_metrics
 from broker.metrics.request_metrics import RequestMetrics
@@ -56,6 +62,8 @@ from broker.topology import Topology, build
 from broker.wire.api_keys import SUPPORTED
 from planes import PlaneCore, Task
 from planes.plane import Dispatcher, NowNs
+
+logger = getLogger(__name__)
 
 # A stop waits up to a second for requests in progress.
 _DRAIN_LOOK_S = 0.005
@@ -313,6 +321,11 @@ def main(config: BrokerConfig) -> None:
 
 def run_process(config: BrokerConfig, application: Application) -> None:
     """Serve ``application`` on real sockets until SIGTERM or SIGINT."""
+    configure_logs(
+        sys.stderr,
+        level=config[DOORKEEPER_LOG_LEVEL],
+        form=config[DOORKEEPER_LOG_FORMAT],
+    )
     record_file = config[DOORKEEPER_RECORD_FILE]
     surroundings = Surroundings(
         network=TcpNetwork(network_settings.socket_options(config)),
@@ -335,9 +348,25 @@ async def _run_until_signal(
             await nursery.start(server.run)
             for listener in server.listeners:
                 print(f"listening on {listener}", flush=True)
-            async for _ in signals:
+            _log_start(config, server)
+            async for number in signals:
+                logger.info("stopping", extra=fields(signal=number))
                 server.stop()
                 break
+    logger.info("stopped")
+
+
+def _log_start(config: BrokerConfig, server: BrokerServer) -> None:
+    logger.info(
+        "started",
+        extra=fields(
+            node=config.node_id,
+            scheduler=config[DOORKEEPER_SCHEDULER],
+            listeners=",".join(map(str, server.listeners)),
+            metrics_port=server.metrics_port,
+            log_dirs=",".join(config.log_dirs),
+        ),
+    )
 
 
 def _wall_clock_ms() -> int:

@@ -25,6 +25,7 @@ from broker.config import (
 from broker.errors import KafkaError
 from broker.log.config import LONG_MAX
 from broker.log.manager import LogManager
+from broker.logs import fields
 
 logger = getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Maintenance:
         except StopIteration:
             pass
         except (OSError, KafkaError) as error:
-            logger.error("a clean-up ended early: %s", error)
+            logger.error("a clean-up ended early", extra=fields(fault=error))
         else:
             return
         self._cleaning = None
@@ -97,7 +98,9 @@ class Maintenance:
         try:
             piece()
         except (OSError, KafkaError) as error:
-            logger.error("passed over until the next round: %s", error)
+            logger.error(
+                "upkeep is put off until the next round", extra=fields(fault=error)
+            )
 
     def _checkpoint(self) -> None:
         self._logs.checkpoint(self._replicas.high_watermarks())

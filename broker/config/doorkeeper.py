@@ -20,6 +20,7 @@ from broker.config.key import (
     text,
     words,
 )
+from broker.logs import FORMATS, LEVELS
 
 REQUEST_CLASSES: Final = (
     "control",
@@ -151,4 +152,16 @@ DOORKEEPER_RECORD_SAMPLES_MS: Final = integer(
     100,
     "How often queue depth and idle ratios are sampled while recording.",
     low=1,
+)
+DOORKEEPER_LOG_LEVEL: Final = text(
+    "doorkeeper.log.level",
+    "warn",
+    "The least that is worth a line on standard error.",
+    choices=LEVELS,
+)
+DOORKEEPER_LOG_FORMAT: Final = text(
+    "doorkeeper.log.format",
+    "text",
+    "How these lines are written, for people or for machines.",
+    choices=FORMATS,
 )

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from logging import getLogger
+from logging import DEBUG, INFO, getLogger
 
 from broker.errors import ErrorCode, KafkaError
 from broker.groups.commits import Commits
@@ -39,6 +39,7 @@ from broker.groups.shards import Clock, Counters, Shards
 from broker.groups.timers import Timers
 from broker.groups.transitions import GroupState
 from broker.groups.waiting import Waiting
+from broker.logs import fields
 
 logger = getLogger(__name__)
 
@@ -159,8 +160,10 @@ class GroupCoordinator:
                 # The bound was lowered: let the members commit, then lose the last.
                 self._rebalance.prepare(group, effects, now)
             self._perform(group, effects)
-        logger.info(
-            "loaded %d groups from __consumer_offsets-%d", len(groups), shard.partition
+        logger.log(
+            INFO if groups else DEBUG,
+            "groups are loaded",
+            extra=fields(partition=shard.partition, groups=len(groups)),
         )
 
     def _schedule_cleanup(self, partition: int) -> None:

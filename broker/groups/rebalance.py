@@ -32,6 +32,7 @@ from broker.groups.roster import Member
 from broker.groups.snapshot import group_metadata_record
 from broker.groups.timers import Timers
 from broker.groups.transitions import Action, Event, GroupState
+from broker.logs import fields
 
 logger = getLogger(__name__)
 
@@ -88,7 +89,10 @@ class Rebalance:
         member = group.roster.remove(member_id)
         if member is None:
             return
-        logger.info("group %s loses member %s: %s", group.group_id, member_id, why)
+        logger.info(
+            "group loses a member",
+            extra=fields(group=group.group_id, member=member_id, why=why),
+        )
         effects.answer(member.joining, join_refusal(UNKNOWN_MEMBER_ID, error))
         effects.answer(member.syncing, SyncAnswer(error=error))
         member.joining = member.syncing = None
@@ -114,10 +118,12 @@ class Rebalance:
         initial = group.state is GroupState.EMPTY
         group.move_to(GroupState.PREPARING_REBALANCE, now)
         logger.info(
-            "group %s prepares to rebalance: generation %d, %d members",
-            group.group_id,
-            group.generation,
-            len(group.roster),
+            "group prepares to rebalance",
+            extra=fields(
+                group=group.group_id,
+                generation=group.generation,
+                members=len(group.roster),
+            ),
         )
         if initial:
             delay_ms = self.config.group_initial_rebalance_delay_ms
@@ -178,12 +184,14 @@ class Rebalance:
             return
         group.begin_generation(now)
         logger.info(
-            "group %s begins generation %d with %d members, leader %s, protocol %s",
-            group.group_id,
-            group.generation,
-            len(roster),
-            roster.leader,
-            group.protocol_name,
+            "group begins a generation",
+            extra=fields(
+                group=group.group_id,
+                generation=group.generation,
+                members=len(roster),
+                leader=roster.leader,
+                protocol=group.protocol_name,
+            ),
         )
         if not roster:
             effects.writes.append(_write(group, {}))
@@ -260,7 +268,10 @@ class Rebalance:
             return effects
         group.move_to(GroupState.STABLE, now)
         self.completed += 1
-        logger.info("group %s is stable in generation %d", group.group_id, generation)
+        logger.info(
+            "group is stable",
+            extra=fields(group=group.group_id, generation=generation),
+        )
         for member in group.roster:
             member.assignment = assignments.get(member.member_id, b"")
             self._answer_sync(group, member, group.sync_answer(member), effects, now)

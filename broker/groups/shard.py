@@ -25,6 +25,7 @@ from broker.groups.records import (
     read_offset,
 )
 from broker.groups.snapshot import group_from_value
+from broker.logs import fields
 
 logger = getLogger(__name__)
 
@@ -59,9 +60,8 @@ class Shard:
             except UnreadableRecord as fault:
                 # Kafka goes on as well: one bad record must not cost all groups.
                 logger.error(
-                    "a record of __consumer_offsets-%d is passed over: %s",
-                    self.partition,
-                    fault,
+                    "a record of __consumer_offsets is passed over",
+                    extra=fields(partition=self.partition, fault=fault),
                 )
         return []
 

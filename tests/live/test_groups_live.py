@@ -8,6 +8,7 @@ operator see what is there.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 import uuid
@@ -396,3 +397,30 @@ def test_offsets_go_with_their_topic(broker: BrokerProcess, topic: str) -> None:
     assert committed(broker, topic)[0] == 3
     admin.delete_topics([topic])[topic].result(10)
     assert committed(broker, topic) == [-1] * PARTITIONS
+
+
+def test_the_log_tells_the_story_of_a_group(tmp_path: Path) -> None:
+    broker = BrokerProcess(
+        tmp_path, doorkeeper_log_level="info", doorkeeper_log_format="json"
+    )
+    produce(broker, "topic", range(6))
+    member = Member(broker, "topic")
+    wait_until(lambda: bool(member.seen))
+    member.close()
+    broker.stop()
+    events = [json.loads(line) for line in broker.errors().splitlines()]
+    assert events[0]["event"] == "started"
+    story = [
+        (event["event"], event.get("generation"), event.get("members"))
+        for event in events
+        if event.get("group") == "group"
+    ]
+    assert story == [
+        ("group prepares to rebalance", 0, 1),
+        ("group begins a generation", 1, 1),
+        ("group is stable", 1, None),
+        ("group loses a member", None, None),
+        ("group prepares to rebalance", 1, 0),
+        ("group begins a generation", 2, 0),
+    ]
+    assert [event["event"] for event in events[-2:]] == ["stopping", "stopped"]
