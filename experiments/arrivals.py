@@ -98,10 +98,11 @@ def _bursts(
 ) -> Iterator[int]:
     every_ns = round(bursts.every_s * SECOND_NS)
     on_ns = round(bursts.on_s * SECOND_NS)
+    on = _constant if bursts.gaps == "even" else _poisson
     for begin in range(start_ns, stop_ns, every_ns):
         turn = min(begin + on_ns, stop_ns)
         end = min(begin + every_ns, stop_ns)
-        yield from _poisson(rng, bursts.rate_per_s, begin, turn)
+        yield from on(rng, bursts.rate_per_s, begin, turn)
         yield from _poisson(rng, bursts.idle_rate_per_s, turn, end)
 
 

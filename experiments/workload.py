@@ -54,8 +54,9 @@ class Constant(Section):
 
 
 class Bursts(Section):
-    """Poisson at ``rate_per_s`` in the first ``on_s`` of every ``every_s``.
+    """Arrivals at ``rate_per_s`` in the first ``on_s`` of every ``every_s``.
 
+    ``gaps`` says how: ``poisson``, or ``even``, which makes all bursts of one size.
     Between bursts arrivals are Poisson at ``idle_rate_per_s``. The bursts stand at
     fixed instants, so that every block sees as many of them.
     """
@@ -64,6 +65,7 @@ class Bursts(Section):
     rate_per_s: Rate
     every_s: Seconds
     on_s: Seconds
+    gaps: Literal["poisson", "even"] = "poisson"
     idle_rate_per_s: Rate = 0.0
 
     @model_validator(mode="after")

@@ -106,6 +106,15 @@ def test_bursts_have_both_rates_in_their_windows() -> None:
     assert process.mean_rate_per_s() == pytest.approx(0.25 * 900 + 0.75 * 30)
 
 
+def test_bursts_of_even_gaps_are_all_of_one_size() -> None:
+    process = Bursts(
+        kind="bursts", rate_per_s=5500.0, gaps="even", every_s=0.06, on_s=0.01
+    )
+    at = np.array(drawn(process, 3))
+    assert (at % 60_000_000 < 10_000_000).all()
+    assert set(np.bincount(at // 60_000_000)) == {55}
+
+
 def test_mmpp_has_the_rate_and_the_burstiness_of_its_closed_form() -> None:
     process = Mmpp(kind="mmpp", rates_per_s=(200.0, 1000.0), dwell_s=(0.6, 0.2))
     rate, span_s = 400.0, 600
