@@ -1,0 +1,192 @@
+"""Brokers and programs that the tests of this folder share.
+
+Starting Apache Kafka takes seconds, so one node serves a whole module, and only while
+that module runs: two would be a burden to a small machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.errors import ErrorCode
+from broker.log.batch import CODEC_MASK, split_batches
+from tests.kafka.apache_kafka import ApacheKafka
+from tests.kafka.differences import Allowance, differences, read_table, summary
+from tests.kafka.java_tools import VERSIONS, KafkaPrograms, Ran
+from tests.kafka.peer import Peer, Talk
+from tests.kafka.requests import init_producer_id
+from tests.live.broker_process import BrokerProcess
+
+# Kafka's settings that differ from its defaults, for both.
+SETTINGS = {
+    "auto_create_topics_enable": "false",
+    "message_max_bytes": "100000",
+    "group_min_session_timeout_ms": "1000",
+    "num_partitions": "2",
+}
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def programs(request: pytest.FixtureRequest) -> KafkaPrograms:
+    """Apache Kafka's command-line programs of each version."""
+    return KafkaPrograms(request.param)
+
+
+class Tools:
+    """The programs of one version against a broker of ours."""
+
+    def __init__(
+        self, programs: KafkaPrograms, broker: BrokerProcess, data: Path
+    ) -> None:
+        self.bootstrap = broker.bootstrap
+        self.group = f"group-{programs.version}"
+        self.offline = programs.succeed
+        self._programs = programs
+        self._data = data
+
+    def run(self, program: str, *arguments: str, stdin: str = "") -> Ran:
+        """Run a program that is told where the broker is, however it ends."""
+        where: tuple[str, ...] = ("--bootstrap-server", self.bootstrap)
+        if program == "kafka-producer-perf-test":
+            where = ()
+        first, rest = arguments[:1], arguments[1:]
+        if first and not first[0].startswith("--"):
+            # A subcommand comes before all options.
+            arguments = (*first, *where, *rest)
+        else:
+            arguments = (*where, *arguments)
+        return self._programs.run(program, *arguments, stdin=stdin)
+
+    def __call__(self, program: str, *arguments: str, stdin: str = "") -> Ran:
+        """Run a program that must end well."""
+        ran = self.run(program, *arguments, stdin=stdin)
+        assert ran.status == 0, (program, arguments, ran)
+        return ran
+
+    def create(self, topic: str, partitions: int, *configs: str) -> None:
+        """Create a topic."""
+        created = self(
+            *("kafka-topics", "--create", "--topic", topic),
+            *("--partitions", str(partitions)),
+            *(word for config in configs for word in ("--config", config)),
+        )
+        assert f"Created topic {topic}." in created.lines
+
+    def produce(self, topic: str, lines: list[str], codec: str = "none") -> None:
+        """Produce each line as a record."""
+        self(
+            *("kafka-console-producer", "--topic", topic),
+            *("--compression-codec", codec),
+            stdin="".join(f"{line}\n" for line in lines),
+        )
+
+    def consume(self, topic: str, count: int, *, group: str = "any") -> list[str]:
+        """Consume from the beginning."""
+        return self(
+            *("kafka-console-consumer", "--topic", topic, "--from-beginning"),
+            *("--max-messages", str(count), "--timeout-ms", "20000"),
+            *("--group", group),
+        ).lines
+
+    def segment_files(self, topic: str, suffix: str) -> list[Path]:
+        """Return the files of partition 0, oldest first."""
+        return sorted(self._data.glob(f"{topic}-0/*.{suffix}"))
+
+    def broker_file_sizes(self, topic: str) -> dict[int, int]:
+        """Return the size of each partition's log."""
+        return {
+            int(directory.name.rpartition("-")[2]): sum(
+                file.stat().st_size for file in directory.glob("*.log")
+            )
+            for directory in self._data.glob(f"{topic}-*")
+        }
+
+    def codecs_on_disk(self, topic: str) -> set[int]:
+        """Return the codecs of the batches of partition 0."""
+        return {
+            header.attributes & CODEC_MASK
+            for file in self.segment_files(topic, "log")
+            for header, _ in split_batches(file.read_bytes())
+        }
+
+
+@pytest.fixture
+def tools(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Tools]:
+    """Programs of one version, and a new broker for them."""
+    broker = BrokerProcess(tmp_path)
+    yield Tools(programs, broker, tmp_path / "data")
+    broker.close()
+
+
+class Both:
+    """Apache Kafka and us, spoken to in the same words."""
+
+    def __init__(self, kafka: ApacheKafka, ours: BrokerProcess) -> None:
+        self._ports = {"Apache Kafka": kafka.port, "Doorkeeper": ours.port}
+        self._allowed = read_table()
+        self.used: set[Allowance] = set()
+
+    def wait_ready(self) -> None:
+        """Wait until producer ids can be had, which Kafka's controller gives late."""
+        for name, port in self._ports.items():
+            peer = Peer(name, port)
+            while init_producer_id(peer).error_code is not ErrorCode.none:
+                time.sleep(0.05)
+            peer.close()
+
+    def compare(self, talk: Talk) -> None:
+        """Talk to both, and compare all answers field by field."""
+        answers = []
+        for name, port in self._ports.items():
+            peer = Peer(name, port)
+            try:
+                talk(peer)
+            finally:
+                peer.close()
+            answers.append(peer.answers)
+            asked = peer.asked
+        assert answers[0], "nothing was asked"
+        left = []
+        for difference in differences(*answers, asked):
+            rows = [row for row in self._allowed if row.covers(difference)]
+            self.used.update(rows)
+            if not rows:
+                left.append(difference)
+        if left:
+            pytest.fail(summary(left), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Apache Kafka 3.9 and us, with the same settings."""
+    programs = KafkaPrograms(VERSIONS[0])
+    directory = tmp_path_factory.mktemp("both")
+    kafka = ApacheKafka(programs, directory, **SETTINGS)
+    try:
+        ours = BrokerProcess(
+            directory,
+            node_id="1",
+            offsets_topic_num_partitions="1",
+            **SETTINGS,
+        )
+        both = Both(kafka, ours)
+        both.wait_ready()
+        yield both
+        ours.close()
+    finally:
+        kafka.stop()
+
+
+def same_answers(talk: Talk) -> Callable[[Both], None]:
+    """Make a test of a conversation: both brokers give the same answers."""
+
+    def test(both: Both) -> None:
+        both.compare(talk)
+
+    test.__name__ = talk.__name__
+    test.__doc__ = talk.__doc__
+    return test

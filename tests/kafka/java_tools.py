@@ -1,0 +1,123 @@
+"""Apache Kafka's programs in the versions that `make kafka-tools` has fetched.
+
+A program is a Java class in the jars of one version; the shell scripts that Kafka ships
+with do no more than start it. Java's compiler is kept to its first tier and its heap
+small: a tool that lives for a second has no use for more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spark_analysis.java import NoJava, java_home
+
+VERSIONS = ("3.9.1", "4.1.1")
+JARS = Path(__file__).parents[2] / ".tools"
+_LOG4J = Path(__file__).with_name("log4j.properties")
+
+_TOOLS = "org.apache.kafka.tools."
+# Names of the shell scripts -> classes; a tuple where Kafka 4 moved the class.
+CLASSES: dict[str, str | tuple[str, str]] = {
+    "kafka-broker-api-versions": (
+        "kafka.admin.BrokerApiVersionsCommand",
+        _TOOLS + "BrokerApiVersionsCommand",
+    ),
+    "kafka-cluster": ("kafka.tools.ClusterTool", _TOOLS + "ClusterTool"),
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
+    "kafka-console-producer": (
+        "kafka.tools.ConsoleProducer",
+        _TOOLS + "ConsoleProducer",
+    ),
+    "kafka-consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
+    "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-get-offsets": _TOOLS + "GetOffsetShell",
+    "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
+    "kafka-log-dirs": _TOOLS + "LogDirsCommand",
+    "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
+    "kafka-server-start": "kafka.Kafka",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": _TOOLS + "TopicCommand",
+    "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
+    "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a tool left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed, without empty lines and spaces around."""
+        return [line.strip() for line in self.out.splitlines() if line.strip()]
+
+    @property
+    def table(self) -> list[dict[str, str]]:
+        """Rows of a printed table by the names in its head, which words cannot have."""
+        lines = [line.split() for line in self.lines]
+        head = next(at for at, words in enumerate(lines) if all(map(_is_head, words)))
+        width = len(lines[head])
+        rows = [words for words in lines[head + 1 :] if len(words) == width]
+        return [dict(zip(lines[head], row, strict=True)) for row in rows]
+
+
+def _is_head(word: str) -> bool:
+    return word.strip("#()-").replace("-", "").isupper()
+
+
+class KafkaPrograms:
+    """The programs of one version."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._jars = JARS / f"kafka-{version}"
+        if not list(self._jars.glob(f"kafka_2.13-{version}.jar")):
+            pytest.skip(f"Apache Kafka {version} is not here: `make kafka-tools`")
+        try:
+            self._java = java_home(os.environ) / "bin" / "java"
+        except NoJava as none:
+            pytest.skip(f"Apache Kafka cannot run: {none}")
+
+    def command(self, program: str, *arguments: str) -> list[str]:
+        """Return the command line of a program."""
+        known = CLASSES[program]
+        if isinstance(known, tuple):
+            known = known[self.version >= "4"]
+        return [
+            *("nice", "-n", "10", str(self._java)),
+            *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xshare:auto", f"-Dlog4j.configuration={_LOG4J.as_uri()}"),
+            *("-cp", f"{self._jars}/*", known, *arguments),
+        ]
+
+    def run(
+        self, program: str, *arguments: str, stdin: str = "", seconds: float = 60
+    ) -> Ran:
+        """Run a program to its end."""
+        done = subprocess.run(
+            self.command(program, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        return Ran(status=done.returncode, out=done.stdout, err=done.stderr)
+
+    def succeed(self, program: str, *arguments: str, stdin: str = "") -> Ran:
+        """Run a program that must end with status 0."""
+        ran = self.run(program, *arguments, stdin=stdin)
+        assert ran.status == 0, (program, arguments, ran)
+        return ran
