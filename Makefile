@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml requirements.lock
 	touch $@
 
 compare: $(STAMP)
-	$(BIN)/doorkeeper experiment run experiments/configs/quickstart.toml --out $(OUT)
+	$(BIN)/doorkeeper experiment run experiments/configs/quickstart.toml --out $(OUT) --resume
 	$(BIN)/doorkeeper analyze $(OUT)
 
 test: $(STAMP)
