@@ -53,7 +53,7 @@ class LeaderEpochs:
         ``(-1, -1)`` where that is unknown: the answer of Kafka's
         OffsetForLeaderEpoch.
         """
-        if epoch == UNDEFINED or epoch > self.latest:
+        if epoch < 0 or epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if epoch == self.latest:
             return epoch, log_end_offset
