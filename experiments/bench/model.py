@@ -88,9 +88,13 @@ def _serve_with(policy: str) -> Callable[[list[_Job]], None]:
             "data", make(policy, config), Admission(capacity=len(jobs)), seats=1
         )
         engine = Engine([Site([plane], Overheads())], quantum_ns=_QUANTUM_NS)
-        served: list[ModelTask] = []
+        served: list[int] = []
+
+        def done(task: ModelTask) -> None:
+            served.append(task.remote_done_ns - task.received_ns)
+
         tasks = ((plane, _task(number, job)) for number, job in enumerate(jobs))
-        engine.run(OpenLoop(engine, tasks, served.append))
+        engine.run(OpenLoop(engine, tasks, done))
         assert len(served) == len(jobs)
 
     return serve

@@ -71,7 +71,9 @@ class Site:
         driver = cpu if cpu is not None else self.planes[0]
         self.pick = driver.pick
         self.charge = driver.charge
-        self.must_yield = driver.must_yield
+        # What a plane answers is what its scheduler answers.
+        alone = self.planes[0].scheduler.outranks
+        self.must_yield = cpu.must_yield if cpu is not None else alone
         self.wake = cpu.wake if cpu is not None else None
         self.servers = 1 if cpu else self.planes[0].seats
         self.running: list[ModelTask] = []
@@ -227,23 +229,27 @@ class Engine:
 
     def _consider(self, site: Site, now_ns: int) -> None:
         """Something has come to wait: ask those in service at their next point."""
-        if site.overheads.granularity_ns:
-            for task in site.running:
-                if not task.check_planned:
-                    self._plan_check(site, task, now_ns)
-            return
-        if site.watches:
-            for task in site.running[:]:
-                if not self._gives_way(site, task, now_ns) and not task.check_planned:
-                    self._plan_check(site, task, now_ns)
-            return
-        must_yield = site.must_yield
-        yielding = [task for task in site.running if must_yield(task, now_ns)]
-        if len(yielding) > 1:
-            # The least urgent gives way first, so that no task is preempted in vain.
-            yielding.sort(key=_by_urgency)
-        for task in yielding:
-            self._gives_way(site, task, now_ns)
+        must_yield, running = site.must_yield, site.running
+        if site.watches or site.overheads.granularity_ns:
+            self._consider_at_points(site, now_ns)
+        elif len(running) == 1:
+            if must_yield(running[0], now_ns):
+                self._gives_way(site, running[0], now_ns)
+        else:
+            yielding = [task for task in running if must_yield(task, now_ns)]
+            if len(yielding) > 1:
+                # The least urgent first, so that no task is preempted in vain.
+                yielding.sort(key=_by_urgency)
+            for task in yielding:
+                self._gives_way(site, task, now_ns)
+
+    def _consider_at_points(self, site: Site, now_ns: int) -> None:
+        """Plan the next question to each task in service; ask now if it may be now."""
+        anywhere = not site.overheads.granularity_ns
+        for task in site.running[:]:
+            gone = anywhere and self._gives_way(site, task, now_ns)
+            if not gone and not task.check_planned:
+                self._plan_check(site, task, now_ns)
 
     def _gives_way(self, site: Site, task: ModelTask, now_ns: int) -> bool:
         """Bill a task up to now, and preempt it if it is still outranked."""
