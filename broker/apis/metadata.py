@@ -108,9 +108,14 @@ async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetad
     allowed = getattr(body, "allow_auto_topic_creation", True)
     if not (allowed and broker.config[AUTO_CREATE_TOPICS_ENABLE]):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    await auto_create(name, broker)
+    try:
+        await auto_create(name, broker)
+    except KafkaError as error:
+        if error.code is not ErrorCode.topic_already_exists:
+            raise
     topic = broker.metadata_cache.topic(name)
     if topic is None:
+        # Another request is creating it just now, or deleting it: the client retries.
         raise KafkaError(ErrorCode.leader_not_available)
     return topic
 

@@ -184,18 +184,23 @@ class EmbeddedCoordinator:
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then tell clients; undo all if one fails."""
         for index in indexes:
-            known = self.topics.get(topic.name)
-            if known is None or known.topic_id != topic.topic_id:
-                raise KafkaError(
-                    ErrorCode.unknown_topic_or_partition,
-                    f"topic {topic.name!r} was deleted while it was being created",
-                )
+            self._check_still_wanted(topic)
             outcome = self._lead(topic, index, is_new=True)
             if outcome is not ErrorCode.none:
                 await self._undo(topic, indexes)
                 raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
             await preempt()
+        self._check_still_wanted(topic)
         self._announce(topic, indexes, self._id)
+
+    def _check_still_wanted(self, topic: Topic) -> None:
+        """Raise if the topic was deleted while its creation was preempted."""
+        known = self.topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition,
+                f"topic {topic.name!r} was deleted while it was being created",
+            )
 
     async def _undo(self, topic: Topic, indexes: range) -> None:
         """Forget partitions, the last of a topic, that could not be created."""

@@ -96,25 +96,40 @@ class World:
     # ---- requests ---------------------------------------------------------------
 
     def start(
-        self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
+        self,
+        key: ApiKey,
+        version: int,
+        /,
+        *,
+        client_id: str = "test",
+        stop_at: int = 0,
+        **fields: Any,
     ) -> Call:
-        """Send a request with the fields that its version has."""
-        return self.start_frame(self.frame(key, version, client_id=client_id, **fields))
+        """Send a request with the fields that its version has.
+
+        It is stopped at the preemption point of number ``stop_at``, if not 0.
+        """
+        frame = self.frame(key, version, client_id=client_id, **fields)
+        return self.start_frame(frame, stop_at)
 
     def frame(
         self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
     ) -> bytes:
         """Return the bytes of a request, without its size."""
         body = entity(request_type(key, version), fields)
+        return self.entity_frame(key, version, body, client_id=client_id)
+
+    def entity_frame(
+        self, key: ApiKey, version: int, body: Any, *, client_id: str = "test"
+    ) -> bytes:
+        """Return the bytes of a request that is an entity already."""
         return encode_request(key, version, 7, client_id, body)[4:]
 
-    def start_entity(
-        self, key: ApiKey, version: int, body: Any, *, client_id: str = "test"
-    ) -> Call:
+    def start_entity(self, key: ApiKey, version: int, body: Any) -> Call:
         """Send a request that is an entity already."""
-        return self.start_frame(encode_request(key, version, 7, client_id, body)[4:])
+        return self.start_frame(self.entity_frame(key, version, body))
 
-    def start_frame(self, frame: bytes) -> Call:
+    def start_frame(self, frame: bytes, stop_at: int = 0) -> Call:
         """Send the bytes of a request."""
         header = parse_request_header(frame)
         request = Request(
@@ -127,7 +142,7 @@ class World:
             body_offset=header.body_offset,
             peer=PEER,
         )
-        return Call(request, serve(request, self.broker))
+        return Call(request, serve(request, self.broker), stop_at)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request that is answered at once, and return the answer."""
@@ -183,22 +198,27 @@ class World:
 class Call:
     """A handler, stepped as a plane does it."""
 
-    def __init__(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, request: Request, coroutine: Coroutine[Any, Any, Any], stop_at: int = 0
+    ) -> None:
         self.request = request
+        self.stop_at = stop_at
         self.coroutine = coroutine
         self.preemption_points = 0
         self.done = False
         self.response: Any = None
-        self._step()
+        self.go_on()
 
-    def _step(self) -> None:
+    def go_on(self) -> None:
         try:
             while True:
                 trap = self.coroutine.send(None)
                 if trap is PREEMPT:
                     self.preemption_points += 1
+                    if self.preemption_points == self.stop_at:
+                        return
                 elif isinstance(trap, Park):
-                    if trap.register(self._step):
+                    if trap.register(self.go_on):
                         return
                 else:
                     raise AssertionError(trap)

@@ -1,0 +1,112 @@
+"""Requests that meet at preemption points: creations, deletions and their readers.
+
+A handler that is preempted lets others run in between; each test runs one up to a
+point, another to its end, and then the first on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.errors import ErrorCode
+from broker.wire.api_keys import ApiKey
+from tests.broker.apis.broker_world import NONE, Call, World
+from tests.broker.apis.requests import SECONDS_30, batch, new_topic, produce_fields
+
+CREATE = {"topics": [new_topic("t", 4)], "timeout": SECONDS_30}
+DELETE = {"topics": [{"name": "t"}], "timeout": SECONDS_30}
+
+
+def pause(world: World, points: int, key: ApiKey, version: int, **fields: Any) -> Call:
+    """Start a request and stop it at a preemption point."""
+    call = world.start(key, version, stop_at=points, **fields)
+    assert not call.done
+    return call
+
+
+def outcome(call: Call) -> ErrorCode:
+    rows = getattr(call.answer, "topics", None) or call.answer.responses
+    error: ErrorCode = rows[0].error_code
+    return error
+
+
+@pytest.mark.parametrize("points", [1, 2, 4])
+def test_a_topic_that_is_being_created_is_not_created_twice(points: int) -> None:
+    world = World()
+    first = pause(world, points, ApiKey.CREATE_TOPICS, 7, **CREATE)
+    second = world.start(ApiKey.CREATE_TOPICS, 7, **CREATE)
+    assert outcome(second) is ErrorCode.topic_already_exists
+    first.go_on()
+    assert outcome(first) is NONE
+    assert world.produce("t", b"x", partition=3).error_code is NONE
+
+
+@pytest.mark.parametrize("points", [1, 2, 4])
+def test_clients_hear_of_a_topic_once_it_is_whole(points: int) -> None:
+    world = World()
+    creation = pause(world, points, ApiKey.CREATE_TOPICS, 7, **CREATE)
+    wanted = {"topics": [{"name": "t"}], "allow_auto_topic_creation": True}
+    (early,) = world.send(ApiKey.METADATA, 12, **wanted).topics
+    assert early.error_code is ErrorCode.leader_not_available
+    assert world.send(ApiKey.METADATA, 12, topics=None).topics == ()
+    creation.go_on()
+    (late,) = world.send(ApiKey.METADATA, 12, **wanted).topics
+    assert (late.error_code, len(late.partitions)) == (NONE, 4)
+
+
+@pytest.mark.parametrize("points", [1, 2, 4])
+def test_a_topic_that_is_deleted_while_it_is_created_is_gone(points: int) -> None:
+    world = World()
+    creation = pause(world, points, ApiKey.CREATE_TOPICS, 7, **CREATE)
+    assert outcome(world.start(ApiKey.DELETE_TOPICS, 6, **DELETE)) is NONE
+    creation.go_on()
+    assert outcome(creation) is ErrorCode.unknown_topic_or_partition
+    assert world.broker.coordinator.topics == {}
+    assert world.broker.logs.logs == {}
+    assert world.send(ApiKey.METADATA, 12, topics=None).topics == ()
+    world.check()
+
+
+@pytest.mark.parametrize("points", [1, 2, 4])
+def test_a_name_is_free_again_once_its_topic_is_wholly_deleted(points: int) -> None:
+    world = World()
+    world.create("t", 4)
+    deletion = pause(world, points, ApiKey.DELETE_TOPICS, 6, **DELETE)
+    early = world.start(ApiKey.CREATE_TOPICS, 7, **CREATE)
+    assert outcome(early) is ErrorCode.topic_already_exists
+    again = world.start(ApiKey.DELETE_TOPICS, 6, **DELETE)
+    assert outcome(again) is ErrorCode.unknown_topic_or_partition
+    deletion.go_on()
+    assert outcome(deletion) is NONE
+    assert outcome(world.start(ApiKey.CREATE_TOPICS, 7, **CREATE)) is NONE
+    assert world.produce("t", b"x", partition=3).base_offset == 0
+    world.check()
+
+
+def test_a_produce_meets_a_deletion_between_its_partitions() -> None:
+    world = World()
+    world.create("t", 4)
+    batches: dict[tuple[str, int], bytes | None] = {
+        ("t", index): batch(b"x") for index in range(4)
+    }
+    produce = pause(world, 2, ApiKey.PRODUCE, 9, **produce_fields(batches, -1))
+    world.send(ApiKey.DELETE_TOPICS, 6, **DELETE)
+    produce.go_on()
+    rows = produce.answer.responses[0].partition_responses
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert [row.error_code for row in rows[2:]] == [unknown] * 2
+    world.check()
+
+
+def test_a_config_may_change_while_a_topic_is_created() -> None:
+    world = World()
+    creation = pause(world, 2, ApiKey.CREATE_TOPICS, 7, **CREATE)
+    entry = {"name": "retention.ms", "value": "77", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [entry]}
+    world.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    creation.go_on()
+    assert outcome(creation) is NONE
+    retention = {log.config.retention_ms for log in world.broker.logs.logs.values()}
+    assert retention == {77}
