@@ -6,9 +6,10 @@ from contextlib import suppress
 import pytest
 
 from broker.errors import KafkaError
+from broker.log.config import LogConfig
 from broker.log.memory import Crashed, Faults
 from tests.broker.log.compacting import CONFIG, compacted, put, records
-from tests.broker.log.witness import HOME, NOW_MS, disk, everything, open_log
+from tests.broker.log.witness import HOME, NOW_MS, batch, disk, everything, open_log
 
 # ---- what may be compacted, and when ----
 
@@ -137,18 +138,62 @@ def test_the_log_may_change_between_steps(event, steps):
     assert {key: value for _, key, value in records(again)} == expected
 
 
+def small_segments(storage):
+    """Segments of which two or three fit into one; half of the keys appear once."""
+    log = open_log(storage, **CONFIG)
+    for number in range(24):
+        key = b"k%d" % (number % 3) if number % 2 else b"once %d" % number
+        put(log, (key, b"%d" % number))
+        if number % 3 == 2:
+            log.roll(NOW_MS)
+    return log
+
+
+def test_neighbours_are_joined():
+    log = small_segments(disk())
+    expected = {key: value for _, key, value in records(log)}
+    assert len(log.segments) == 9
+    compacted(log)
+    assert len(log.segments) == 5
+    names = [name for name in log.storage.names(HOME) if name.endswith(".log")]
+    assert len(names) == 5
+    assert {key: value for _, key, value in records(log)} == expected
+
+
+def test_a_truncation_takes_back_what_was_compacted():
+    log = small_segments(disk())
+    compacted(log)
+    assert log.cleaner_offset == 24
+    log.truncate_to(10, NOW_MS)
+    assert log.cleaner_offset == 10
+
+
+def test_what_a_full_map_does_not_know_stays():
+    log = open_log(segment_bytes=500)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    put(log, (b"b", b"3"))
+    log.append(batch([b"no key"]), 0, NOW_MS)
+    log.roll(NOW_MS)
+    log.configure(LogConfig(**CONFIG))
+    for _ in log.compaction(NOW_MS, 4, keys_max=2):
+        pass
+    assert [value for _, _, value in records(log)] == [b"2", b"3", b"no key"]
+    compacted(log)
+    assert [value for _, _, value in records(log)] == [b"2", b"3"]
+
+
 def test_any_call_may_fail_during_a_compaction():
     at, reached = 0, True
     while reached:
         at += 1
         for error, crash in ((5, False), (28, False), (5, True)):
-            log = fill(open_log(disk(), **CONFIG), 40)
+            log = small_segments(disk())
             log.flush()
             expected = {key: value for _, key, value in records(log)}
             faults = log.storage.faults = Faults(at, error=error, crash=crash, short=50)
             failed = False
             try:
-                log.compact(NOW_MS, 40)
+                log.compact(NOW_MS, 24)
             except KafkaError:
                 failed = True
             except Crashed:
@@ -159,9 +204,9 @@ def test_any_call_may_fail_during_a_compaction():
                 log.storage.after_kill(),
                 log.storage.after_power_loss(random.Random(at)),
             ):
-                again = open_log(left, opening={"recovery_point": 40}, **CONFIG)
+                again = open_log(left, opening={"recovery_point": 24}, **CONFIG)
                 again.check()
-                assert again.log_end_offset == 40, at
+                assert again.log_end_offset == 24, at
                 found = {key: value for _, key, value in records(again)}
                 assert found == expected, at
                 with suppress(KafkaError):

@@ -10,6 +10,7 @@ from broker.log.config import LogConfig
 from broker.log.files import RealStorage
 from broker.log.log import Log
 from broker.log.memory import MemoryStorage
+from broker.log.storage import read_whole
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -169,6 +170,24 @@ def test_segments_roll_when_an_index_is_full():
     # Each batch but the first of a segment has an entry; the third fills 36 bytes.
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
     log.check()
+
+
+def test_a_truncated_segment_has_room_in_its_indexes_again():
+    log = open_log(index_interval_bytes=0, segment_index_bytes=36)
+    for number in range(3):
+        log.append(batch([b"v"], timestamps=[NOW_MS + number]), 0, NOW_MS)
+    log.truncate_to(1, NOW_MS)
+    log.append(batch([b"w"]), 0, NOW_MS)
+    assert len(log.segments) == 1
+
+
+def test_the_time_index_has_the_first_batch_of_a_timestamp():
+    log = open_log(index_interval_bytes=0)
+    for time in (1, 2, 2, 2):
+        log.append(batch([b"v"], timestamps=[time]), 0, NOW_MS)
+    log.close()
+    content = read_whole(log.storage, f"{HOME}/00000000000000000000.timeindex")
+    assert content == struct.pack(">qi", 2, 1)
 
 
 def test_offsets_may_be_far_apart_on_a_follower():

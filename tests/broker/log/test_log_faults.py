@@ -15,6 +15,7 @@ import pytest
 from broker.errors import ErrorCode, KafkaError
 from broker.log.memory import Crashed, Faults
 from tests.broker.log.witness import (
+    HOME,
     NOW_MS,
     batch,
     decoded,
@@ -231,6 +232,28 @@ def test_a_full_disk_refuses_and_recovers():
     log.flush()
     again = open_log(storage.after_power_loss(random.Random(1)))
     assert values_of(again) == {0: b"before", 1: b"after"}
+
+
+@pytest.mark.parametrize("then", ["append", "roll", "close"])
+def test_what_a_failed_write_left_behind_goes(then):
+    """Behind the end there may be whole batches, made by who knows whom."""
+    storage = disk()
+    log = open_log(storage)
+    log.append(batch([b"before"]), 0, NOW_MS)
+    storage.faults = Faults(1, short=10**6)
+    with pytest.raises(KafkaError):
+        log.append(batch([bytes(500)]), 0, NOW_MS)
+    size = log.size_bytes
+    first = f"{HOME}/00000000000000000000.log"
+    assert storage.open(first).size() > size + 500
+    if then == "append":
+        size += len(batch([b"x"]))
+        log.append(batch([b"x"]), 0, NOW_MS)
+    elif then == "roll":
+        log.roll(NOW_MS)
+    else:
+        log.close()
+    assert storage.open(first).size() == size
 
 
 def test_after_a_failed_sync_nothing_more_is_promised():

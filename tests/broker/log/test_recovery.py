@@ -208,6 +208,18 @@ def test_a_start_offset_beyond_what_is_left_empties_the_log():
     assert log.append(batch([b"v"]), 0, NOW_MS).base_offset == 7
 
 
+def test_epochs_beyond_what_is_left_are_forgotten():
+    storage = disk_with(
+        {
+            FIRST: stored(batch([b"a"])),
+            "leader-epoch-checkpoint": b"0\n3\n0 0\n4 1\n9 30\n",
+        }
+    )
+    log = open_log(storage)
+    assert log.epochs.entries() == [(0, 0)]
+    assert log.epoch_end_offset(4) == (-1, -1)
+
+
 def test_leftovers_of_interrupted_work_go():
     storage = disk_with(
         {

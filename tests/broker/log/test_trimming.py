@@ -1,5 +1,7 @@
 """Retention, DeleteRecords and truncation: what goes, and that nothing else does."""
 
+import random
+
 import pytest
 
 from broker.errors import ErrorCode, KafkaError
@@ -96,6 +98,16 @@ def test_files_of_removed_segments_go_too():
         "00000000000000000008",
         "leader-epoch-checkpoint",
     }
+
+
+def test_a_flush_makes_a_removal_durable():
+    log = filled(retention_ms=1000)
+    log.flush()
+    log.retention(NOW_MS + 1006, 9)
+    log.flush()
+    for seed in range(9):
+        left = log.storage.after_power_loss(random.Random(seed))
+        assert "00000000000000000004.log" not in left.names(HOME)
 
 
 def test_epochs_begin_where_the_log_does():
