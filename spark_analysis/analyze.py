@@ -22,8 +22,9 @@ from spark_analysis.session import LOCAL, spark_session
 from spark_analysis.table import as_csv, as_latex, as_markdown
 from spark_analysis.tables import tables
 from spark_analysis.terminal import show
-from spark_analysis.words import words
 
+# A file has no width; this one shows every column.
+_PIPED_WIDTH: Final = 120
 WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
@@ -40,6 +41,8 @@ def analyze(
     out_dir = out_dir or run_dir / "report"
     manifest = load_manifest(run_dir)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED_WIDTH)
     # Java starts in another process; meanwhile this one loads what it draws with.
     loading = threading.Thread(target=_load_matplotlib, daemon=True)
     loading.start()
@@ -58,9 +61,11 @@ def analyze(
 
 def write_report(comparison: Comparison, out_dir: Path) -> None:
     """Write ``results.json``, ``words.json``, the tables, the figures and the page."""
-    from spark_analysis.figures import plots
+    # Imported here: matplotlib takes longer to load than most commands take to run.
+    from spark_analysis.figures.listing import plots
     from spark_analysis.figures.style import save, styled
     from spark_analysis.report.page import page
+    from spark_analysis.words import words
 
     out_dir.mkdir(parents=True, exist_ok=True)
     found = json.dumps(results(comparison), indent=1, allow_nan=False)
@@ -85,4 +90,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _load_matplotlib() -> None:
-    importlib.import_module("spark_analysis.figures.style")
+    importlib.import_module("spark_analysis.figures.listing")

@@ -10,20 +10,23 @@ import numpy as np
 from spark_analysis import grouping
 from spark_analysis.comparison import (
     NS_PER_MS,
+    NS_PER_S,
     Cell,
     Comparison,
     Curve,
     Key,
+    PhaseMeans,
     RunValue,
     display_order,
 )
 from spark_analysis.contract import Manifest
 from spark_analysis.load import in_window, read_requests, read_samples
-from spark_analysis.metrics import Metric, metrics_of
+from spark_analysis.metrics import GOODPUT, Metric, headline_of, metrics_of
+from spark_analysis.phases import PHASES
 from spark_analysis.statistics.bootstrap import ratio_interval
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.tally import tally
+from spark_analysis.tally import Tally, tally
 from spark_analysis.verdict import Contrast, Measured, judge
 
 if TYPE_CHECKING:
@@ -39,10 +42,15 @@ def compare(spark: SparkSession, manifest: Manifest) -> Comparison:
     """
     metrics = metrics_of(manifest.options)
     requests = read_requests(spark, manifest)
-    run_values = tally(requests, manifest, metrics)
+    tallies = tally(requests, manifest)
     window = requests.where(in_window(manifest))
     pooled = grouping.distributions(window, manifest)
+    run_values = _run_values(tallies, pooled, manifest, metrics)
     contrasts = grouping.contrasts(spark, run_values, manifest, metrics)
+    tail = metrics.index(headline_of(metrics))
+    slow = grouping.slowest(
+        spark, window, {key: row["value"][tail] for key, row in pooled.items()}
+    )
     ordered = [key for key in display_order(manifest) if key in pooled]
     return Comparison(
         manifest=manifest,
@@ -50,8 +58,61 @@ def compare(spark: SparkSession, manifest: Manifest) -> Comparison:
         cells=_cells(manifest, metrics, run_values, pooled, contrasts),
         run_values=run_values,
         curves=tuple(_curve(pooled[key]) for key in ordered),
-        phases=grouping.phase_means(spark, window, manifest, metrics, pooled),
+        phases=(
+            *(_all_phases(key, tallies) for key in ordered),
+            *(_slow_phases(key, slow[key]) for key in ordered if key in slow),
+        ),
         queue=grouping.queue_over_time(read_samples(spark, manifest), manifest),
+    )
+
+
+def _run_values(
+    tallies: Sequence[Tally],
+    pooled: Mapping[Key, Row],
+    manifest: Manifest,
+    metrics: Sequence[Metric],
+) -> tuple[RunValue, ...]:
+    """Join what was counted with the quantiles, run by run."""
+    start, end = manifest.window_ns
+    values = []
+    for counted in tallies:
+        row = pooled[counted.class_name, counted.arm]
+        run = row["blocks"].index(counted.block)
+        of_run = {
+            metric.name: row["of_runs"][place][run] / NS_PER_MS
+            for place, metric in enumerate(metrics)
+            if metric.level is not None
+        }
+        of_run[GOODPUT] = counted.good / ((end - start) / NS_PER_S)
+        values.append(
+            RunValue(
+                class_name=counted.class_name,
+                arm=counted.arm,
+                block=counted.block,
+                counts=counted.counts,
+                values=of_run,
+            )
+        )
+    return tuple(values)
+
+
+def _all_phases(key: Key, tallies: Sequence[Tally]) -> PhaseMeans:
+    runs = [run for run in tallies if (run.class_name, run.arm) == key]
+    sums = {p.name: sum(run.phase_sums_ns[p.name] for run in runs) for p in PHASES}
+    return _phase_means(key, False, sum(run.counts["ok"] for run in runs), sums)
+
+
+def _slow_phases(key: Key, row: Row) -> PhaseMeans:
+    return _phase_means(key, True, row["requests"], row)
+
+
+def _phase_means(key: Key, slowest: bool, count: int, sums: Row) -> PhaseMeans:
+    return PhaseMeans(
+        class_name=key[0],
+        arm=key[1],
+        slowest=slowest,
+        requests=count,
+        means_ms={p.name: sums[p.name] / max(count, 1) / NS_PER_MS for p in PHASES},
     )
 
 

@@ -18,6 +18,7 @@ from spark_analysis.statistics import FloatArray
 from spark_analysis.verdict import Contrast, Measured, Verdict
 
 NS_PER_MS: Final = 1e6
+NS_PER_S: Final = 1e9
 
 # A class under an arm.
 Key = tuple[str, str]
@@ -110,15 +111,14 @@ class Comparison:
     def headline(self) -> Metric:
         """The metric that is told first: p99, if the first class's may be shown.
 
-        Otherwise the highest quantile below it whose cells may be shown.
+        That is, under the baseline and some rival; otherwise the highest quantile
+        below it of which this is true.
         """
-        first = self.class_names[0]
-        refused = {
-            c.metric.name for c in self.cells if c.refused and c.class_name == first
-        }
-        highest = self.tail_metric
+        first, highest = self.class_names[0], self.tail_metric
         for metric in reversed(self.metrics[: self.metrics.index(highest) + 1]):
-            if metric.name not in refused:
+            base = self.cell(first, self.manifest.baseline, metric.name)
+            rivals = [self.cell(first, arm, metric.name) for arm in self.rivals]
+            if not base.refused and not all(cell.refused for cell in rivals):
                 return metric
         return highest
 

@@ -1,9 +1,9 @@
 """What Spark groups, one job each; only small tables come to this process.
 
-Whatever the number of runs: the pooled distribution per class and arm, the contrasts as
-one family per metric, the phases of all answered requests and of the slowest, and the
-queue over time. NumPy decides inside the groups; sums are of integers, so neither the
-partitioning nor the number of workers can change a digit.
+Whatever the number of runs: the distribution per class and arm, the contrasts as one
+family per metric, the phases of the slowest requests, and the queue over time. NumPy
+decides inside the groups; sums are of integers, so neither the partitioning nor the
+number of workers can change a digit.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_analysis.comparison import (
-    NS_PER_MS,
     Key,
-    PhaseMeans,
     QueuePoint,
     RunValue,
-    display_order,
 )
 from spark_analysis.contract import Manifest
 from spark_analysis.groups import (
@@ -30,7 +27,7 @@ from spark_analysis.groups import (
     describe_distribution,
 )
 from spark_analysis.load import aggregates
-from spark_analysis.metrics import Metric, headline_of
+from spark_analysis.metrics import Metric
 from spark_analysis.phases import PHASES
 from spark_analysis.session import apply_to_groups
 
@@ -53,7 +50,7 @@ def distributions(window: DataFrame, manifest: Manifest) -> dict[Key, Row]:
         resamples=options.resamples,
         seed=manifest.seed,
     )
-    columns = ("class", "arm", "block", "intended_ns", "request_id", "latency_ns")
+    columns = ("class", "arm", "block", "intended_ns", "latency_ns")
     found = apply_to_groups(
         window.select(*columns), ["class", "arm"], describe, DISTRIBUTION
     )
@@ -93,55 +90,24 @@ def contrasts(
     }
 
 
-def phase_means(
-    spark: SparkSession,
-    window: DataFrame,
-    manifest: Manifest,
-    metrics: Sequence[Metric],
-    pooled: Mapping[Key, Row],
-) -> tuple[PhaseMeans, ...]:
-    """Return mean times by phase, of all answered requests and of the slowest."""
-    place = [metric.name for metric in metrics].index(headline_of(metrics).name)
-    thresholds = [
-        {"class": key[0], "arm": key[1], "threshold": row["value"][place]}
-        for key, row in pooled.items()
+def slowest(
+    spark: SparkSession, window: DataFrame, thresholds_ns: Mapping[Key, float]
+) -> dict[Key, Row]:
+    """Return requests and summed phases of answered requests at or beyond a latency."""
+    rows = [
+        {"class": key[0], "arm": key[1], "threshold": threshold}
+        for key, threshold in thresholds_ns.items()
     ]
-    frame = spark.createDataFrame(pa.Table.from_pylist(thresholds))
-    answered = window.where("outcome = 'ok'").join(
-        frame.hint("broadcast"), ["class", "arm"]
-    )
-    slow = "latency_ns >= threshold"
-    sums = {
-        "requests_all": "count(*)",
-        "requests_slow": f"count_if({slow})",
-        **{f"{p.name}_all": f"sum({p.name})" for p in PHASES},
-        **{f"{p.name}_slow": f"sum(IF({slow}, {p.name}, 0))" for p in PHASES},
-    }
+    limits = spark.createDataFrame(pa.Table.from_pylist(rows)).hint("broadcast")
+    sums = {"requests": "count(*)", **{p.name: f"sum({p.name})" for p in PHASES}}
     found = (
-        answered.groupBy("class", "arm").agg(*aggregates(sums)).toArrow().to_pylist()
+        window.where("outcome = 'ok'")
+        .join(limits, ["class", "arm"])
+        .where("latency_ns >= threshold")
+        .groupBy("class", "arm")
+        .agg(*aggregates(sums))
     )
-    rows = {(row["class"], row["arm"]): row for row in found}
-    return tuple(
-        _phase_means(rows[key], key, slowest)
-        for slowest in (False, True)
-        for key in display_order(manifest)
-        if key in rows
-    )
-
-
-def _phase_means(row: Row, key: Key, slowest: bool) -> PhaseMeans:
-    suffix = "slow" if slowest else "all"
-    count = row[f"requests_{suffix}"]
-    return PhaseMeans(
-        class_name=key[0],
-        arm=key[1],
-        slowest=slowest,
-        requests=count,
-        means_ms={
-            phase.name: row[f"{phase.name}_{suffix}"] / max(count, 1) / NS_PER_MS
-            for phase in PHASES
-        },
-    )
+    return {(row["class"], row["arm"]): row for row in found.toArrow().to_pylist()}
 
 
 def queue_over_time(samples: DataFrame, manifest: Manifest) -> tuple[QueuePoint, ...]:

@@ -23,13 +23,14 @@ from spark_analysis.statistics.intervals import (
     log_ratio_interval,
     quantile_interval,
 )
-from spark_analysis.statistics.quantiles import exceedance_curve
+from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
 from spark_analysis.statistics.sign_flip import max_t
 
 CURVE_POINTS: Final = 240
 
 DISTRIBUTION: Final = (
-    "class string, arm string, requests bigint, value array<double>, "
+    "class string, arm string, requests bigint, blocks array<bigint>, "
+    "of_runs array<array<double>>, value array<double>, "
     "low array<double>, high array<double>, exceedances array<bigint>, "
     "vif array<double>, effective array<double>, resampled array<array<double>>, "
     "curve_ns array<double>, curve_share array<double>"
@@ -50,11 +51,11 @@ def describe_distribution(
 ) -> pa.Table:
     """Describe all requests of one class under one arm.
 
-    Columns needed: class, arm, block, intended_ns, request_id, latency_ns. Per level:
-    the pooled quantile with its interval over runs, the weight of the tail beyond it,
-    and the quantile of each resample of blocks. Nanoseconds throughout.
+    Columns needed: class, arm, block, intended_ns, latency_ns. Per level: the quantile
+    of each run, the pooled one with its interval over runs, the weight of the tail
+    beyond it, and the quantile of each resample of blocks. Nanoseconds throughout.
     """
-    arrived = _runs_in_arrival_order(table)
+    blocks, arrived = _runs_in_arrival_order(table)
     runs = [np.sort(run) for run in arrived]
     pooled = np.sort(np.concatenate(runs))
     estimates = [quantile_interval(runs, level, confidence) for level in levels]
@@ -69,6 +70,8 @@ def describe_distribution(
             "class": table["class"][0].as_py(),
             "arm": table["arm"][0].as_py(),
             "requests": len(pooled),
+            "blocks": blocks,
+            "of_runs": [[nearest_rank(run, level) for run in runs] for level in levels],
             "value": [estimate.value for estimate in estimates],
             "low": [estimate.low for estimate in estimates],
             "high": [estimate.high for estimate in estimates],
@@ -176,15 +179,16 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-def _runs_in_arrival_order(table: pa.Table) -> list[FloatArray]:
-    """Return one array of latencies per block, blocks ascending."""
+def _runs_in_arrival_order(table: pa.Table) -> tuple[list[int], list[FloatArray]]:
+    """Return the blocks, ascending, and an array of latencies for each.
+
+    Requests of the same nanosecond stand in order of latency: any fixed order will do.
+    """
     block = table["block"].to_numpy()
-    order = np.lexsort(
-        (table["request_id"].to_numpy(), table["intended_ns"].to_numpy(), block)
-    )
-    latency = table["latency_ns"].to_numpy()[order]
-    starts = np.flatnonzero(np.diff(block[order])) + 1
-    return list(np.split(latency, starts))
+    latency = table["latency_ns"].to_numpy()
+    order = np.lexsort((latency, table["intended_ns"].to_numpy(), block))
+    found, starts = np.unique(block[order], return_index=True)
+    return found.tolist(), list(np.split(latency[order], starts[1:]))
 
 
 def _one_row(row: dict[str, Any]) -> pa.Table:

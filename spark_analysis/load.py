@@ -46,7 +46,6 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
         "arm",
         "class",
         "intended_ns",
-        "request_id",
         "outcome",
         "xxhash64(request_id, intended_ns, class, flow, api_key, size_bytes) AS print",
         f"IF(outcome = 'ok', double({latency}), {lost}) AS latency_ns",

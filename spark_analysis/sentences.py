@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_analysis.comparison import Cell, Comparison
+from spark_analysis.metrics import GOODPUT
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.wording import (
     change,
@@ -88,68 +89,32 @@ def _why_undecided(comparison: Comparison, cell: Cell) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What an arm does for the first class, and what the other classes pay for it.
+    """What an arm does for the first class, and what comes with it.
 
-    Each told by the headline quantile, or the highest one below it that may be shown;
-    None or left out where there is none.
+    ``benefit`` is told by the headline quantile, or the highest one below it that may
+    be shown, None where there is none. ``others`` tell the other classes likewise, and
+    every class's goodput where it differs.
     """
 
     arm: str
     benefit: Cell | None
-    prices: tuple[Cell, ...]
+    others: tuple[Cell, ...]
 
 
 def story(comparison: Comparison, arm: str) -> Story:
     """Return the cells by which an arm is told."""
-    first, *others = comparison.class_names
-    prices = [_telling_cell(comparison, name, arm) for name in others]
+    first = comparison.class_names[0]
+    others = []
+    for name in comparison.class_names:
+        goodput = comparison.cell(name, arm, GOODPUT)
+        told = None if name == first else _telling_cell(comparison, name, arm)
+        others += [told] if told is not None else []
+        others += [goodput] if differs(goodput) else []
     return Story(
         arm=arm,
         benefit=_telling_cell(comparison, first, arm),
-        prices=tuple(cell for cell in prices if cell is not None),
+        others=tuple(others),
     )
-
-
-def lead(comparison: Comparison) -> tuple[str, ...]:
-    """Return the answer in two sentences: the first class, and what others pay."""
-    stories = [story(comparison, arm) for arm in comparison.rivals]
-    told = [(one.arm, one.benefit) for one in stories if one.benefit is not None]
-    if not told:
-        return ("No verdict: the tails are too thin to show.",)
-    cell = told[0][1]
-    baseline = comparison.manifest.baseline
-    base = comparison.cell(cell.class_name, baseline, cell.metric.name)
-    value = quantity(base.measured.estimate.value, cell.metric)
-    changes = _listed([f"{finding(cell)} under {arm}" for arm, cell in told])
-    first = f"The {subject(cell)}, {value} under {baseline}, is {changes}."
-    prices = [price for one in stories for price in one.prices]
-    return (first, _price(prices)) if prices else (first,)
-
-
-def _price(prices: list[Cell]) -> str:
-    """Say what the other classes pay: the worse cells by name, the rest by number."""
-    worse = [cell for cell in prices if cell.verdict.word == "worse"]
-    undecided = [cell for cell in prices if cell.verdict.word == "inconclusive"]
-    rest = (
-        f"; {len(undecided)} of {len(prices)} comparisons are undecided"
-        if undecided
-        else ""
-    )
-    if not worse:
-        return f"No other class was found to pay for it{rest}."
-    named = _listed(
-        [
-            f"{cell.class_name} under {cell.arm} ({cell.metric.label} {finding(cell)})"
-            for cell in worse
-        ]
-    )
-    return f"The price is paid by {named}{rest}."
-
-
-def _listed(words: list[str]) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def headline(comparison: Comparison, told: Story) -> str:
@@ -159,13 +124,14 @@ def headline(comparison: Comparison, told: Story) -> str:
         first = comparison.class_names[0]
         return f"{told.arm}: no quantile of {first} may be shown, its tails are thin."
     than = f" than under {comparison.manifest.baseline}" if differs(cell) else ""
-    prices = ", ".join(
-        f"{price.class_name} {price.metric.label} {finding(price)}"
-        for price in told.prices
+    others = ", ".join(
+        f"{other.class_name} {other.metric.label} {finding(other)}"
+        for other in told.others
     )
     return (
         f"{told.arm}: the {subject(cell)} is {finding(cell)}{than} "
-        f"({from_to(comparison, cell)})." + (f" The price: {prices}." if prices else "")
+        f"({from_to(comparison, cell)})."
+        + (f" The others: {others}." if others else "")
     )
 
 
@@ -181,6 +147,8 @@ def from_to(comparison: Comparison, cell: Cell) -> str:
 
 def finding(cell: Cell) -> str:
     """Return what was found in a few words: a change, sameness, or nothing."""
+    if cell.refused:
+        return "not shown"
     if differs(cell):
         assert cell.contrast is not None
         return change(cell.contrast.ratio.value)

@@ -1,21 +1,21 @@
-"""One pass over all rows: count every run again, distrust it, and take its quantiles.
+"""One pass over all rows: count every run again, and distrust it.
 
 Every compared run is counted from its rows and held against the manifest; all arms of a
 block must have met the same requests, one by one; the phases of every answered request
 must be there, not negative (but for two that end on the other process's stamp), and sum
-to its latency. The same pass yields each run's exact quantiles and goodput by class.
+to its latency. The same pass counts good answers and adds up the phases, by class.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_analysis.comparison import NS_PER_MS, RunValue, display_order
+from spark_analysis.comparison import display_order
 from spark_analysis.contract import OUTCOMES, Manifest, RecordingError, Run
 from spark_analysis.load import aggregates, in_window
-from spark_analysis.metrics import GOODPUT, Metric
 from spark_analysis.phases import PHASES
 
 if TYPE_CHECKING:
@@ -27,16 +27,26 @@ Row = Mapping[str, Any]
 _FOREVER_NS: Final = "1e300D"
 
 
-def tally(
-    requests: DataFrame, manifest: Manifest, metrics: Sequence[Metric]
-) -> tuple[RunValue, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """One class in one run, within the window: integers only."""
+
+    class_name: str
+    arm: str
+    block: int
+    counts: Mapping[str, int]
+    good: int
+    phase_sums_ns: Mapping[str, int]
+
+
+def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
     """Return what each run did to each class, checked.
 
     :raises RecordingError: naming the first run that breaks the contract.
     """
     rows = (
         requests.groupBy("run_id", "block", "arm", "class")
-        .agg(*aggregates(_checks() | _values(manifest, metrics)))
+        .agg(*aggregates(_checks() | _values(manifest)))
         .toArrow()
         .to_pylist()
     )
@@ -44,7 +54,17 @@ def tally(
     inside = [row for row in rows if row["in_window"]]
     order = {key: rank for rank, key in enumerate(display_order(manifest))}
     inside.sort(key=lambda row: (order[row["class"], row["arm"]], row["block"]))
-    return tuple(_run_value(row, manifest, metrics) for row in inside)
+    return tuple(
+        Tally(
+            class_name=row["class"],
+            arm=row["arm"],
+            block=row["block"],
+            counts={name: row[name] for name in OUTCOMES},
+            good=row["good"],
+            phase_sums_ns={phase.name: row[phase.name] for phase in PHASES},
+        )
+        for row in inside
+    )
 
 
 def check(rows: Sequence[Row], manifest: Manifest) -> None:
@@ -109,19 +129,15 @@ def _checks() -> dict[str, str]:
     }
 
 
-def _values(manifest: Manifest, metrics: Sequence[Metric]) -> dict[str, str]:
+def _values(manifest: Manifest) -> dict[str, str]:
     """Return SQL over the rows in the window."""
     inside = in_window(manifest)
-    levels = ", ".join(
-        f"{float(metric.level)!r}D" for metric in metrics if metric.level is not None
-    )
-    good = f"latency_ns <= {_slo(manifest)}"
+    answered = f"outcome = 'ok' AND {inside}"
     return {
         **{name: f"count_if(outcome = '{name}' AND {inside})" for name in OUTCOMES},
         "in_window": f"count_if({inside})",
-        "good": f"count_if({good} AND {inside})",
-        "quantiles": f"percentile_disc(array({levels})) WITHIN GROUP "
-        f"(ORDER BY latency_ns) FILTER (WHERE {inside})",
+        "good": f"count_if(latency_ns <= {_slo(manifest)} AND {inside})",
+        **{p.name: f"sum(IF({answered}, {p.name}, 0))" for p in PHASES},
     }
 
 
@@ -133,17 +149,3 @@ def _slo(manifest: Manifest) -> str:
         if entry.slo_ns is not None
     )
     return f"CASE class{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS
-
-
-def _run_value(row: Row, manifest: Manifest, metrics: Sequence[Metric]) -> RunValue:
-    start, end = manifest.window_ns
-    names = [metric.name for metric in metrics if metric.level is not None]
-    quantiles = dict(zip(names, row["quantiles"], strict=True))
-    return RunValue(
-        class_name=row["class"],
-        arm=row["arm"],
-        block=row["block"],
-        counts={name: row[name] for name in OUTCOMES},
-        values={name: value / NS_PER_MS for name, value in quantiles.items()}
-        | {GOODPUT: row["good"] / ((end - start) / 1e9)},
-    )

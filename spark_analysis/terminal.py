@@ -9,9 +9,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from spark_analysis.cautions import cautions
-from spark_analysis.comparison import Cell, Comparison
+from spark_analysis.comparison import Comparison
+from spark_analysis.lead import lead
 from spark_analysis.metrics import Metric
-from spark_analysis.sentences import again_sentence, headline, lead, sentence, story
+from spark_analysis.sentences import again_sentence, headline, story
 from spark_analysis.tables import verdict_word
 from spark_analysis.wording import (
     NONE,
@@ -42,14 +43,15 @@ def show(comparison: Comparison, console: Console) -> None:
     if console.width < _WIDE:
         metrics = (comparison.headline, metrics[-1])
     console.print(_table(comparison, metrics))
+    console.print()
     for text in cautions(comparison):
         console.print(_text(text, "bold red"))
     console.print(_text(" ".join(lead(comparison)), "bold"))
     for arm in comparison.rivals:
         console.print(_text(f"· {headline(comparison, story(comparison, arm))}"))
     console.print(_text(f"· {again_sentence(comparison)}"))
-    for cell in _refused(comparison):
-        console.print(_text(f"· {sentence(comparison, cell)}", "dim"))
+    for text in _refusals(comparison):
+        console.print(_text(f"· {text}", "dim"))
 
 
 def _text(text: str, style: str = "") -> Text:
@@ -57,35 +59,40 @@ def _text(text: str, style: str = "") -> Text:
     return Text(text.replace(f"{THIN_SPACE}%", "%").replace(THIN_SPACE, ","), style)
 
 
-def _refused(comparison: Comparison) -> list[Cell]:
-    """Return refused cells of the headline metric: the reader will look for them."""
-    name = comparison.tail_metric.name
-    return [c for c in comparison.cells if c.refused and c.metric.name == name]
+def _refusals(comparison: Comparison) -> list[str]:
+    """Say why a class's p99 is not shown, once for all arms: readers look for it."""
+    metric = comparison.tail_metric
+    told = []
+    for name in comparison.class_names:
+        cells = [
+            comparison.cell(name, arm, metric.name) for arm in comparison.arm_names
+        ]
+        refused = [cell for cell in cells if cell.refused]
+        if refused:
+            arms = ", ".join(cell.arm for cell in refused)
+            first = refused[0]
+            told.append(
+                f"The {metric.label} of {name} is not shown under {arms}. "
+                f"Under {first.arm}, {first.verdict.why}."
+            )
+    return told
 
 
 def _table(comparison: Comparison, metrics: tuple[Metric, ...]) -> RichTable:
-    table = RichTable(
-        box=None, pad_edge=False, header_style="bold", collapse_padding=True
-    )
-    table.add_column("class", no_wrap=True)
-    table.add_column("arm", no_wrap=True)
+    told = comparison.headline.label
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    table.add_column("class\n  arm", no_wrap=True)
     for metric in metrics:
         table.add_column(
             f"{metric.label}\n{metric.unit}", justify="right", no_wrap=True
         )
-    headline_label = comparison.headline.label
-    table.add_column(f"{headline_label}\nratio", justify="right", no_wrap=True)
-    table.add_column("interval", justify="right", no_wrap=True)
-    table.add_column("p", justify="right", no_wrap=True)
-    table.add_column(f"{headline_label}\nverdict", no_wrap=True)
+    for heading in (f"{told}\nratio", "\ninterval", "\np"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(f"{told}\nverdict", no_wrap=True)
     for name in comparison.class_names:
-        for place, arm in enumerate(comparison.arm_names):
-            table.add_row(
-                Text(name if place == 0 else "", style="bold"),
-                arm,
-                *_numbers(comparison, metrics, name, arm),
-                end_section=arm == comparison.arm_names[-1],
-            )
+        table.add_row(Text(name, style="bold"))
+        for arm in comparison.arm_names:
+            table.add_row(f"  {arm}", *_numbers(comparison, metrics, name, arm))
     return table
 
 

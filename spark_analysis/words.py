@@ -6,8 +6,9 @@ from typing import Any
 
 from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Comparison
-from spark_analysis.figures import plots
-from spark_analysis.sentences import again_sentence, headline, lead, sentence, story
+from spark_analysis.figures.listing import plots
+from spark_analysis.lead import lead
+from spark_analysis.sentences import again_sentence, headline, sentence, story
 from spark_analysis.tables import comparison_table
 
 

@@ -20,6 +20,9 @@ from spark_analysis.figures.style import (
     plain_log_axis,
 )
 
+# The share of requests that a curve shows on its left.
+_MOST = 0.99
+
 
 def exceedance_curves(comparison: Comparison) -> Figure:
     """Draw the CCDF of every class, one panel each, all arms in it."""
@@ -33,6 +36,8 @@ def exceedance_curves(comparison: Comparison) -> Figure:
         _curves(axis, comparison, name)
     for axis in panels[len(names) :]:
         axis.set_visible(False)
+    panels[0].set_xlim(left=_left_edge(comparison))
+    plain_log_axis(panels[0], "x")
     for axis in axes[:, 0]:
         axis.set_ylabel("share of requests slower")
     for axis in panels[max(0, len(names) - columns) : len(names)]:
@@ -40,6 +45,16 @@ def exceedance_curves(comparison: Comparison) -> Figure:
         axis.tick_params(labelbottom=True)
     legend(figure, panels[0], comparison.arm_names)
     return figure
+
+
+def _left_edge(comparison: Comparison) -> float:
+    """Return where the fastest hundredth ends: left of it all curves are flat."""
+    edges = [
+        float(curve.latency_ms[curve.share <= _MOST][0])
+        for curve in comparison.curves
+        if (curve.share <= _MOST).any()
+    ]
+    return min(edges, default=0.01) / 1.5
 
 
 def _curves(axis: Axes, comparison: Comparison, class_name: str) -> None:
@@ -69,7 +84,6 @@ def _curves(axis: Axes, comparison: Comparison, class_name: str) -> None:
     )
     axis.set(xscale="log", yscale="log", title=class_name)
     axis.yaxis.set_major_formatter(FuncFormatter(_share))
-    plain_log_axis(axis, "x")
 
 
 def _share(value: float, _: int) -> str:

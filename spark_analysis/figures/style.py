@@ -108,7 +108,9 @@ def dash(comparison: Comparison, arm: str) -> tuple[int, tuple[float, ...] | Non
     rivals = comparison.rivals
     if arm not in rivals:
         return (0, (0.8, 1.8))
-    return (0, _DASHES[rivals.index(arm) % len(_DASHES)])
+    # Shifted by one each time the colours begin again, so that no two arms look alike.
+    place = rivals.index(arm)
+    return (0, _DASHES[(place + place // len(_RIVALS)) % len(_DASHES)])
 
 
 def plain_log_axis(axis: Axes, which: Literal["x", "y"]) -> None:

@@ -9,7 +9,7 @@ from string import Template
 from typing import Final
 
 from spark_analysis.comparison import Comparison
-from spark_analysis.figures import Plot
+from spark_analysis.figures.listing import Plot
 from spark_analysis.report.parts import (
     again_part,
     cards,
@@ -53,7 +53,7 @@ def page(
         "<h2 id='numbers'>The numbers</h2>",
         comparison_part(comparison),
         "<h2 id='figures'>The figures</h2>",
-        *(_figure(plots[name], svg) for name, svg in svgs.items()),
+        *(_figure(name, plots[name], svg) for name, svg in svgs.items()),
         "<h2 id='verdicts'>Every verdict in words</h2>",
         sentences_part(comparison),
         _prose(comparison),
@@ -89,10 +89,10 @@ def _meta(comparison: Comparison) -> str:
     )
 
 
-def _figure(plot: Plot, svg: str) -> str:
+def _figure(name: str, plot: Plot, svg: str) -> str:
     return (
-        f"<figure id='figure-{plot.name}'><h3>{escape(plot.title)}</h3>\n"
-        f"{inline(svg, plot.name, escape(plot.title))}\n"
+        f"<figure id='figure-{name}'><h3>{escape(plot.title)}</h3>\n"
+        f"{inline(svg, name, escape(plot.title))}\n"
         f"<figcaption>{escape(plot.caption)}</figcaption></figure>"
     )
 

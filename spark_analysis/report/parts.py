@@ -10,13 +10,13 @@ from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Cell, Comparison
 from spark_analysis.contract import Manifest
 from spark_analysis.figures.style import INK, colour
+from spark_analysis.lead import lead
 from spark_analysis.sentences import (
     Story,
     again_sentence,
     differs,
     finding,
     from_to,
-    lead,
     sentence,
     story,
     subject,
@@ -67,7 +67,7 @@ def _card(comparison: Comparison, told: Story) -> str:
     prices = "".join(
         f"<div><dt>{escape(f'{p.class_name} {p.metric.label}')}</dt>"
         f"<dd>{_chip(p, finding(p))}</dd></div>"
-        for p in told.prices
+        for p in told.others
     )
     return (
         f"<section class='card' {style}><h3>{name}</h3>"

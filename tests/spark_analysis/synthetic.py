@@ -61,6 +61,20 @@ SCHEMA = pa.schema(
 )
 
 
+_ENVIRONMENT = {
+    "cpu_model": "Example CPU",
+    "cores": 2,
+    "kernel": "6.1",
+    "machine": "x86_64",
+    "python": "3.11.0",
+    "packages": {"trio": "0.35.0"},
+    "memory_bytes": 8 << 30,
+    "pinned": True,
+    "cpus": {"broker": 0, "generator": 1},
+    "governor": None,
+}
+
+
 def write(
     directory: Path,
     *,
@@ -312,18 +326,7 @@ def _manifest(
         "config": {"experiment": {"name": "synthetic", "seed": seed}},
         "config_sha256": "0" * 64,
         "code": {"commit": "0123abc", "dirty": False, "sha256": "1" * 64},
-        "environment": {
-            "cpu_model": "Example CPU",
-            "cores": 2,
-            "kernel": "6.1",
-            "machine": "x86_64",
-            "python": "3.11.0",
-            "packages": {"trio": "0.35.0"},
-            "memory_bytes": 8 << 30,
-            "pinned": True,
-            "cpus": {"broker": 0, "generator": 1},
-            "governor": None,
-        },
+        "environment": _ENVIRONMENT,
         "traces": [],
         "plan": [],
         "runs": [],

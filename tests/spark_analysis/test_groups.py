@@ -26,7 +26,6 @@ def requests() -> pa.Table:
             "arm": ["wfq"] * count,
             "block": rng.integers(0, 8, count),
             "intended_ns": rng.integers(0, 10**9, count),
-            "request_id": np.arange(count),
             "latency_ns": rng.exponential(1e6, count).round(),
         }
     )
@@ -48,6 +47,12 @@ def test_a_distribution_is_described_by_numpy(requests: pa.Table) -> None:
     expected = np.quantile(values, [0.5, 0.99], method="inverted_cdf")
     assert row["value"] == expected.tolist()
     assert row["exceedances"] == [2000, 40]
+    block = requests["block"].to_numpy()
+    of_runs = [
+        np.quantile(values[block == b], 0.99, method="inverted_cdf") for b in range(8)
+    ]
+    assert row["blocks"] == list(range(8))
+    assert row["of_runs"][1] == of_runs
     assert [len(column) for column in row["resampled"]] == [50, 50]
     assert row["curve_ns"][-1] == values.max()
     assert row["curve_share"][-1] == 1 / 4000
@@ -68,7 +73,6 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
             "arm": ["wfq"] * count,
             "block": np.zeros(count, np.int64),
             "intended_ns": arrival,
-            "request_id": np.arange(count),
             "latency_ns": np.where(arrival < 200, 9.0, 1.0) + arrival * 1e-6,
         }
     )

@@ -15,7 +15,8 @@ from rich.console import Console
 from spark_analysis.analyze import write_report
 from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.sentences import again_sentence, headline, lead, sentence, story
+from spark_analysis.lead import lead
+from spark_analysis.sentences import again_sentence, headline, sentence, story
 from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.table import as_csv, as_latex, as_markdown
 from spark_analysis.tables import cells_table, comparison_table, runs_table, tables
@@ -186,7 +187,7 @@ def test_the_answer_names_who_gains_and_who_pays(comparison: Comparison) -> None
     assert all(f"times lower under {arm}" in first for arm in comparison.rivals)
     assert price.startswith(("No other class was found to pay", "The price is paid by"))
     told = headline(comparison, story(comparison, "wfq"))
-    assert "The price: produce" in told
+    assert "The others: produce" in told
 
 
 def test_a_false_alarm_of_the_again_arm_is_a_caution(comparison: Comparison) -> None:
