@@ -1,0 +1,113 @@
+"""Retention, compaction, checkpoints and flushes when their time has come."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from broker.log.checkpoints import RECOVERY_POINTS, read_offsets
+from broker.log.memory import Faults
+from broker.wire.api_keys import ApiKey
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import leader_and_isr
+
+MINUTE_MS = 60_000
+FIRST_MS = 30_000
+
+
+def start(world: World, topic: str = "t") -> int:
+    return world.broker.logs.logs[topic, 0].log_start_offset
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"log.retention.check.interval.ms": str(5 * MINUTE_MS)})
+
+
+def test_old_segments_go_with_the_first_round_after_their_time(world: World) -> None:
+    world.create("t", retention_ms=str(10 * MINUTE_MS), segment_bytes="1024")
+    world.create("kept")
+    for _ in range(4):
+        world.produce("t", b"x" * 600)
+    world.produce("kept", b"x")
+    world.pass_ms(FIRST_MS)
+    for _ in range(2):
+        world.pass_ms(5 * MINUTE_MS - 1)
+        assert start(world) == 0
+        world.pass_ms(1)
+    assert start(world) == 4
+    assert world.fetch("kept").high_watermark == 1
+    assert start(world, "kept") == 0
+    world.check()
+
+
+def test_records_that_followers_lack_are_kept(world: World) -> None:
+    world.create("t", retention_ms="1000", segment_bytes="1024")
+    for _ in range(2):
+        world.produce("t", b"x" * 600)
+    command = leader_and_isr(("t", 0), leader=0, leader_epoch=1, isr=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, command)
+    for _ in range(2):
+        world.produce("t", b"x" * 600)
+    world.pass_ms(FIRST_MS)
+    assert start(world) == 2
+
+
+def test_a_new_retention_holds_at_the_next_round(world: World) -> None:
+    world.create("t", segment_bytes="1024")
+    for _ in range(3):
+        world.produce("t", b"x" * 600)
+    world.pass_ms(FIRST_MS)
+    assert start(world) == 0
+    entry = {"name": "retention.ms", "value": "1000", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [entry]}
+    world.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    world.pass_ms(5 * MINUTE_MS)
+    assert start(world) == 3
+
+
+def test_checkpoints_are_written_every_minute(world: World) -> None:
+    world.create("t")
+    world.produce("t", b"x")
+    world.broker.logs.logs["t", 0].flush()
+
+    def written() -> dict[tuple[str, int], int]:
+        return read_offsets(world.storage, "/data", RECOVERY_POINTS)
+
+    world.pass_ms(FIRST_MS - 1)
+    assert written() == {}
+    world.pass_ms(1)
+    assert written() == {("t", 0): 1}
+    world.produce("t", b"y")
+    world.broker.logs.logs["t", 0].flush()
+    world.pass_ms(MINUTE_MS)
+    assert written() == {("t", 0): 2}
+
+
+def test_flush_ms_is_kept_where_a_flusher_runs() -> None:
+    world = World(
+        {"log.flush.scheduler.interval.ms": "1000", "log.flush.interval.ms": "5000"}
+    )
+    world.create("t")
+    world.produce("t", b"x")
+    log = world.broker.logs.logs["t", 0]
+    world.pass_ms(FIRST_MS - 1)
+    assert log.recovery_point == 0
+    world.pass_ms(1)
+    assert log.recovery_point == 1
+
+
+def test_a_failing_disk_costs_one_round_and_nothing_else(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create("t", retention_ms="1000", segment_bytes="1024")
+    for _ in range(3):
+        world.produce("t", b"x" * 600)
+    world.storage.faults = Faults(1, error=errno.ENOSPC)
+    world.pass_ms(FIRST_MS)
+    assert "ended early" in caplog.text
+    world.produce("t", b"y")
+    world.pass_ms(5 * MINUTE_MS)
+    assert start(world) >= 3
+    world.check()

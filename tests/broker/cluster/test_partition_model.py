@@ -1,0 +1,157 @@
+"""One partition under any sequence of controllers, producers, followers and kills.
+
+The model is a list of records, a leader, an ISR and what each follower has asked for;
+the high watermark is the smallest end in the ISR, and never goes back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.errors import ErrorCode
+from broker.wire.api_keys import ApiKey
+from tests.broker.apis.broker_world import NONE, Call, World
+from tests.broker.apis.requests import (
+    batch,
+    fetch_fields,
+    leader_and_isr,
+    produce_fields,
+    values_of,
+)
+
+T = ("t", 0)
+ISRS = st.sampled_from([(0,), (0, 1), (0, 2), (0, 1, 2)])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("command"), st.sampled_from([0, 1]), ISRS, st.integers(-1, 2)
+        ),
+        st.tuples(st.just("produce"), st.sampled_from([1, -1])),
+        st.tuples(st.just("follower"), st.sampled_from([1, 2]), st.integers(-2, 1)),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=30,
+)
+
+
+class Model:
+    """What should be true of t-0."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.world.create("t")
+        self.records: list[bytes] = []
+        self.leader, self.epoch, self.isr = 0, 0, (0,)
+        self.ends: dict[int, int] = {}
+        self.high_watermark = 0
+        # Calls with acks=-1 that wait, with the offset after their record.
+        self.waiting: list[tuple[Call, int]] = []
+
+    @property
+    def leads(self) -> bool:
+        return self.leader == 0
+
+    def advance(self) -> None:
+        """Move the high watermark, and expect who waited for it to be answered."""
+        ends = [len(self.records) if i == 0 else self.ends.get(i, -1) for i in self.isr]
+        if self.leads:
+            self.high_watermark = max(self.high_watermark, min(ends))
+        left = []
+        for call, required in self.waiting:
+            if not self.leads:
+                assert outcome(call) is ErrorCode.not_leader_or_follower
+            elif required <= self.high_watermark:
+                assert outcome(call) is NONE
+            else:
+                assert not call.done
+                left.append((call, required))
+        self.waiting = left
+
+    def command(self, leader: int, isr: tuple[int, ...], raised_by: int) -> None:
+        epoch = self.epoch + raised_by
+        command = leader_and_isr(
+            T, leader=leader, leader_epoch=epoch, isr=isr, replicas=(0, 1, 2)
+        )
+        answer = self.world.command(ApiKey.LEADER_AND_ISR, command)
+        error = answer.partition_errors[0].error_code
+        if raised_by <= 0:
+            assert error is ErrorCode.stale_controller_epoch
+            return
+        assert error is NONE
+        self.leader, self.epoch, self.isr = leader, epoch, isr
+        self.ends.clear()
+        self.advance()
+
+    def produce(self, acks: int) -> None:
+        value = b"%d" % len(self.records)
+        fields = produce_fields({T: batch(value)}, acks)
+        call = self.world.start(ApiKey.PRODUCE, 9, **fields)
+        if not self.leads:
+            assert outcome(call) is ErrorCode.not_leader_or_follower
+            return
+        self.records.append(value)
+        if acks == -1:
+            self.waiting.append((call, len(self.records)))
+        else:
+            assert outcome(call) is NONE
+        self.advance()
+
+    def follower(self, replica: int, behind: int) -> None:
+        """Let a replica fetch from ``behind`` the end; from beyond it is an error."""
+        offset = len(self.records) + behind
+        fields = fetch_fields({T: offset}, replica_id=replica)
+        answer = self.world.send(ApiKey.FETCH, 12, **fields)
+        error = answer.responses[0].partitions[0].error_code
+        if not self.leads or replica not in self.known_replicas():
+            assert error is ErrorCode.not_leader_or_follower
+        elif not 0 <= offset <= len(self.records):
+            assert error is ErrorCode.offset_out_of_range
+        else:
+            assert error is NONE
+            self.ends[replica] = offset
+            self.advance()
+
+    def known_replicas(self) -> tuple[int, ...]:
+        return self.world.broker.replicas.partitions[T].replicas
+
+    def restart(self) -> None:
+        """Kill the broker; the embedded coordinator leads alone afterwards."""
+        self.world = self.world.restarted()
+        self.waiting.clear()
+        self.ends.clear()
+        self.leader, self.isr = 0, (0,)
+        epoch = self.world.broker.replicas.partitions[T].leader_epoch
+        # Nothing tells of epochs in which nothing was written: they may come again.
+        self.epoch = epoch
+        self.high_watermark = len(self.records)
+
+    def check(self) -> None:
+        self.world.check()
+        partition = self.world.broker.replicas.partitions[T]
+        assert (partition.leader, partition.leader_epoch) == (self.leader, self.epoch)
+        assert partition.isr == self.isr
+        answer = self.world.fetch("t")
+        assert answer.error_code is NONE
+        assert answer.high_watermark == self.high_watermark
+        found = [value for _, value in values_of(answer.records)]
+        assert found == self.records[: self.high_watermark]
+        assert len(self.world.broker.replicas.produce_purgatory) == len(self.waiting)
+
+
+def outcome(call: Call) -> ErrorCode:
+    error: ErrorCode = call.answer.responses[0].partition_responses[0].error_code
+    return error
+
+
+@settings(max_examples=150)
+@given(STEPS)
+def test_a_partition_does_what_a_list_and_an_isr_would_do(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    model = Model()
+    for name, *arguments in steps:
+        getattr(model, name)(*arguments)
+        model.check()
