@@ -1,0 +1,49 @@
+"""A broker process, a topic in it, and consumers that leave at the end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path)
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    """A topic of six partitions."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    from tests.live.group_members import PARTITIONS
+
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+        future.result(10)
+    return name
+
+
+@pytest.fixture
+def join(broker: BrokerProcess, topic: str) -> Iterator[Any]:
+    """Start members; those that are left at the end leave."""
+    from tests.live.group_members import Member
+
+    members: list[Member] = []
+
+    def start(**settings: Any) -> Any:
+        members.append(Member(broker, topic, **settings))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.close()

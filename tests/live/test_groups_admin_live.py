@@ -1,0 +1,88 @@
+"""What an operator sees of groups, changes about them, and reads in the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as Target
+from confluent_kafka.admin import AdminClient
+
+from tests.live.broker_process import BrokerProcess
+from tests.live.group_members import (
+    PARTITIONS,
+    Join,
+    Member,
+    committed,
+    produce,
+    sizes,
+    wait_until,
+)
+
+pytestmark = pytest.mark.live
+
+
+def test_an_operator_sees_moves_and_deletes_groups(
+    broker: BrokerProcess, topic: str, join: Join
+) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    produce(broker, topic, range(60))
+    member = join()
+    wait_until(lambda: committed(broker, topic) == sizes(60))
+    listed = admin.list_consumer_groups().result(10)
+    assert [(one.group_id, one.state.name) for one in listed.valid] == [
+        ("group", "STABLE")
+    ]
+    described = admin.describe_consumer_groups(["group"])["group"].result(10)
+    assert described.partition_assignor == "range"
+    (seen,) = described.members
+    assigned = {target.partition for target in seen.assignment.topic_partitions}
+    assert (seen.client_id, assigned) == ("rdkafka", set(range(PARTITIONS)))
+    with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["group"])["group"].result(10)
+    member.close()
+    moved = ConsumerGroupTopicPartitions("group", [Target(topic, 0, 3)])
+    for future in admin.alter_consumer_group_offsets([moved]).values():
+        future.result(10)
+    assert committed(broker, topic)[0] == 3
+    admin.delete_consumer_groups(["group"])["group"].result(10)
+    assert committed(broker, topic) == [-1] * PARTITIONS
+
+
+def test_offsets_go_with_their_topic(broker: BrokerProcess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    committing = ConsumerGroupTopicPartitions("group", [Target(topic, 0, 3)])
+    for future in admin.alter_consumer_group_offsets([committing]).values():
+        future.result(10)
+    assert committed(broker, topic)[0] == 3
+    admin.delete_topics([topic])[topic].result(10)
+    assert committed(broker, topic) == [-1] * PARTITIONS
+
+
+def test_the_log_tells_the_story_of_a_group(tmp_path: Path) -> None:
+    broker = BrokerProcess(
+        tmp_path, doorkeeper_log_level="info", doorkeeper_log_format="json"
+    )
+    produce(broker, "topic", range(6))
+    member = Member(broker, "topic")
+    wait_until(lambda: bool(member.seen))
+    member.close()
+    broker.stop()
+    events = [json.loads(line) for line in broker.errors().splitlines()]
+    assert events[0]["event"] == "started"
+    story = [
+        (event["event"], event.get("generation"), event.get("members"))
+        for event in events
+        if event.get("group") == "group"
+    ]
+    assert story == [
+        ("group prepares to rebalance", 0, 1),
+        ("group begins a generation", 1, 1),
+        ("group is stable", 1, None),
+        ("group loses a member", None, None),
+        ("group prepares to rebalance", 1, 0),
+        ("group begins a generation", 2, 0),
+    ]
+    assert [event["event"] for event in events[-2:]] == ["stopping", "stopped"]
