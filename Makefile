@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= runs/quickstart
+KAFKA_VERSIONS := 3.9.1 4.1.1
+KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
 
-.PHONY: setup compare test check bench paper clean
+.PHONY: setup compare test test-kafka kafka-tools check bench paper clean
 
 setup: $(STAMP)
 
@@ -21,6 +23,18 @@ compare: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest
+
+# Apache Kafka and its own tools, beside ours; skipped, with a word, without them.
+test-kafka: $(STAMP) kafka-tools
+	$(BIN)/pytest -m kafka tests/kafka
+
+kafka-tools: $(KAFKA_JARS)
+
+.tools/kafka-%.jar: tests/kafka/pom.xml
+	mvn --quiet --batch-mode --file tests/kafka/pom.xml dependency:copy-dependencies \
+	    -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) -DincludeScope=runtime \
+	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
+	    || echo "Apache Kafka cannot be fetched (mvn, network): its tests are skipped"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -103,7 +103,7 @@ class KafkaPrograms:
         ]
 
     def run(
-        self, program: str, *arguments: str, stdin: str = "", seconds: float = 60
+        self, program: str, *arguments: str, stdin: str = "", seconds: float = 120
     ) -> Ran:
         """Run a program to its end."""
         done = subprocess.run(

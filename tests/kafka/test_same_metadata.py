@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from broker.wire.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
 from tests.kafka.requests import create, topic, topic_id, versions
+
+pytestmark = pytest.mark.kafka
 
 
 @same_answers

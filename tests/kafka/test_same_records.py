@@ -6,6 +6,8 @@ import struct
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
+
 from broker.log.records import new_batch
 from broker.wire.api_keys import ApiKey
 from tests.broker.apis.requests import batch, fetch_fields, produce_fields
@@ -14,6 +16,8 @@ from tests.kafka.peer import Peer
 from tests.kafka.requests import init_producer_id, topic, topic_id, versions
 
 FAR_MS = 4_000_000_000_000
+
+pytestmark = pytest.mark.kafka
 
 
 def produce(peer: Peer, name: str, records: bytes | None, **fields: int) -> None:

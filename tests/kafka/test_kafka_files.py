@@ -1,0 +1,188 @@
+"""A partition that Apache Kafka wrote, opened by our log.
+
+Kafka runs with small segments, takes records of every codec with keys, time stamps and
+an idempotent producer, loses its first records to a deletion, and is stopped. What it
+answered to reads of its own is compared with what we find in its files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker.log.batch import CODEC_MASK, split_batches
+from broker.log.config import LogConfig
+from broker.log.files import RealStorage
+from broker.log.log import Log
+from broker.log.records import read_records
+from tests.kafka.apache_kafka import ApacheKafka
+from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "foreign"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+RECORDS, DELETED = 1000, 150
+START_MS, STEP_MS = 1_700_000_000_000, 1000
+SEGMENT_BYTES = 16_384
+
+# (offset, time stamp, key, value)
+Row = tuple[int, int, bytes | None, bytes | None]
+
+
+class Written:
+    """A stopped Kafka's partition directory, and what its consumer had read."""
+
+    def __init__(self, directory: Path, rows: list[Row]) -> None:
+        self.directory = directory
+        self.rows = rows
+
+    def opened(self, *, clean: bool) -> Log:
+        """Open a log on the files."""
+        config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
+        return Log.open(
+            str(self.directory),
+            config,
+            RealStorage(),
+            START_MS + RECORDS * STEP_MS,
+            clean=clean,
+            log_start_offset=DELETED,
+        )
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def kafka_wrote(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Written:
+    """The files of one version."""
+    directory = tmp_path_factory.mktemp("files")
+    kafka = ApacheKafka(KafkaPrograms(request.param), directory)
+    try:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        config = {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
+        topic = NewTopic(TOPIC, 1, 1, config=config)
+        admin.create_topics([topic])[TOPIC].result(20)
+        produce(kafka)
+        target = TopicPartition(TOPIC, 0, DELETED)
+        admin.delete_records([target])[TopicPartition(TOPIC, 0)].result(20)
+        rows = consume(kafka)
+    finally:
+        kafka.stop()
+    return Written(kafka.directory / f"{TOPIC}-0", rows)
+
+
+def produce(kafka: ApacheKafka) -> None:
+    """Produce to the one partition, a fifth of the records with each codec."""
+    for number, codec in enumerate(CODECS):
+        producer = Producer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "compression.type": codec,
+                "enable.idempotence": True,
+                "batch.num.messages": 20,
+            }
+        )
+        share = RECORDS // len(CODECS)
+        for at in range(number * share, (number + 1) * share):
+            producer.produce(
+                TOPIC,
+                f"value {at} ".encode() * 10,
+                None if at % 3 else f"key {at}".encode(),
+                partition=0,
+                timestamp=START_MS + at * STEP_MS,
+                headers=[("number", str(at))],
+            )
+        assert producer.flush(20) == 0
+
+
+def consume(kafka: ApacheKafka) -> list[Row]:
+    """Return what Kafka gives to a consumer from the start on."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition(TOPIC, 0, DELETED)])
+    rows: list[Row] = []
+    while len(rows) < RECORDS - DELETED:
+        messages = consumer.consume(500, 10)
+        assert messages, f"Kafka gave {len(rows)} records"
+        for message in messages:
+            assert message.error() is None, message.error()
+            rows.append(
+                (
+                    message.offset(),
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value(),
+                )
+            )
+    consumer.close()
+    return rows
+
+
+def batches(log: Log) -> Iterator[tuple[int, list[Row]]]:
+    """Yield codec and records of every batch, read as a Fetch reads them."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, 4096, log.log_end_offset)
+        assert found is not None
+        for header, batch in split_batches(found.read()):
+            yield (
+                header.attributes & CODEC_MASK,
+                [
+                    (r.offset, r.timestamp, r.key, r.value)
+                    for r in read_records(header, batch)
+                ],
+            )
+            offset = header.last_offset + 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_every_record_is_found_where_kafka_put_it(
+    kafka_wrote: Written, tmp_path: Path, clean: bool
+) -> None:
+    copy = tmp_path / f"{TOPIC}-0"
+    shutil.copytree(kafka_wrote.directory, copy)
+    log = Written(copy, []).opened(clean=clean)
+    log.check()
+    assert (log.log_start_offset, log.log_end_offset) == (DELETED, RECORDS)
+    assert len(list(copy.glob("*.log"))) > 2
+    found = list(batches(log))
+    assert {codec for codec, _ in found} == set(range(len(CODECS)))
+    rows = [row for _, records in found for row in records if row[0] >= DELETED]
+    assert rows == kafka_wrote.rows
+    log.close()
+
+
+def test_offsets_are_found_by_time_in_kafkas_indexes(
+    kafka_wrote: Written, tmp_path: Path
+) -> None:
+    copy = tmp_path / f"{TOPIC}-0"
+    shutil.copytree(kafka_wrote.directory, copy)
+    log = Written(copy, []).opened(clean=True)
+    for at in range(DELETED, RECORDS, 37):
+        found = log.offset_for_timestamp(START_MS + at * STEP_MS - STEP_MS // 2)
+        assert found is not None
+        assert (found.offset, found.timestamp) == (at, START_MS + at * STEP_MS)
+    assert log.offset_for_timestamp(START_MS + RECORDS * STEP_MS) is None
+    assert log.epoch_end_offset(0) == (0, RECORDS)
+    log.close()
+
+
+def test_the_log_goes_on_where_kafka_stopped(
+    kafka_wrote: Written, tmp_path: Path
+) -> None:
+    copy = tmp_path / f"{TOPIC}-0"
+    shutil.copytree(kafka_wrote.directory, copy)
+    log = Written(copy, []).opened(clean=True)
+    last = max(copy.glob("*.log")).read_bytes()
+    *_, (header, batch) = split_batches(last)
+    # The last batch of an idempotent producer, sent once more, is a duplicate.
+    again = bytearray(batch)
+    again[:8] = bytes(8)
+    appended = log.append(bytes(again), 0, START_MS)
+    assert appended.base_offset == header.base_offset
+    assert log.log_end_offset == RECORDS
+    log.close()
