@@ -33,7 +33,9 @@ def build(run_dir: Path, out_pdf: Path) -> None:
     facts = facts_of(manifest, _words(report))
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory, "paper")
-        shutil.copytree(SOURCES, root, ignore=shutil.ignore_patterns("generated"))
+        shutil.copytree(
+            SOURCES, root, ignore=shutil.ignore_patterns("generated", "*.pdf")
+        )
         generated = root / "generated"
         generated.mkdir()
         text = json.dumps(facts, ensure_ascii=False, indent=1)
