@@ -29,7 +29,7 @@ def exceedance_curves(comparison: Comparison) -> Figure:
     names = comparison.class_names
     columns = len(names) if len(names) <= 3 else 2
     rows = math.ceil(len(names) / columns)
-    figure = new_figure(0.6 + 2.7 * rows)
+    figure = new_figure(0.6 + (2.7 if rows == 1 else 2.35) * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels = list(axes.flat)
     for axis, name in zip(panels, names, strict=False):
