@@ -182,7 +182,7 @@ def test_a_truncated_segment_has_room_in_its_indexes_again():
 
 
 def test_the_time_index_has_the_first_batch_of_a_timestamp():
-    log = open_log(index_interval_bytes=0)
+    log = open_log()
     for time in (1, 2, 2, 2):
         log.append(batch([b"v"], timestamps=[time]), 0, NOW_MS)
     log.close()

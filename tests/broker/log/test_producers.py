@@ -133,12 +133,11 @@ def test_a_snapshot_of_what_was_truncated_is_not_believed_later():
         send(log, number)
     assert "00000000000000000004.snapshot" in log.storage.names(HOME)
     log.truncate_to(1, NOW_MS)
-    for number in range(9):
-        send(log, number, producer_id=8)
+    send(log, 0, 9, producer_id=8)
     again = open_log(log.storage.after_kill(), segment_bytes=200)
-    assert send(again, 9, producer_id=8).base_offset == 10
-    assert refused(again, 5) is ErrorCode.out_of_order_sequence_number
-    assert send(again, 1).base_offset == 11
+    assert send(again, 0, 9, producer_id=8).base_offset == 1
+    assert refused(again, 4) is ErrorCode.out_of_order_sequence_number
+    assert send(again, 1).base_offset == 10
 
 
 def test_a_follower_learns_from_its_leaders_batches():

@@ -1,5 +1,7 @@
 """Opening what a crash, a bit flip or Kafka itself left behind."""
 
+import random
+
 import pytest
 
 from broker.log.batch import HEADER_SIZE
@@ -170,6 +172,18 @@ def test_an_orderly_stop_is_believed_and_costs_few_reads(closed):
     assert log.recovery_point == 40
     assert log.epochs.entries() == [(0, 0), (1, 16), (2, 32)]
     assert everything(log) == everything(closed)
+    log.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_orderly_stop_outlives_a_power_loss(closed, seed):
+    """What is believed afterwards had to be on the disk, indexes and all."""
+    left = closed.storage.after_power_loss(random.Random(seed))
+    log = open_log(left, opening={"clean": True}, segment_bytes=500, **CONFIG)
+    assert everything(log) == everything(closed)
+    for kind in ("offset_index", "time_index"):
+        ours, theirs = (getattr(each.segments.active, kind) for each in (log, closed))
+        assert ours.last() == theirs.last()
     log.check()
 
 
