@@ -61,7 +61,7 @@ def test_moving_deadlines_for_ever_takes_no_more_room() -> None:
     timers = Timers[int]()
     for beat in range(10_000):
         timers.schedule(beat % 3, 1_000 - beat)
-    assert len(timers._heap) <= 64 + 1
+    assert len(timers._by_deadline) <= 64 + 1
 
 
 def test_whoever_sleeps_is_told_of_an_earlier_deadline_and_of_no_other() -> None:
