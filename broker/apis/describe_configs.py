@@ -74,17 +74,19 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
     return [
         _row(config, kind, synonyms=body.include_synonyms, documented=documented)
         for config in found
-        if wanted is None or config.key.name in wanted
+        if not wanted or config.key.name in wanted
     ]
 
 
 def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     effective = written(broker.config[key])
     default = Synonym(key.name, written(key.default), ConfigSource.DEFAULT_CONFIG)
+    # A default of null is no place that the value could come from.
+    defaults = () if default.value is None else (default,)
     if key.name not in broker.config.written:
-        return DescribedConfig(key, effective, default.source, (default,))
+        return DescribedConfig(key, effective, default.source, defaults)
     own = Synonym(key.name, effective, broker.source_of(key.name))
-    return DescribedConfig(key, effective, own.source, (own, default))
+    return DescribedConfig(key, effective, own.source, (own, *defaults))
 
 
 def _row(

@@ -30,7 +30,7 @@ from broker.wire.codec import Entity
 from planes.slices import preempt
 
 # Bits of Kafka's ``AclOperation``, for a group on which all is allowed.
-GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8))
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -91,7 +91,7 @@ def _members(group: Group, protocol: str | None) -> tuple[Row, ...]:
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=b"" if protocol is None else member.metadata(protocol),
-            member_assignment=member.assignment,
+            member_assignment=b"" if protocol is None else member.assignment,
         )
         for member in group.roster
     )

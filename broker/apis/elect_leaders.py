@@ -28,6 +28,12 @@ from broker.wire.codec import Entity
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
+_MESSAGES: Final = {
+    ErrorCode.unknown_topic_or_partition: "The partition does not exist.",
+    ErrorCode.eligible_leaders_not_available: "No replica can lead the partition.",
+    ErrorCode.preferred_leader_not_available: "The preferred replica is not in sync.",
+    ErrorCode.election_not_needed: "The partition has its leader.",
+}
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -41,7 +47,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         error = _outcome((topic, index), kind, broker)
         if not (everyone and error is ErrorCode.election_not_needed):
             topics.setdefault(topic, []).append(
-                Row(partition_id=index, error_code=error, error_message=None)
+                Row(
+                    partition_id=index,
+                    error_code=error,
+                    error_message=_MESSAGES[error],
+                )
             )
     return answer(
         error_code=ErrorCode.none,

@@ -84,7 +84,7 @@ def _alter(configs: dict[str, str], entry: Entity, kind: int, broker: Broker) ->
         configs.pop(entry.name, None)
         return
     if entry.value is None:
-        raise KafkaError(ErrorCode.invalid_config, f"{entry.name} has no value")
+        raise KafkaError(ErrorCode.invalid_request, f"{entry.name} has no value")
     if operation is Operation.SET:
         configs[entry.name] = entry.value
         return

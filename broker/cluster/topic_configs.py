@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from broker import config as keys
 from broker.config import BrokerConfig, Key
-from broker.config.key import long, text
+from broker.config.key import long, words
 from broker.errors import ConfigError, ErrorCode, KafkaError
 from broker.log.config import LONG_MAX, LogConfig
 
@@ -79,7 +79,7 @@ def _flush_ms(config: BrokerConfig) -> int:
 
 def _throttled(name: str) -> TopicKey:
     doc = "Replicas whose replication is throttled; kept for the tools that set it."
-    return TopicKey(key=text(name, "", doc, inert=True))
+    return TopicKey(key=words(name, (), doc, inert=True))
 
 
 _TOPIC_KEYS: Final = (
@@ -227,10 +227,11 @@ def _described(
         for broker_key in topic_key.broker_keys
         if broker_key.name in config.written
     ]
-    if topic_key.broker_keys:
-        weakest = topic_key.broker_keys[-1]
-        default = written(weakest.default)
-        synonyms.append(Synonym(weakest.name, default, ConfigSource.DEFAULT_CONFIG))
+    if topic_key.broker_keys and topic_key.broker_keys[0].default is not None:
+        # The key of the same unit only; one whose default is null is no place to look.
+        nearest = topic_key.broker_keys[0]
+        default = written(nearest.default)
+        synonyms.append(Synonym(nearest.name, default, ConfigSource.DEFAULT_CONFIG))
     effective = written(topic_value(key.name, configs, config))
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     return DescribedConfig(key, effective, source, tuple(synonyms))

@@ -140,3 +140,52 @@ def test_a_special_time_stamp_of_a_later_version_is_refused_before_all_else(
 def test_the_start_of_an_empty_log_is_of_the_present_epoch(world: World) -> None:
     start = {"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}
     assert listed(world, 9, start) == [(ErrorCode.none, 0, 0)]
+
+
+def test_no_config_keys_mean_all_configs_as_null_does(world: World) -> None:
+    def described(keys: list[str] | None) -> list[str]:
+        wanted = {
+            "resource_type": 2,
+            "resource_name": "t",
+            "configuration_keys": keys,
+        }
+        answer = world.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted])
+        return [each.name for each in answer.results[0].configs]
+
+    assert described([]) == described(None)
+    assert described(["retention.ms"]) == ["retention.ms"]
+
+
+def test_a_default_of_null_is_no_synonym(world: World) -> None:
+    wanted = {
+        "resource_type": 4,
+        "resource_name": "0",
+        "configuration_keys": ["log.retention.ms"],
+    }
+    answer = world.send(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted], include_synonyms=True
+    )
+    (config,) = answer.results[0].configs
+    assert (config.value, config.synonyms) == (None, ())
+
+
+def test_a_config_that_is_set_to_null_is_a_bad_request(world: World) -> None:
+    unset = {"name": "retention.ms", "config_operation": 0, "value": None}
+    changed = {"resource_type": 2, "resource_name": "t", "configs": [unset]}
+    answer = world.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[changed])
+    assert answer.responses[0].error_code is INVALID
+
+
+def test_an_election_that_is_refused_says_why(world: World) -> None:
+    answer = world.send(
+        ApiKey.ELECT_LEADERS,
+        2,
+        election_type=0,
+        topic_partitions=[{"topic": "t", "partitions": [0, 7]}],
+    )
+    found = answer.replica_election_results[0].partition_result
+    assert [each.error_code for each in found] == [
+        ErrorCode.election_not_needed,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+    assert all(each.error_message for each in found)
