@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 TABLE = Path(__file__).with_name("allowed_differences.md")
 ABSENT = "absent"
+_ASKED_MAX = 300
 # An array of structs is compared by what identifies its members, in this order. The
 # order itself is of no meaning to a client, but for Fetch.
 _IDENTITIES = (
@@ -29,6 +30,7 @@ _IDENTITIES = (
     "topic_name",
     "partition",
     "partition_index",
+    "partition_id",
     "index",
 )
 _ORDERED = ("FETCH",)
@@ -146,7 +148,7 @@ def summary(left: Sequence[Difference]) -> str:
         api, _, version = each.api.partition(" ")
         key = (api, each.field, repr(each.kafka), repr(each.ours))
         versions.setdefault(key, []).append(version)
-        asked.setdefault(key, each.asked)
+        asked.setdefault(key, each.asked[:_ASKED_MAX])
     return "\n".join(
         f"{key[0]} {','.join(dict.fromkeys(found))} {key[1]}: "
         f"Kafka {key[2]}, we {key[3]}; first asked {asked[key]}"

@@ -67,7 +67,9 @@ class Ran:
     def table(self) -> list[dict[str, str]]:
         """Rows of a printed table by the names in its head, which words cannot have."""
         lines = [line.split() for line in self.lines]
-        head = next(at for at, words in enumerate(lines) if all(map(_is_head, words)))
+        heads = [at for at, words in enumerate(lines) if all(map(_is_head, words))]
+        assert heads, self
+        head = heads[0]
         width = len(lines[head])
         rows = [words for words in lines[head + 1 :] if len(words) == width]
         return [dict(zip(lines[head], row, strict=True)) for row in rows]

@@ -56,12 +56,12 @@ class Peer:
         self._names: dict[str, dict[Any, str]] = {}
         self._correlation_id = 0
 
-    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request, note its answer for comparison, and return the entity."""
         self.start(key, version, **fields)
         return self.finish(key, version, fields.pop("connection", "main"), str(fields))
 
-    def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request and return its answer, which is not compared."""
         self.start(key, version, **fields)
         frame = self.receive()
@@ -69,7 +69,7 @@ class Peer:
         return decode_response(key, version, frame)[1]
 
     def start(
-        self, key: ApiKey, version: int, connection: str = "main", **fields: Any
+        self, key: ApiKey, version: int, /, connection: str = "main", **fields: Any
     ) -> None:
         """Send a request only; the answer is got by `finish`, if there is to be one."""
         unknown = set(fields) - _fields_of(key)

@@ -123,8 +123,12 @@ def test_kafka_consumer_groups_lists_describes_resets_and_deletes(
     reset = ("--reset-offsets", *of_group, "--topic", "grouped")
     tools(groups, *reset, "--to-earliest", "--dry-run")
     assert tools(groups, "--describe", *of_group).table == described
-    told = tools(groups, *reset, "--to-earliest", "--execute").table
-    assert {row["NEW-OFFSET"] for row in told} == {"0"}
+    # Kafka 3.9 forgets the ends of these lines, so that it is no table.
+    told = tools(groups, *reset, "--to-earliest", "--execute").out
+    assert sorted(re.findall(r"grouped\s+(\d)\s+(\d)", told)) == [
+        ("0", "0"),
+        ("1", "0"),
+    ]
     described = tools(groups, "--describe", *of_group).table
     assert sum(int(row["LAG"]) for row in described) == 10
 
@@ -139,6 +143,8 @@ def test_kafka_dump_log_reads_our_files(tools: Tools) -> None:
     tools.create("dumped", 1, "index.interval.bytes=200")
     for codec in CODECS:
         tools.produce("dumped", [f"{codec} {n}" for n in range(30)], codec)
+    # An index is in its file once its segment is closed.
+    tools.stop_broker()
     for suffix in ("log", "index", "timeindex"):
         files = tools.segment_files("dumped", suffix)
         told = tools.offline(
