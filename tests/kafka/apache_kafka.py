@@ -6,38 +6,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
+from experiments.apache_kafka import CLUSTER_ID, server_properties
 from tests.kafka.java_tools import KafkaPrograms
 
-CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 _START_SECONDS, _STOP_SECONDS = 60, 30
-
-
-def server_properties(
-    directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
-) -> str:
-    """Return the file that one node is started with; Doorkeeper reads it too."""
-    address = f"PLAINTEXT://127.0.0.1:{port}"
-    controller = f"127.0.0.1:{controller_port}"
-    properties = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": f"{address},CONTROLLER://{controller}",
-        "advertised.listeners": address,
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{controller}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "log.dirs": str(directory),
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-        **settings,
-    }
-    return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
 def free_ports(count: int) -> list[int]:

@@ -14,40 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.apache_kafka import VERSIONS, NoKafka, class_of, jars
 from spark_analysis.java import NoJava, java_home
 
-VERSIONS = ("3.9.1", "4.1.1")
-JARS = Path(__file__).parents[2] / ".tools"
-_LOG4J = Path(__file__).with_name("log4j.properties")
+__all__ = ["VERSIONS", "KafkaPrograms", "Ran"]
 
-_TOOLS = "org.apache.kafka.tools."
-# Names of the shell scripts -> classes; a tuple where Kafka 4 moved the class.
-CLASSES: dict[str, str | tuple[str, str]] = {
-    "kafka-broker-api-versions": (
-        "kafka.admin.BrokerApiVersionsCommand",
-        _TOOLS + "BrokerApiVersionsCommand",
-    ),
-    "kafka-cluster": ("kafka.tools.ClusterTool", _TOOLS + "ClusterTool"),
-    "kafka-configs": "kafka.admin.ConfigCommand",
-    "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
-    "kafka-console-producer": (
-        "kafka.tools.ConsoleProducer",
-        _TOOLS + "ConsoleProducer",
-    ),
-    "kafka-consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
-    "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
-    "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
-    "kafka-get-offsets": _TOOLS + "GetOffsetShell",
-    "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
-    "kafka-log-dirs": _TOOLS + "LogDirsCommand",
-    "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
-    "kafka-server-start": "kafka.Kafka",
-    "kafka-storage": "kafka.tools.StorageTool",
-    "kafka-topics": _TOOLS + "TopicCommand",
-    "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
-    "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
-}
+_LOG4J = Path(__file__).with_name("log4j.properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +56,17 @@ class KafkaPrograms:
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self._jars = JARS / f"kafka-{version}"
-        if not list(self._jars.glob(f"kafka_2.13-{version}.jar")):
-            pytest.skip(f"Apache Kafka {version} is not here: `make kafka-tools`")
         try:
+            self._jars = jars(version)
             self._java = java_home(os.environ) / "bin" / "java"
+        except NoKafka as none:
+            pytest.skip(str(none))
         except NoJava as none:
             pytest.skip(f"Apache Kafka cannot run: {none}")
 
     def command(self, program: str, *arguments: str) -> list[str]:
         """Return the command line of a program."""
-        known = CLASSES[program]
-        if isinstance(known, tuple):
-            known = known[self.version >= "4"]
+        known = class_of(program, self.version)
         return [
             *("nice", "-n", "10", str(self._java)),
             *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),

