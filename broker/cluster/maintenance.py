@@ -11,6 +11,7 @@ appends to it tell their clients, and space may come back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from logging import getLogger
 from typing import Final
 
@@ -24,6 +25,7 @@ from broker.config import (
 )
 from broker.errors import KafkaError
 from broker.log.config import LONG_MAX
+from broker.log.log import Log
 from broker.log.manager import LogManager
 from broker.logs import fields
 
@@ -103,8 +105,18 @@ class Maintenance:
             )
 
     def _checkpoint(self) -> None:
+        for log in list(self._logs.logs.values()):
+            if log.durability.out_of_service:
+                self._attempt(partial(_mend, log))
         self._logs.checkpoint(self._replicas.high_watermarks())
 
     def _safe_below(self, key: Key) -> int:
         partition = self._replicas.partitions.get(key)
         return 0 if partition is None else partition.high_watermark
+
+
+def _mend(log: Log) -> None:
+    """Bring a log back into service, or say once a round that it is out of it."""
+    if log.mend():
+        logger.info("a log is in service again", extra=fields(log=log.directory))
+    log.durability.check_in_service()

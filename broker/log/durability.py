@@ -2,20 +2,24 @@
 
 Kafka's ``LocalLog.flush`` and its recovery point. A flush is a `FlushJob`, a value: the
 log says what to sync, anybody runs it (a worker thread too), and the log learns the
-outcome. A failed ``fsync`` is final: the kernel may have dropped the pages and report
-success the next time, so the log leaves service until a restart recovers it.
+outcome. After a failed ``fsync`` the kernel may have dropped the pages and report
+success the next time, so the log leaves service: until a restart recovers it or, if
+only space was short, until mending.py has written everything once more.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from posixpath import dirname
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
 from broker.log.epochs import LeaderEpochs
 from broker.log.segment import Segment
 from broker.log.storage import File, Storage
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FlushJob(NamedTuple):
@@ -34,7 +38,11 @@ class FlushJob(NamedTuple):
         for file in self.files:
             file.sync()
         for directory in self.directories:
-            self.storage.sync_directory(directory)
+            try:
+                self.storage.sync_directory(directory)
+            except OSError as error:
+                # Files can be written again; names cannot, whatever was short.
+                raise OSError(errno.EIO, f"names are not durable: {error}") from error
 
 
 class Durability:
@@ -48,6 +56,7 @@ class Durability:
         "_storage",
         "_unflushed",
         "generation",
+        "mendable",
         "out_of_service",
         "recovery_point",
     )
@@ -75,6 +84,8 @@ class Durability:
         self._names_synced = 0
         # Why nothing is taken any more, once a flush has failed.
         self.out_of_service: str | None = None
+        # It failed for want of space.
+        self.mendable = False
 
     def rolled(self, ended: Segment) -> None:
         """Note that a segment ended and a file was created."""
@@ -169,7 +180,21 @@ class Durability:
     def failed(self, error: OSError) -> KafkaError:
         """Take the log out of service; return the error to raise."""
         self.out_of_service = f"{self._directory}: a flush failed: {error}"
+        self.mendable = error.errno in _FULL
+        # A job that is under way may be told of success for pages that are gone.
+        self.generation += 1
         return storage_error(self._directory, error)
+
+    def take_up(self) -> None:
+        """Go into service again; only after everything was written once more."""
+        assert self.mendable, self.out_of_service
+        self.out_of_service = None
+        self.mendable = False
+
+    @property
+    def unflushed(self) -> Sequence[Segment]:
+        """Return the segments that ended, or were repaired, since the last flush."""
+        return self._unflushed
 
     def check_in_service(self) -> None:
         """Raise KAFKA_STORAGE_ERROR after a failed flush."""

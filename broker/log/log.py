@@ -7,7 +7,8 @@ copied or parsed. How it is read, searched by time and cut stands in files of th
 
 All is synchronous and single-threaded. An append that fails leaves the log as it was. A
 flush that fails takes the log out of service, since nobody can know what the disk still
-holds (Kafka takes the whole log directory offline); a restart recovers it.
+holds (Kafka takes the whole log directory offline); a restart recovers it, and if the
+disk was full, so does `mend`.
 
 Where it ends for readers (high watermark, last stable offset) is the partition's
 affair, and handed in.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, KafkaError
-from broker.log import cleaner, flushing, reading, times, trimming
+from broker.log import cleaner, flushing, mending, reading, times, trimming
 from broker.log.batch import HEADER, PREFIX, check_produced, split_batches
 from broker.log.config import LogConfig
 from broker.log.durability import Durability, FlushJob, storage_error
@@ -339,6 +340,7 @@ class Log:
     flush = flushing.flush
     flush_ended = flushing.flush_ended
     close = flushing.close
+    mend = mending.mend
     truncate_to = trimming.truncate_to
     truncate_fully = trimming.truncate_fully
     retention = trimming.retention

@@ -66,7 +66,7 @@ class Faults:
 class _Node:
     """A file's bytes, and what of them is durable."""
 
-    __slots__ = ("data", "durable", "synced_size")
+    __slots__ = ("data", "dropped", "durable", "synced_size")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -74,13 +74,39 @@ class _Node:
         # ``durable`` has what the disk holds.
         self.synced_size = len(data)
         self.durable: bytes | None = None
+        # What a failed sync has dropped: readable, and no later sync writes it.
+        self.dropped = range(0)
 
     def change_from(self, position: int) -> None:
         """Note that bytes from ``position`` on are about to change."""
         if position < self.synced_size and self.durable is None:
             self.durable = bytes(self.data[: self.synced_size])
 
+    def put(self, position: int, written: bytes) -> None:
+        self.change_from(position)
+        if position > len(self.data):
+            self.data += bytes(position - len(self.data))
+        end = position + len(written)
+        self.data[position:end] = written
+        if position <= self.dropped.start < end:
+            self.dropped = range(end, self.dropped.stop)
+
+    def cut(self, size: int) -> None:
+        self.change_from(size)
+        del self.data[size:]
+        self.data += bytes(size - len(self.data))
+        self.dropped = range(self.dropped.start, min(self.dropped.stop, size))
+
+    def drop(self) -> None:
+        """Forget to write what was not synced, as Linux does after an error."""
+        start = self.synced_size if self.durable is None else 0
+        if self.dropped:
+            start = min(start, self.dropped.start)
+        self.dropped = range(start, len(self.data))
+
     def sync(self) -> None:
+        if self.dropped:
+            return
         self.synced_size = len(self.data)
         self.durable = None
 
@@ -146,28 +172,22 @@ class MemoryFile:
         try:
             self._storage.faults.count(f"write {self._path}")
         except (OSError, Crashed):
-            self._put(position, written[: self._storage.faults.short])
+            self._node.put(position, written[: self._storage.faults.short])
             raise
-        self._put(position, written)
-
-    def _put(self, position: int, written: bytes) -> None:
-        node = self._node
-        node.change_from(position)
-        if position > len(node.data):
-            node.data += bytes(position - len(node.data))
-        node.data[position : position + len(written)] = written
+        self._node.put(position, written)
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         self._storage.faults.count(f"truncate {self._path}")
-        node = self._node
-        node.change_from(size)
-        del node.data[size:]
-        node.data += bytes(size - len(node.data))
+        self._node.cut(size)
 
     def sync(self) -> None:
         """Make the content durable."""
-        self._storage.faults.count(f"sync {self._path}")
+        try:
+            self._storage.faults.count(f"sync {self._path}")
+        except OSError:
+            self._node.drop()
+            raise
         self._node.sync()
 
 

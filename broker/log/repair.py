@@ -58,7 +58,7 @@ def recover(
     next_offset, end = segment.base_offset, 0
     # From the first batch that is corrupt on, nothing was ever written whole.
     with suppress(KafkaError):
-        for position, header in _checked(segment):
+        for position, header in checked(segment):
             if header.base_offset < next_offset:
                 break
             _note(segment, position, header)
@@ -134,7 +134,7 @@ def _note(segment: Segment, position: int, header: BatchHeader) -> None:
     )
 
 
-def _checked(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+def checked(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch whose CRC is right."""
     data, data_at = memoryview(b""), 0
     for position, header in segment.headers():

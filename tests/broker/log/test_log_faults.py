@@ -18,10 +18,9 @@ from tests.broker.log.witness import (
     HOME,
     NOW_MS,
     batch,
-    decoded,
     disk,
-    everything,
     open_log,
+    values_of,
 )
 
 CONFIG = {"segment_bytes": 600, "index_interval_bytes": 150}
@@ -108,10 +107,6 @@ class Day:
     def _close(self):
         self.log.close()
         self.flushed = len(self.values)
-
-
-def values_of(log):
-    return {offset: value for offset, _, _, value in decoded(everything(log))}
 
 
 def sweep(**options):

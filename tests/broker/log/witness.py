@@ -101,3 +101,8 @@ def everything(log):
         content += data
         base, _, delta = struct.unpack_from(">qi11xi", data)
         offset = base + delta + 1
+
+
+def values_of(log):
+    """Return the value at each offset of a log."""
+    return {offset: value for offset, _, _, value in decoded(everything(log))}

@@ -1,0 +1,77 @@
+"""Back into service without a restart: a log whose flush found the disk full.
+
+After a failed ``fsync`` Linux marks the pages clean: the next one reports success
+though nothing was written (Rebello et al., "Can Applications Recover from fsync
+Failures?", USENIX ATC 2020). So syncing again proves nothing. What the log holds can
+mostly still be read; every batch that is not known to be durable is checked, written
+once more to where it stands, and synced. If one is not what it was, or the disk is
+still full, the log stays out of service.
+
+Only where space was short: after an error of the device nobody can say what a later
+write is worth, and a restart has to look at what is left. Kafka takes the whole
+directory offline in both cases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import ErrorCode, KafkaError
+from broker.log.durability import storage_error
+from broker.log.repair import checked, recover
+
+if TYPE_CHECKING:
+    from broker.log.log import Log
+    from broker.log.segment import Segment
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def mend(log: Log) -> bool:
+    """Take up service if a full disk ended it; return whether it did.
+
+    Raises KAFKA_STORAGE_ERROR if that fails. Reads and writes what is not durable: the
+    active segment, and those that ended since the last flush.
+    """
+    durability = log.durability
+    if not durability.mendable:
+        return False
+    undurable = [*durability.unflushed, log.segments.active]
+    try:
+        for segment in undurable:
+            _check(segment)
+        for segment in undurable:
+            _write_again(segment)
+    except OSError as error:
+        raise storage_error(log.directory, error) from error
+    durability.take_up()
+    # It leaves service again if this fails.
+    durability.flush(log.segments.active, log.log_end_offset)
+    return True
+
+
+def _check(segment: Segment) -> None:
+    """Raise CORRUPT_MESSAGE unless every batch can still be read as it was written."""
+    end = 0
+    for position, header in checked(segment):
+        end = position + header.size
+    if end != segment.size:
+        raise KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"{segment!r}: only {end} bytes are left of a write that was not synced",
+        )
+
+
+def _write_again(segment: Segment) -> None:
+    """Write the bytes of a segment where they stand, and build its indexes anew."""
+    position = 0
+    while position < segment.size:
+        data = segment.file.read(position, min(_CHUNK_BYTES, segment.size - position))
+        segment.file.write(position, (data,), len(data))
+        position += len(data)
+    try:
+        recover(segment, lambda _: None)
+    except OSError:
+        # Until the next attempt, what is in it can be found without indexes.
+        segment.remember_nothing()
+        raise

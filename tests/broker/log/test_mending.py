@@ -1,0 +1,136 @@
+"""A disk that is full when a log is flushed: out of service, and back without loss.
+
+The disk in memory does what Linux does: after a failed sync the next one succeeds and
+writes nothing of what the first was to write. A log that only tried again would lose
+records at the next power loss; the first test would see it.
+"""
+
+import errno
+import random
+from contextlib import suppress
+
+import pytest
+
+from broker.errors import KafkaError
+from broker.log.memory import Faults
+from tests.broker.log.witness import HOME, NOW_MS, batch, disk, open_log, values_of
+
+CONFIG = {"segment_bytes": 300, "index_interval_bytes": 100}
+
+
+def filled(fail_at, error=errno.ENOSPC):
+    """Return (disk, log, values): flushed once, then a flush that fails somewhere."""
+    storage = disk()
+    log = open_log(storage, **CONFIG)
+    values = {}
+    for number in range(9):
+        if number == 2:
+            log.flush()
+        values[number] = b"value %d" % number
+        log.append(batch([values[number]]), 0, NOW_MS)
+    assert len(log.segments) > 2
+    storage.faults = Faults(fail_at, error=error)
+    return storage, log, values
+
+
+@pytest.mark.parametrize("again", [0, 1, 3])
+def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
+    """``again`` more attempts to mend find the disk still full, each a call later."""
+    at, taken_up = 0, 0
+    while True:
+        at += 1
+        storage, log, values = filled(at)
+        with suppress(KafkaError):
+            log.flush()
+        reached = storage.faults.reached
+        for attempt in range(again):
+            storage.faults = Faults(attempt + 1, error=errno.ENOSPC)
+            if log.durability.mendable:
+                with pytest.raises(KafkaError):
+                    log.mend()
+        storage.faults = Faults()
+        if log.durability.out_of_service and not log.durability.mendable:
+            continue  # names, not files
+        taken_up += log.mend()
+        values[9] = b"after"
+        log.append(batch([b"after"]), 0, NOW_MS)
+        log.flush()
+        assert values_of(log) == values
+        log.check()
+        for seed in range(20):
+            left = storage.after_power_loss(random.Random(seed))
+            assert values_of(open_log(left, **CONFIG)) == values, (at, seed)
+        if not reached:
+            break
+    assert taken_up > 3, "no sync was reached"
+
+
+def test_syncing_again_alone_would_lose_what_was_confirmed():
+    """Without its writes, mending is refuted by the disk of these tests."""
+    storage, log, values = filled(0)
+    log.flush()
+    log.append(batch([b"unsynced"]), 0, NOW_MS)
+    storage.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        log.flush()
+    storage.faults = Faults()
+    log.durability.take_up()
+    log.flush()
+    kept = [
+        values_of(open_log(storage.after_power_loss(random.Random(seed)), **CONFIG))
+        == values
+        for seed in range(20)
+    ]
+    assert not all(kept)
+
+
+def test_an_error_of_the_device_is_final():
+    storage, log, _ = filled(1, errno.EIO)
+    with pytest.raises(KafkaError):
+        log.flush()
+    storage.faults = Faults()
+    assert not log.mend()
+    with pytest.raises(KafkaError, match="a flush failed"):
+        log.append(batch([b"x"]), 0, NOW_MS)
+
+
+def test_what_cannot_be_read_as_it_was_written_keeps_it_out_of_service():
+    storage, log, values = filled(1)
+    with pytest.raises(KafkaError):
+        log.flush()
+    storage.faults = Faults()
+    last = log.segments.active
+    # The kernel has given up the page, and reads what the disk has.
+    lost = last.file.read(last.size - 4, 4)
+    last.file.write(last.size - 4, (bytes(4),), 4)
+    with pytest.raises(KafkaError, match="CRC"):
+        log.mend()
+    with pytest.raises(KafkaError, match="a flush failed"):
+        log.append(batch([b"x"]), 0, NOW_MS)
+    last.file.write(last.size - 4, (lost,), 4)
+    assert log.mend()
+    assert values_of(log) == values
+
+
+def test_a_flush_under_way_proves_nothing_once_another_failed():
+    storage, log, _ = filled(0)
+    recovery_point = log.recovery_point
+    under_way = log.flush_job()
+    storage.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        log.flush()
+    under_way.run()
+    log.flushed(under_way, NOW_MS)
+    assert log.recovery_point == recovery_point
+
+
+def test_readers_find_everything_while_it_is_out_of_service():
+    storage, log, values = filled(1)
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert values_of(log) == values
+    storage.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        log.mend()
+    assert values_of(log) == values
+    assert f"{HOME}: " in log.durability.out_of_service
