@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 _READY = re.compile(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")
@@ -31,6 +32,21 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start, on the port of the first start, and wait until it listens."""
+        self._launch()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        ready = _READY.search(line)
+        assert ready is not None, (line, self.errors())
+        self.port = int(ready.group(1))
+        self._settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
+
+    def crash_while_starting(self, after_s: float) -> None:
+        """Start, and kill after a while: perhaps before it listens."""
+        self._launch()
+        time.sleep(after_s)
+        self.kill()
+
+    def _launch(self) -> None:
         command = [str(Path(sys.executable).parent / "doorkeeper"), "serve"]
         for key, value in self._settings.items():
             command += ["--set", f"{key}={value}"]
@@ -38,12 +54,6 @@ class BrokerProcess:
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        ready = _READY.search(line)
-        assert ready is not None, (line, self.errors())
-        self.port = int(ready.group(1))
-        self._settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
         """Stop in good order."""

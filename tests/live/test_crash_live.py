@@ -6,7 +6,7 @@ lose one; an idempotent producer that goes on over kills must leave no duplicate
 
 from __future__ import annotations
 
-import threading
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -15,80 +15,44 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.live.broker_process import BrokerProcess
+from tests.live.verifying import Quiet, VerifyingConsumer, VerifyingProducer
 
 pytestmark = pytest.mark.live
 
-KILLS = 5
 SCHEDULERS = ("fifo", "planes", "priority", "wfq")
 
 
-class VerifyingProducer:
-    """Produces numbers one after the other, and remembers which were acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.acknowledged: dict[int, int] = {}
-        self.failures: list[Any] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 50,
-                "logger": _Quiet(),
-            }
-        )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Produce no more, and wait until all is acknowledged."""
-        self._stopping.set()
-        self._thread.join()
-        assert self._producer.flush(20) == 0
-        assert self.failures == []
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stopping.is_set():
-            self._producer.produce(
-                "t", str(number).encode(), partition=0, on_delivery=self._delivered
-            )
-            self._producer.poll(0.001)
-            number += 1
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failures.append(error)
-        else:
-            self.acknowledged[int(message.value())] = message.offset()
-
-
-class _Quiet:
-    """A logger for librdkafka, which tells of each lost connection."""
-
-    def log(self, *_: Any) -> None:
-        """Say nothing."""
-
-    handle = log
-
-
-def test_kills_lose_no_acknowledged_record_and_repeat_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills", [5, pytest.param(100, marks=pytest.mark.slow)], ids=str
+)
+def test_kills_lose_and_repeat_nothing(tmp_path: Path, kills: int) -> None:
+    # Every log is flushed before an answer, that of the group's offsets too.
     broker = BrokerProcess(tmp_path, log_flush_interval_messages="1")
     producer = VerifyingProducer(broker.bootstrap)
-    for _ in range(KILLS):
-        known = len(producer.acknowledged)
-        _wait_until(lambda known=known: len(producer.acknowledged) > known + 50)
+    consumer = VerifyingConsumer(broker.bootstrap)
+    rng = random.Random(4453)
+    for kill in range(kills):
+        known, read = len(producer.acknowledged), consumer.committed
+        _wait_until(lambda known=known: len(producer.acknowledged) > known + 10)
+        if kill % 5 == 4:
+            # Now and then the consumer catches up; else a kill may hit it anywhere.
+            _wait_until(lambda read=read: consumer.committed > read)
+        time.sleep(rng.uniform(0, 0.05))
         broker.kill()
+        if kill % 10 == 9:
+            broker.crash_while_starting(rng.uniform(0.1, 0.6))
         broker.start()
     producer.stop()
+    _wait_until(lambda: consumer.committed > max(producer.acknowledged.values()))
+    consumer.stop()
+    assert consumer.faults == []
     found = _read_all(broker, len(producer.acknowledged))
     assert found == sorted(found), "the order of one producer was changed"
     assert len(set(found)) == len(found), "a record is there twice"
     assert set(producer.acknowledged) <= set(found), "an acknowledged record is lost"
     for number, offset in producer.acknowledged.items():
         assert offset < 0 or found[offset] == number
+    assert consumer.values.items() <= dict(enumerate(found)).items()
     broker.close()
 
 
@@ -127,7 +91,7 @@ def test_sigterm_ends_it_soon_though_requests_wait(
             "fetch.wait.max.ms": 30_000,
             "socket.timeout.ms": 40_000,
             "reconnect.backoff.max.ms": 100,
-            "logger": _Quiet(),
+            "logger": Quiet(),
         }
     )
     consumer.assign([TopicPartition("t", 0, 0)])
