@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
-from schedulers.heap import Heap
 from schedulers.job import Job
 from schedulers.scheduler import IN_SERVICE, SchedulerConfig
 
 # Virtual time is an integer: nanoseconds of CPU times _UNIT over weight.
 _UNIT = 1 << 16
+# So many entries or flows are kept before any are looked through and dropped.
+_SLACK = 64
 
 
 class _Flow:
     """One flow's backlog; ``finish`` is where its last job will end, in virtual time.
 
     ``floor`` is the virtual time at which a job came to its empty queue: the head
-    starts where the last job finishes, but not before that.
+    starts where the last job finishes, but not before that. ``entry`` is the flow's
+    place in the heap of those that wait, None if it has no job there.
     """
 
-    __slots__ = ("finish", "floor", "in_service", "jobs")
+    __slots__ = ("entry", "finish", "floor", "in_service", "jobs")
 
     def __init__(self, virtual: int) -> None:
         self.jobs: deque[Job] = deque()
         self.finish = virtual
         self.floor = virtual
         self.in_service = 0
+        self.entry: _Entry | None = None
 
     def start(self) -> int:
         """Return the virtual start of the job at the head."""
         return self.finish if self.finish > self.floor else self.floor
+
+
+# Virtual start and number of the head. Numbers differ, so flows are never compared.
+_Entry: TypeAlias = tuple[int, int, _Flow]
 
 
 class Wfq:
@@ -50,8 +58,7 @@ class Wfq:
 
     Source: Goyal, Vin, Cheng 1996 (SFQ); Jin, Chase, Kaur 2004 (SFQ(D)); the correction
     follows Kubernetes' API Priority and Fairness (KEP-1040). Cost: O(log f) for f
-    backlogged flows; idle flows are forgotten once virtual time has passed them, and
-    all of them when the plane idles.
+    backlogged flows; idle flows are forgotten once virtual time has passed them.
 
     >>> policy = Wfq(SchedulerConfig(weights={"control": 4.0}))
     >>> for n in range(3):
@@ -72,89 +79,105 @@ class Wfq:
         self._per_ns: dict[str, int] = {}
         self._quantum_ns = config.quantum_ns
         self._flows: dict[str, _Flow] = {}
-        self._backlogged: Heap[_Flow] = Heap()
+        # Those that wait, by virtual start. An entry that its flow has exchanged for
+        # another stays until it surfaces, so a move costs one push.
+        self._order: list[_Entry] = []
         self._virtual = 0
+        # The latest finish of a flow that has nothing in service.
+        self._latest = 0
         self._waiting = 0
         self._in_service = 0
-        self._sweep_at = 64
+        self._sweep_at = _SLACK
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
-        if not self._waiting and not self._in_service and self._flows:
+        if self._waiting == self._in_service == 0 and self._latest > self._virtual:
             # The plane was idle: nobody is owed anything.
-            self._virtual = max(flow.finish for flow in self._flows.values())
-            self._flows.clear()
-        flow = self._flow(job)
-        flow.jobs.append(job)
+            self._virtual = self._latest
+        flow = self._flows.get(job.flow)
+        if flow is None:
+            flow = self._flows[job.flow] = _Flow(self._virtual)
         self._waiting += 1
-        if len(flow.jobs) == 1:
-            self._backlogged.put(flow, flow.start(), job.number)
+        flow.jobs.append(job)
+        if flow.entry is None:
+            flow.floor = self._virtual
+            self._place(flow, job)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of the flow with the least virtual start."""
         if not self._waiting:
             return None
-        flow = self._backlogged.pop()
-        job = flow.jobs.popleft()
+        order = self._order
+        entry = heapq.heappop(order)
+        while entry is not entry[2].entry:
+            entry = heapq.heappop(order)
+        start, _, flow = entry
+        jobs = flow.jobs
+        job = jobs.popleft()
         self._waiting -= 1
         self._in_service += 1
         flow.in_service += 1
-        start = flow.start()
         if start > self._virtual:
             self._virtual = start
-        per_ns = self._per_ns.get(job.request_class)
-        if per_ns is None:
-            per_ns = max(1, round(_UNIT / self._weight(job)))
-            self._per_ns[job.request_class] = per_ns
+        per_ns = self._per_ns.get(job.request_class) or self._price(job)
         attained_ns = job.attained_ns
-        charged_ns = max(0, job.cost_ns - attained_ns)
-        job.tag = (start, charged_ns, attained_ns, per_ns)
+        charged_ns = job.cost_ns - attained_ns
+        if charged_ns < 0:
+            charged_ns = 0
+        job.tag = (flow, charged_ns, attained_ns, per_ns)
         flow.finish = start + charged_ns * per_ns
-        if flow.jobs:
+        if jobs:
             flow.floor = start
-            self._backlogged.put(flow, flow.finish, flow.jobs[0].number)
+            self._place(flow, jobs[0])
+        else:
+            flow.entry = None
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a flow waits that the job, a quantum on, has got ahead of."""
-        _, charged_ns, attained_ns, per_ns = running.tag
+        own, charged_ns, attained_ns, per_ns = running.tag
         used_ns = running.attained_ns - attained_ns
         if used_ns < self._quantum_ns or not self._waiting:
             return False
-        first = self._backlogged.first()
-        assert first is not None
+        order = self._order
+        while order[0] is not order[0][2].entry:
+            heapq.heappop(order)
         # Where the job would start if it were suspended now.
-        own = self._flows[running.flow]
         finish = own.finish - (charged_ns - used_ns) * per_ns
         start: int = max(finish, own.floor if own.jobs else self._virtual)
-        return first.start() < start
+        return order[0][0] < start
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Charge the job's flow at once for what exceeds the estimate."""
-        start, charged_ns, attained_ns, per_ns = job.tag
+        flow, charged_ns, attained_ns, per_ns = job.tag
         turn_ns = job.attained_ns - attained_ns
         if turn_ns > charged_ns:
-            job.tag = (start, turn_ns, attained_ns, per_ns)
-            self._charge(self._flows[job.flow], (turn_ns - charged_ns) * per_ns)
+            job.tag = (flow, turn_ns, attained_ns, per_ns)
+            self._charge(flow, (turn_ns - charged_ns) * per_ns)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Give back what the turn was charged beyond what it used."""
-        flow = self._flows[job.flow]
-        _, charged_ns, attained_ns, per_ns = job.tag
+        flow, charged_ns, attained_ns, per_ns = job.tag
+        flow.in_service -= 1
+        self._in_service -= 1
         turn_ns = job.attained_ns - attained_ns
         if turn_ns != charged_ns:
             self._charge(flow, (turn_ns - charged_ns) * per_ns)
-        flow.in_service -= 1
-        self._in_service -= 1
+        if flow.finish > self._latest and not flow.in_service:
+            self._latest = flow.finish
         if len(self._flows) > self._sweep_at:
             self._sweep()
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its flow, which pays only what was used."""
-        flow = self._flow(job)
-        flow.jobs.appendleft(job)
+        flow = self._flows.get(job.flow)
+        if flow is None:
+            flow = self._flows[job.flow] = _Flow(self._virtual)
+        elif flow.entry is None:
+            flow.floor = self._virtual
         self._waiting += 1
-        self._backlogged.put(flow, flow.start(), job.number)
+        flow.jobs.appendleft(job)
+        self._place(flow, job)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: virtual time moves with service, not with the clock."""
@@ -162,36 +185,46 @@ class Wfq:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate by flow."""
-        for flow in self._backlogged:
+        for flow in self._flows.values():
             yield from flow.jobs
 
     def __len__(self) -> int:
         return self._waiting
 
     def check(self) -> None:
-        """Assert that flows, backlog and counts tell the same story."""
+        """Assert that flows, order and counts tell the same story."""
         flows = self._flows.values()
-        backlogged = [flow for flow in flows if flow.jobs]
-        assert len(backlogged) == len(self._backlogged)
-        for flow in backlogged:
-            assert self._backlogged.key(flow) == flow.start(), "a flow is misplaced"
-        assert self._waiting == sum(len(flow.jobs) for flow in backlogged)
+        placed = {id(entry) for entry in self._order}
+        for flow in flows:
+            if flow.jobs:
+                place = flow.start(), flow.jobs[0].number, flow
+                assert flow.entry == place, "a flow is misplaced"
+                assert id(flow.entry) in placed, "a flow is lost"
+            else:
+                assert flow.entry is None
+        assert self._waiting == sum(len(flow.jobs) for flow in flows)
         assert self._in_service == sum(flow.in_service for flow in flows)
         assert all(flow.in_service >= 0 for flow in flows)
+
+    def _price(self, job: Job) -> int:
+        """Return the virtual time that a nanosecond costs the job's class."""
+        per_ns = max(1, round(_UNIT / self._weight(job)))
+        self._per_ns[job.request_class] = per_ns
+        return per_ns
+
+    def _place(self, flow: _Flow, head: Job) -> None:
+        """Let the flow wait where its head starts, in place of any entry it had."""
+        start = flow.finish if flow.finish > flow.floor else flow.floor
+        flow.entry = entry = (start, head.number, flow)
+        heapq.heappush(self._order, entry)
+        if len(self._order) > 2 * self._waiting + _SLACK:
+            self._order = [it for it in self._order if it is it[2].entry]
+            heapq.heapify(self._order)
 
     def _charge(self, flow: _Flow, amount: int) -> None:
         flow.finish += amount
         if flow.jobs:
-            self._backlogged.put(flow, flow.start(), flow.jobs[0].number)
-
-    def _flow(self, job: Job) -> _Flow:
-        """Return the flow of a job that comes to wait; its head starts now or later."""
-        flow = self._flows.get(job.flow)
-        if flow is None:
-            flow = self._flows[job.flow] = _Flow(self._virtual)
-        elif not flow.jobs:
-            flow.floor = self._virtual
-        return flow
+            self._place(flow, flow.jobs[0])
 
     def _sweep(self) -> None:
         """Forget the idle flows that virtual time has passed: they would start now."""
@@ -200,4 +233,4 @@ class Wfq:
             for key, flow in self._flows.items()
             if flow.jobs or flow.in_service or flow.finish > self._virtual
         }
-        self._sweep_at = max(64, 2 * len(self._flows))
+        self._sweep_at = max(_SLACK, 2 * len(self._flows))
