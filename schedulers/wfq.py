@@ -37,6 +37,12 @@ class _Flow:
         """Return the virtual start of the job at the head."""
         return self.finish if self.finish > self.floor else self.floor
 
+    def enter(self) -> _Entry:
+        """Return the entry that stands for the flow from now on."""
+        start = self.finish if self.finish > self.floor else self.floor
+        self.entry = entry = (start, self.jobs[0].number, self)
+        return entry
+
 
 # Virtual start and number of the head. Numbers differ, so flows are never compared.
 _Entry: TypeAlias = tuple[int, int, _Flow]
@@ -82,6 +88,9 @@ class Wfq:
         # Those that wait, by virtual start. An entry that its flow has exchanged for
         # another stays until it surfaces, so a move costs one push.
         self._order: list[_Entry] = []
+        # A flow whose head is placed by the next pick: the turn that has just begun
+        # will most likely be settled first, and moves it.
+        self._unplaced: _Flow | None = None
         self._virtual = 0
         # The latest finish of a flow that has nothing in service.
         self._latest = 0
@@ -99,16 +108,20 @@ class Wfq:
             flow = self._flows[job.flow] = _Flow(self._virtual)
         self._waiting += 1
         flow.jobs.append(job)
-        if flow.entry is None:
+        if len(flow.jobs) == 1:
             flow.floor = self._virtual
-            self._place(flow, job)
+            self._place(flow)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of the flow with the least virtual start."""
         if not self._waiting:
             return None
-        order = self._order
-        entry = heapq.heappop(order)
+        order, unplaced = self._order, self._unplaced
+        if unplaced is None:
+            entry = heapq.heappop(order)
+        else:
+            self._unplaced = None
+            entry = heapq.heappushpop(order, unplaced.enter())
         while entry is not entry[2].entry:
             entry = heapq.heappop(order)
         start, _, flow = entry
@@ -128,9 +141,8 @@ class Wfq:
         flow.finish = start + charged_ns * per_ns
         if jobs:
             flow.floor = start
-            self._place(flow, jobs[0])
-        else:
-            flow.entry = None
+            self._unplaced = flow
+        flow.entry = None
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
@@ -139,6 +151,9 @@ class Wfq:
         used_ns = running.attained_ns - attained_ns
         if used_ns < self._quantum_ns or not self._waiting:
             return False
+        if self._unplaced is not None:
+            flow, self._unplaced = self._unplaced, None
+            self._place(flow)
         order = self._order
         while order[0] is not order[0][2].entry:
             heapq.heappop(order)
@@ -160,10 +175,12 @@ class Wfq:
         flow, charged_ns, attained_ns, per_ns = job.tag
         flow.in_service -= 1
         self._in_service -= 1
-        turn_ns = job.attained_ns - attained_ns
-        if turn_ns != charged_ns:
-            self._charge(flow, (turn_ns - charged_ns) * per_ns)
-        if flow.finish > self._latest and not flow.in_service:
+        excess_ns = job.attained_ns - attained_ns - charged_ns
+        if excess_ns:
+            flow.finish += excess_ns * per_ns
+            if flow is not self._unplaced and flow.jobs:
+                self._place(flow)
+        if not flow.in_service and flow.finish > self._latest:
             self._latest = flow.finish
         if len(self._flows) > self._sweep_at:
             self._sweep()
@@ -173,11 +190,12 @@ class Wfq:
         flow = self._flows.get(job.flow)
         if flow is None:
             flow = self._flows[job.flow] = _Flow(self._virtual)
-        elif flow.entry is None:
+        elif not flow.jobs:
             flow.floor = self._virtual
         self._waiting += 1
         flow.jobs.appendleft(job)
-        self._place(flow, job)
+        if flow is not self._unplaced:
+            self._place(flow)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: virtual time moves with service, not with the clock."""
@@ -196,7 +214,7 @@ class Wfq:
         flows = self._flows.values()
         placed = {id(entry) for entry in self._order}
         for flow in flows:
-            if flow.jobs:
+            if flow.jobs and flow is not self._unplaced:
                 place = flow.start(), flow.jobs[0].number, flow
                 assert flow.entry == place, "a flow is misplaced"
                 assert id(flow.entry) in placed, "a flow is lost"
@@ -212,19 +230,17 @@ class Wfq:
         self._per_ns[job.request_class] = per_ns
         return per_ns
 
-    def _place(self, flow: _Flow, head: Job) -> None:
+    def _place(self, flow: _Flow) -> None:
         """Let the flow wait where its head starts, in place of any entry it had."""
-        start = flow.finish if flow.finish > flow.floor else flow.floor
-        flow.entry = entry = (start, head.number, flow)
-        heapq.heappush(self._order, entry)
+        heapq.heappush(self._order, flow.enter())
         if len(self._order) > 2 * self._waiting + _SLACK:
             self._order = [it for it in self._order if it is it[2].entry]
             heapq.heapify(self._order)
 
     def _charge(self, flow: _Flow, amount: int) -> None:
         flow.finish += amount
-        if flow.jobs:
-            self._place(flow, flow.jobs[0])
+        if flow.jobs and flow is not self._unplaced:
+            self._place(flow)
 
     def _sweep(self) -> None:
         """Forget the idle flows that virtual time has passed: they would start now."""
