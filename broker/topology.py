@@ -17,11 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from broker.admission import admission
 from broker.config import (
     CONTROL_PLANE_LISTENER_NAME,
-    DOORKEEPER_ADMISSION,
-    DOORKEEPER_ADMISSION_FAVOURED,
-    DOORKEEPER_ADMISSION_RESERVED,
     DOORKEEPER_DATA_SCHEDULER,
     DOORKEEPER_PRIORITY_AGEING_MS,
     DOORKEEPER_QUANTUM_US,
@@ -30,14 +28,12 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
-    QUEUED_MAX_REQUESTS,
     BrokerConfig,
     Key,
     Listener,
 )
 from broker.errors import ConfigError
-from planes import Admission, PlaneCore
-from planes.admission import RESERVE
+from planes import Block, PlaneCore
 from schedulers import BadSetting, Scheduler, SchedulerConfig
 from schedulers.registry import UnknownScheduler, make
 
@@ -81,7 +77,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     data = PlaneCore(
         DATA_PLANE,
         _scheduler(config, key, rng),
-        _admission(config),
+        admission(config),
         seats=config[NUM_IO_THREADS],
     )
     control_listener = _control_listener(config)
@@ -95,7 +91,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     control = PlaneCore(
         CONTROL_PLANE,
         make("fifo", SchedulerConfig()),
-        Admission(capacity=CONTROL_PLANE_QUEUE),
+        Block(capacity=CONTROL_PLANE_QUEUE),
         seats=CONTROL_PLANE_SEATS,
     )
     control_route = Route(
@@ -137,14 +133,3 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
         raise ConfigError(options.name, config[options], str(error)) from error
     except UnknownScheduler as error:
         raise ConfigError(key.name, config[key], str(error)) from error
-
-
-def _admission(config: BrokerConfig) -> Admission:
-    rule = config[DOORKEEPER_ADMISSION]
-    favoured = config[DOORKEEPER_ADMISSION_FAVOURED]
-    return Admission(
-        capacity=config[QUEUED_MAX_REQUESTS],
-        rule=rule,
-        favoured=frozenset(favoured),
-        reserved=config[DOORKEEPER_ADMISSION_RESERVED] if rule == RESERVE else 0,
-    )

@@ -14,9 +14,10 @@ none. The queue's bound counts requests that were never served, as
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 
-from planes.admission import Admission
+from planes.admission import THROTTLED, Admission
 from planes.task import Task
 from schedulers import Scheduler
 
@@ -31,6 +32,9 @@ class PlaneCore:
         self.name = name
         self.scheduler = scheduler
         self.admission = admission
+        self._judges = admission.judges
+        # How many were turned away or throttled, by class and verdict.
+        self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
         self.queued = 0
         self.seated = 0
@@ -54,6 +58,8 @@ class PlaneCore:
             return False
         task.arrived_ns = task.enqueued_ns = now_ns
         task.plane = self
+        if self._judges:
+            self.admission.entered(task, self.queued, now_ns)
         self.queued += 1
         self.scheduler.arrive(task, now_ns)
         return True
@@ -73,6 +79,8 @@ class PlaneCore:
         if task.dequeued_ns < 0:
             task.dequeued_ns = now_ns
             self.queued -= 1
+            if self._judges:
+                self._judge(task, now_ns)
         elif task.suspended_since_ns >= 0:
             task.suspended_ns += now_ns - task.suspended_since_ns
             task.suspended_since_ns = -1
@@ -93,9 +101,19 @@ class PlaneCore:
     def suspend(self, task: Task, now_ns: int) -> None:
         """Preempt a seated task: it waits again, ready to go on, without a seat."""
         task.preemptions += 1
+        self.step_back(task, now_ns)
+
+    def step_back(self, task: Task, now_ns: int) -> None:
+        """Let a seated task wait for its next turn, as one that waits for a lock."""
         self._wait_again(task, now_ns)
         self.scheduler.leave(task, now_ns, done=False)
         self.scheduler.resume(task, now_ns)
+
+    def sleep(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``, amid its local work."""
+        self.away += 1
+        self._wait_again(task, now_ns)
+        self.scheduler.leave(task, now_ns, done=False)
 
     def park(self, task: Task, now_ns: int) -> None:
         """Send a seated task away until ``resume``: its local work is done."""
@@ -143,6 +161,14 @@ class PlaneCore:
         assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
         assert 0 <= self.seated <= self.seats, self
         assert self.away >= 0, self
+
+    def _judge(self, task: Task, now_ns: int) -> None:
+        """Let admission say what becomes of a task whose first turn has come."""
+        task.refusal = verdict = self.admission.judge(task, now_ns)
+        if verdict is None and task.throttled_until_ns > now_ns:
+            verdict = THROTTLED
+        if verdict is not None:
+            self.held_back[task.request_class, verdict] += 1
 
     def _wait_again(self, task: Task, now_ns: int) -> None:
         """Free the seat; time until the next pick is suspended, not local."""

@@ -25,6 +25,9 @@ class Task(Job):
     """A job with its stamps; ``serve`` makes its coroutine, ``done`` takes the result.
 
     ``done`` is called synchronously, exactly once, on the slice that ended the task.
+    ``refusal`` is why admission turned the task away (``planes.admission``): then
+    ``serve`` is to answer just that. Until ``throttled_until_ns`` whoever sent the task
+    is not to be heard again.
     """
 
     serve: Serve | None = None
@@ -33,6 +36,10 @@ class Task(Job):
     seat: Any = None
     # Where a plane knows it: what admission decided and which plane this is.
     plane: Any = None
+    # Which locks it holds and waits for (`planes.lock.Locking`), once it asked for one.
+    locking: Any = None
+    refusal: str | None = None
+    throttled_until_ns: int = 0
 
     received_ns: int = -1
     enqueued_ns: int = -1
@@ -44,6 +51,22 @@ class Task(Job):
     suspended_ns: int = 0
     suspended_since_ns: int = -1
     preemptions: int = 0
+
+    def may_be_refused(self) -> bool:
+        """Say whether the answer could tell the client that a quota is exceeded."""
+        return False
+
+    @property
+    def service_ns(self) -> int:
+        """The CPU that its own handler has used, in whosever turns.
+
+        ``attained_ns`` is what its turns were billed, in which a holder of a lock that
+        it waited for may have run.
+        """
+        if self.locking is None:
+            return self.attained_ns
+        own_ns: int = self.attained_ns - self.locking.lent_ns
+        return own_ns
 
     def phases(self) -> Phases:
         """Derive the durations of a task whose response has been sent."""

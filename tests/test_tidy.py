@@ -64,7 +64,7 @@ MAY_PRINT = (
     "broker/server.py",
 )
 # Modules of the standard library that bring a clock or a coin of their own.
-PURE = ("schedulers/*.py", "planes/core.py", "planes/cpu.py", "planes/admission.py")
+PURE = ("schedulers/*.py", "planes/core.py", "planes/cpu.py", "planes/admission/*.py")
 IMPURE_MODULES = ("time", "os", "socket", "asyncio", "threading", "datetime")
 
 

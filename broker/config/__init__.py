@@ -1,12 +1,13 @@
 """The broker's configuration: Kafka's keys, Kafka's file format, checked at start-up.
 
 ``config[NUM_IO_THREADS]`` is the value of one key; the keys live in `network`,
-`storage`, `cluster` and `doorkeeper`, and are all re-exported here.
+`storage`, `cluster`, `doorkeeper` and `admission`, and are all re-exported here.
 """
 
+from broker.config.admission import *  # noqa: F403 - each module's keys, and only they
 from broker.config.broker_config import KEYS as KEYS
 from broker.config.broker_config import BrokerConfig as BrokerConfig
-from broker.config.cluster import *  # noqa: F403 - each module's keys, and only they
+from broker.config.cluster import *  # noqa: F403 - as above
 from broker.config.doorkeeper import *  # noqa: F403 - as above
 from broker.config.key import ConfigType as ConfigType
 from broker.config.key import Key as Key

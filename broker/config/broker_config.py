@@ -21,12 +21,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from broker.config import cluster, doorkeeper, network, storage
-from broker.config.cluster import BROKER_ID, NODE_ID
-from broker.config.doorkeeper import (
+from broker.config import admission, cluster, doorkeeper, network, storage
+from broker.config.admission import (
     DOORKEEPER_ADMISSION,
+    DOORKEEPER_ADMISSION_BURST_REQUESTS,
+    DOORKEEPER_ADMISSION_RATES_PER_S,
     DOORKEEPER_ADMISSION_RESERVED,
 )
+from broker.config.cluster import BROKER_ID, NODE_ID
 from broker.config.inert import INERT
 from broker.config.key import Key, split
 from broker.config.listeners import (
@@ -78,7 +80,7 @@ _WITHOUT_FILE: Final = {
 
 
 def _keys() -> Iterator[Key[Any]]:
-    for module in (network, storage, cluster, doorkeeper):
+    for module in (network, storage, cluster, doorkeeper, admission):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
     yield from INERT
 
@@ -289,7 +291,20 @@ def _check_numbers(config: BrokerConfig) -> None:
         names = (LOG_RETENTION_MS.name, LOG_RETENTION_MINUTES.name)
         name = next((n for n in names if n in config.written), LOG_RETENTION_HOURS.name)
         raise ConfigError(name, config.written[name], "a positive number, or -1")
+    _check_admission(config)
+
+
+def _check_admission(config: BrokerConfig) -> None:
     reserved, bound = config[DOORKEEPER_ADMISSION_RESERVED], config[QUEUED_MAX_REQUESTS]
     if config[DOORKEEPER_ADMISSION] == "reserve" and reserved >= bound:
         expected = f"fewer than queued.max.requests, {bound}"
         raise ConfigError(DOORKEEPER_ADMISSION_RESERVED.name, reserved, expected)
+    rates = config[DOORKEEPER_ADMISSION_RATES_PER_S]
+    if config[DOORKEEPER_ADMISSION] == "token-bucket" and not rates:
+        name = DOORKEEPER_ADMISSION_RATES_PER_S.name
+        raise ConfigError(name, "", "a rate of some class for token-bucket")
+    burst = config[DOORKEEPER_ADMISSION_BURST_REQUESTS]
+    if not burst.keys() <= rates.keys():
+        name = DOORKEEPER_ADMISSION_BURST_REQUESTS.name
+        expected = f"classes of {DOORKEEPER_ADMISSION_RATES_PER_S.name}"
+        raise ConfigError(name, ",".join(burst), expected)

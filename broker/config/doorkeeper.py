@@ -1,7 +1,8 @@
-"""Keys that Kafka does not have: scheduling, admission, and the recording of requests.
+"""Keys that Kafka does not have: scheduling, the recording of requests, logs.
 
-They all begin with ``doorkeeper.``. The classes, from the most to the least urgent:
-control, replication, group, metadata, produce and fetch, admin.
+They all begin with ``doorkeeper.``; those of admission are in `admission`. The
+classes, from the most to the least urgent: control, replication, group, metadata,
+produce and fetch, admin.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from broker.config.key import (
     optional_text,
     pairs,
     text,
-    words,
 )
 from broker.logs import FORMATS, LEVELS
 
@@ -66,25 +66,6 @@ DOORKEEPER_DATA_SCHEDULER: Final = text(
     "fifo",
     "The policy inside the data plane when the planes are separate.",
     check=_scheduler_name,
-)
-DOORKEEPER_ADMISSION: Final = text(
-    "doorkeeper.admission",
-    "block",
-    "What a full queue does: block (Kafka), reserve slots for the favoured classes, "
-    "or exempt those classes from the bound.",
-    choices=("block", "reserve", "exempt"),
-)
-DOORKEEPER_ADMISSION_RESERVED: Final = integer(
-    "doorkeeper.admission.reserved",
-    20,
-    "Slots of the queue kept for the favoured classes under admission reserve.",
-    low=1,
-)
-DOORKEEPER_ADMISSION_FAVOURED: Final = words(
-    "doorkeeper.admission.favoured",
-    ("control",),
-    "Classes that reserve and exempt favour.",
-    choices=REQUEST_CLASSES,
 )
 DOORKEEPER_READER: Final = text(
     "doorkeeper.reader",

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from experiments.bench.row import Row, in_turn
-from planes import Admission, PlaneCore, Task
+from planes import Block, PlaneCore, Task
 from planes.plane import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
@@ -43,7 +43,7 @@ def _plane_us(name: str) -> float:
         core = PlaneCore(
             "data",
             make(name, SchedulerConfig()),
-            Admission(capacity=_BURST),
+            Block(capacity=_BURST),
             seats=8,
         )
         dispatcher = Dispatcher([core], now_ns=time.monotonic_ns, quantum_ns=500_000)

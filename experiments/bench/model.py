@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from experiments.bench.row import Row
 from experiments.worlds.model_engine import Engine, OpenLoop, Overheads, Site
 from experiments.worlds.model_task import ModelTask
-from planes import Admission, PlaneCore
+from planes import Block, PlaneCore
 from schedulers import SchedulerConfig, make
 
 _JOBS = 40_000
@@ -85,7 +85,7 @@ def _serve_with(policy: str) -> Callable[[list[_Job]], None]:
     def serve(jobs: list[_Job]) -> None:
         config = SchedulerConfig(quantum_ns=_QUANTUM_NS)
         plane = PlaneCore(
-            "data", make(policy, config), Admission(capacity=len(jobs)), seats=1
+            "data", make(policy, config), Block(capacity=len(jobs)), seats=1
         )
         engine = Engine([Site([plane], Overheads())], quantum_ns=_QUANTUM_NS)
         served: list[int] = []

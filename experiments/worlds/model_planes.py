@@ -14,8 +14,8 @@ from broker import topology
 from broker.config import NUM_IO_THREADS, QUEUED_MAX_REQUESTS, BrokerConfig
 from experiments.workload import CONTROL
 from experiments.worlds.model_task import ModelTask
-from planes import Admission, PlaneCore
-from planes.admission import EXEMPT
+from planes import Admission, Block, PlaneCore
+from planes.admission import Exempt
 from schedulers import SchedulerConfig, make
 
 
@@ -45,18 +45,18 @@ def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Lay
     seats, capacity = config[NUM_IO_THREADS], config[QUEUED_MAX_REQUESTS]
     assert seats > 1, "a worker of its own needs num.io.threads above 1"
     if {"queue", "worker"} <= set(own):
-        data = _plane("data", "fifo", Admission(capacity=capacity), seats - 1)
-        bound = Admission(capacity=topology.CONTROL_PLANE_QUEUE)
+        data = _plane("data", "fifo", Block(capacity=capacity), seats - 1)
+        bound = Block(capacity=topology.CONTROL_PLANE_QUEUE)
         control = _plane("control", "fifo", bound, 1)
         planes: tuple[PlaneCore, ...] = (data, control)
     elif "queue" in own:
         # Two queues before the same workers, of which one is looked into first, are one
         # queue in two levels, of which the bound counts for the second only.
         favoured = frozenset({CONTROL})
-        bound = Admission(capacity=capacity, rule=EXEMPT, favoured=favoured)
-        planes = (_plane("data", "np-priority", bound, seats),)
+        exempt = Exempt(capacity=capacity, favoured=favoured)
+        planes = (_plane("data", "np-priority", exempt, seats),)
     else:
-        bound = Admission(capacity=capacity)
+        bound = Block(capacity=capacity)
         planes = (_plane("data", "reserved", bound, seats, steal=0, **{_OWN_SEAT: 1}),)
     return Layout(
         planes=planes,

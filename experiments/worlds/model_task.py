@@ -52,10 +52,11 @@ class ModelTask(Task):
         self.connection = connection
         self.api_key = api_key
         self.deadline_ns = self.size_ns = self.tag = self.plane = self.seat = None
-        self.serve = self.done = self.coroutine = None
+        self.serve = self.done = self.coroutine = self.refusal = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
+        self.throttled_until_ns = 0
         self.charged_ns = self.ends_ns = self.epoch = 0
         self.check_planned = False

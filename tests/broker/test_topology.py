@@ -7,7 +7,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.errors import ConfigError
 from broker.topology import build
-from planes.admission import BLOCK, EXEMPT, RESERVE
+from planes.admission import Block, CoDel, Deadline, Exempt, Reserve, TokenBucket
 from schedulers import Fifo, Priority, Wfq
 
 
@@ -23,7 +23,7 @@ def test_a_policy_is_one_shared_plane(name, policy):
     (plane,) = topology(doorkeeper_scheduler=name).planes
     assert type(plane.scheduler) is policy
     assert (plane.seats, plane.admission.capacity) == (8, 500)
-    assert plane.admission.rule == BLOCK
+    assert type(plane.admission) is Block
 
 
 def test_planes_adds_kafkas_control_plane_on_loopback():
@@ -79,11 +79,58 @@ def test_seats_queue_and_admission_follow_the_configuration():
         doorkeeper_admission_favoured="control,replication",
     ).planes
     assert plane.seats == 3
-    admission = plane.admission
-    assert (admission.rule, admission.capacity, admission.reserved) == (RESERVE, 50, 7)
-    assert admission.favoured == {"control", "replication"}
-    (plane,) = topology(doorkeeper_admission="exempt").planes
-    assert (plane.admission.rule, plane.admission.reserved) == (EXEMPT, 0)
+    favoured = frozenset({"control", "replication"})
+    assert plane.admission == Reserve(capacity=50, reserved=7, favoured=favoured)
+
+
+CONTROL = frozenset({"control"})
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"": "exempt"}, Exempt(capacity=500, favoured=CONTROL)),
+        (
+            {"": "codel"},
+            CoDel(
+                capacity=500, target_ns=5 * MS, interval_ns=100 * MS, favoured=CONTROL
+            ),
+        ),
+        (
+            {"": "codel", "target_ms": "7", "interval_ms": "70", "favoured": ""},
+            CoDel(
+                capacity=500,
+                target_ns=7 * MS,
+                interval_ns=70 * MS,
+                favoured=frozenset(),
+            ),
+        ),
+        (
+            {"": "deadline", "deadline_ms": "produce:20,fetch:30"},
+            Deadline(
+                capacity=500,
+                limits_ns={"produce": 20 * MS, "fetch": 30 * MS},
+                favoured=CONTROL,
+            ),
+        ),
+        (
+            {
+                "": "token-bucket",
+                "rates_per_s": "produce:100,admin:3",
+                "burst_requests": "produce:8",
+            },
+            TokenBucket(capacity=500, rates={"produce": (100, 8), "admin": (3, 3)}),
+        ),
+    ],
+)
+def test_each_admission_rule_is_made_from_its_own_keys(settings, expected):
+    keys = {
+        f"doorkeeper_admission_{name}".rstrip("_"): value
+        for name, value in settings.items()
+    }
+    (plane,) = topology(**keys).planes
+    assert plane.admission == expected
 
 
 @pytest.mark.parametrize(

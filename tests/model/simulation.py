@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from experiments.worlds.model_engine import Engine, OpenLoop, Overheads, Site
 from experiments.worlds.model_task import ModelTask
-from planes import Admission, Cpu, PlaneCore
+from planes import Block, Cpu, PlaneCore
 from schedulers import SchedulerConfig, make
 
 MS = 1_000_000
@@ -39,7 +39,7 @@ def plane(policy, *, seats=1, name="data", **settings):
     settings.setdefault("quantum_ns", QUANTUM_NS)
     config = SchedulerConfig(seats=seats, **settings)
     scheduler = make(policy, config) if isinstance(policy, str) else policy(config)
-    return PlaneCore(name, scheduler, Admission(capacity=10**9), seats=seats)
+    return PlaneCore(name, scheduler, Block(capacity=10**9), seats=seats)
 
 
 def serve(planes, jobs, *, cpu=False, route=lambda job: 0, **overheads):

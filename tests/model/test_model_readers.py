@@ -5,7 +5,8 @@ import pytest
 from experiments.worlds.model_engine import Engine, Overheads, Site
 from experiments.worlds.model_readers import Connection, Processor, Readers
 from experiments.worlds.model_task import ModelTask
-from planes import Admission, PlaneCore
+from planes import Block, PlaneCore
+from planes.admission import Exempt
 from schedulers import SchedulerConfig, make
 
 MS = 1_000_000
@@ -14,11 +15,13 @@ MS = 1_000_000
 class Front:
     """A plane behind processors; requests are ``(ms, connection, level, need_ms)``."""
 
-    def __init__(self, dealt, requests, *, capacity, class_aware=False, **admission):
+    def __init__(
+        self, dealt, requests, *, capacity=0, class_aware=False, admission=None
+    ):
         self.plane = PlaneCore(
             "data",
             make("priority", SchedulerConfig()),
-            Admission(capacity=capacity, **admission),
+            admission or Block(capacity=capacity),
             seats=1,
         )
         self.engine = Engine([Site([self.plane], Overheads())], quantum_ns=MS)
@@ -73,8 +76,8 @@ def test_a_blind_processor_that_is_blocked_reads_nobody():
 
 def test_another_processor_reads_on():
     requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
-    favours_control = {"rule": "exempt", "favoured": frozenset({"control"})}
-    front = Front([0, 0, 0, 1], requests, capacity=1, **favours_control).run()
+    exempt = Exempt(capacity=1, favoured=frozenset({"control"}))
+    front = Front([0, 0, 0, 1], requests, admission=exempt).run()
     (control,) = [task for task in front.answered if task.level == 0]
     assert control.received_ns == 1 * MS
     assert front.answers_ms()[3] == 2
@@ -82,8 +85,8 @@ def test_another_processor_reads_on():
 
 def test_a_class_aware_processor_puts_requests_aside_and_reads_on():
     requests = [(0, 0, 4, 10), (0, 1, 4, 10), (0, 2, 4, 10), (1, 3, 0, 1)]
-    favours_control = {"rule": "exempt", "favoured": frozenset({"control"})}
-    front = Front([0] * 4, requests, capacity=1, class_aware=True, **favours_control)
+    exempt = Exempt(capacity=1, favoured=frozenset({"control"}))
+    front = Front([0] * 4, requests, admission=exempt, class_aware=True)
     front.run()
     assert front.answers_ms() == {3: 2, 0: 11, 1: 21, 2: 31}
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from experiments.theory import MG1, MMc, exponential_segments
-from planes import Admission, PlaneCore, Task
+from planes import Block, PlaneCore, Task
 from planes.plane import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
@@ -72,7 +72,7 @@ def dispatch(broker_type, seats, policy, route, jobs):
             return round(clock.current_time() * 1e9)
 
         config = SchedulerConfig()
-        bound = Admission(capacity=10**6)
+        bound = Block(capacity=10**6)
         cores = [
             PlaneCore(str(n), make(policy, config), bound, seats=count)
             for n, count in enumerate(seats)

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from planes import Admission, PlaneCore, Task
+from planes import Block, PlaneCore, Task
 from planes.plane import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
@@ -22,7 +22,7 @@ QUANTUM_NS = 500 * US
 class World:
     """A dispatcher in virtual time, and the order in which things happened."""
 
-    def __init__(self, clock, *policies, seats=4, capacity=100, **admission):
+    def __init__(self, clock, *policies, seats=4, capacity=100, admission=None):
         self.clock = clock
         self.cost_ns = 0
         self.log = []
@@ -32,7 +32,7 @@ class World:
             PlaneCore(
                 str(index),
                 make(policy, config) if isinstance(policy, str) else policy(config),
-                Admission(capacity=capacity, **admission),
+                admission or Block(capacity=capacity),
                 seats=seats,
             )
             for index, policy in enumerate(policies)

@@ -12,17 +12,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from planes import Admission, PlaneCore, Task
+from planes import Block, PlaneCore, Task
 from schedulers import SchedulerConfig, make
 
 CONFIG = SchedulerConfig(ageing_ns=100, quantum_ns=5)
 
 
-def plane(scheduler="fifo", seats=1, capacity=500, **admission):
+def plane(scheduler="fifo", seats=1, capacity=500):
     return PlaneCore(
         "data",
         make(scheduler, CONFIG),
-        Admission(capacity=capacity, **admission),
+        Block(capacity=capacity),
         seats=seats,
     )
 

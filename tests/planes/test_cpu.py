@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from planes import Admission, Cpu, PlaneCore, Task
+from planes import Block, Cpu, PlaneCore, Task
 from schedulers import SchedulerConfig, make
 
 QUANTUM_NS, SLICE_NS = 100, 30
@@ -15,7 +15,7 @@ def planes(count):
         PlaneCore(
             str(number),
             make("fifo", SchedulerConfig()),
-            Admission(capacity=10**6),
+            Block(capacity=10**6),
             seats=2,
         )
         for number in range(count)

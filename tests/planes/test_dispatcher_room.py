@@ -3,6 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from planes.admission import Reserve
 from tests.planes.simulation import US, simulated
 
 
@@ -31,10 +32,7 @@ async def test_blocked_putters_are_let_in_in_order_and_nobody_slips_in(world):
 @simulated(
     "fifo",
     seats=1,
-    capacity=3,
-    rule="reserve",
-    reserved=1,
-    favoured=frozenset({"control"}),
+    admission=Reserve(capacity=3, reserved=1, favoured=frozenset({"control"})),
 )
 async def test_a_favoured_putter_need_not_wait_behind_one_that_finds_no_room(world):
     await world.fill(waiting=2)

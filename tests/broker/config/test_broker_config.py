@@ -329,6 +329,21 @@ def test_reserved_slots_leave_some_to_others() -> None:
     given(doorkeeper_admission="exempt", **bounds)
 
 
+def test_a_token_bucket_needs_rates_and_bursts_only_of_what_has_one() -> None:
+    refused(
+        "doorkeeper.admission.rates.per.s",
+        "a rate of some class",
+        doorkeeper_admission="token-bucket",
+    )
+    refused(
+        "doorkeeper.admission.burst.requests",
+        "classes of doorkeeper.admission.rates.per.s",
+        doorkeeper_admission="token-bucket",
+        doorkeeper_admission_rates_per_s="produce:10",
+        doorkeeper_admission_burst_requests="fetch:2",
+    )
+
+
 def test_updated_configuration_is_checked_and_leaves_the_old_one() -> None:
     config = given(num_io_threads="2")
     changed = config.updated({"max.connections": "5", "num.io.threads": None})

@@ -20,7 +20,7 @@ from broker.network.processor import ProcessorContext
 from broker.network.request_channel import BlindRequestChannel
 from broker.network.socket_server import Endpoint, SocketServer
 from experiments.memory_network import MemoryNetwork, MemoryStream
-from planes import Admission, PlaneCore
+from planes import Block, PlaneCore
 from planes.plane import Dispatcher
 from schedulers import SchedulerConfig, make
 
@@ -138,7 +138,7 @@ class Harness:
         self.plane = PlaneCore(
             "data",
             make(policy, SchedulerConfig()),
-            Admission(capacity=capacity),
+            Block(capacity=capacity),
             seats=4,
         )
         self.dispatcher = Dispatcher([self.plane], now_ns=now_ns, quantum_ns=500_000)

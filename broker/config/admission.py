@@ -1,0 +1,100 @@
+"""Keys of admission: who may enter a full queue, and who is turned away.
+
+Which of them counts depends on ``doorkeeper.admission``; the others are checked and
+stand by. The rules themselves are explained in ``planes/admission/``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from broker.config.doorkeeper import REQUEST_CLASSES
+from broker.config.key import Key, integer, pairs, text, words
+
+ADMISSIONS: Final = (
+    "block",
+    "reserve",
+    "exempt",
+    "token-bucket",
+    "codel",
+    "deadline",
+)
+# The default of Kafka's clients (request.timeout.ms): nobody waits for longer.
+_PATIENCE_MS: Final = 30_000
+
+
+def _by_class(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
+    """Return ``key`` for request classes only."""
+
+    def parse(written: str) -> dict[str, int]:
+        values = key.parse(written)
+        unknown = [name for name in values if name not in REQUEST_CLASSES]
+        if unknown:
+            known = ", ".join(REQUEST_CLASSES)
+            raise ValueError(f"request classes ({known}), not {unknown[0]!r}")
+        return values
+
+    return dataclasses.replace(key, parse=parse)
+
+
+DOORKEEPER_ADMISSION: Final = text(
+    "doorkeeper.admission",
+    "block",
+    "What a full queue does: block (Kafka), reserve slots for the favoured classes, or "
+    "exempt those classes from the bound; or, bounded as block is, who is held back or "
+    "turned away when its turn comes: token-bucket, codel, deadline.",
+    choices=ADMISSIONS,
+)
+DOORKEEPER_ADMISSION_RESERVED: Final = integer(
+    "doorkeeper.admission.reserved",
+    20,
+    "Slots of the queue kept for the favoured classes under admission reserve.",
+    low=1,
+)
+DOORKEEPER_ADMISSION_FAVOURED: Final = words(
+    "doorkeeper.admission.favoured",
+    ("control",),
+    "Classes that reserve and exempt favour, and that codel and deadline never turn "
+    "away.",
+    choices=REQUEST_CLASSES,
+)
+DOORKEEPER_ADMISSION_RATES_PER_S: Final = _by_class(
+    pairs(
+        "doorkeeper.admission.rates.per.s",
+        {},
+        "Requests per second and class under token-bucket, as class:rate; a class not "
+        "named is not limited.",
+        low=1,
+    )
+)
+DOORKEEPER_ADMISSION_BURST_REQUESTS: Final = _by_class(
+    pairs(
+        "doorkeeper.admission.burst.requests",
+        {},
+        "How many requests of a class token-bucket lets through at once, as "
+        "class:requests; for a class not named, those of one second.",
+        low=1,
+    )
+)
+DOORKEEPER_ADMISSION_TARGET_MS: Final = integer(
+    "doorkeeper.admission.target.ms",
+    5,
+    "How long a request may wait under codel while the queue does not drain.",
+    low=1,
+)
+DOORKEEPER_ADMISSION_INTERVAL_MS: Final = integer(
+    "doorkeeper.admission.interval.ms",
+    100,
+    "How long one may wait under codel otherwise, and how long the queue may stand.",
+    low=1,
+)
+DOORKEEPER_ADMISSION_DEADLINE_MS: Final = _by_class(
+    pairs(
+        "doorkeeper.admission.deadline.ms",
+        dict.fromkeys(REQUEST_CLASSES, _PATIENCE_MS),
+        "Within what time a request must be answered under deadline, as class:ms; a "
+        "class not named has no limit but the one that a Produce comes with.",
+        low=1,
+    )
+)

@@ -1,0 +1,54 @@
+"""What an admission rule is: a bound, and a judgement at two moments.
+
+A rule sees tasks and nothing else; like a policy it has no clock, no I/O and no coin.
+``PlaneCore`` asks it when a task comes (`admits`), tells it of one that has entered
+(`entered`), and asks again when the task's first turn has come (`judge`). A verdict
+never makes a task vanish: it goes through its handler as every other does, and the
+handler answers what the verdict calls for. So being turned away costs a little service,
+is stamped and recorded, and is never silence.
+
+Laws, which the tests put to every rule:
+
+1. ``admits`` changes nothing.
+2. A favoured class is neither turned away nor throttled.
+3. Nothing is judged but once, and only what was never served.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Protocol
+
+from planes.task import Task
+from schedulers import Job
+
+# Verdicts, as they are counted; the first two turn a task away.
+EXPIRED: Final = "expired"
+OVER_QUOTA: Final = "over_quota"
+THROTTLED: Final = "throttled"
+
+
+class Admission(Protocol):
+    """The bound of a plane's queue, and the rule for those who wait in it.
+
+    The bound counts waiting requests that were never served (``queued.max.requests``,
+    for whom the rule does not favour). Where ``judges`` is false, ``entered`` and ``judge`` are
+    never called.
+    """
+
+    judges: ClassVar[bool]
+
+    @property
+    def capacity(self) -> int:
+        """Return the bound."""
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether ``job`` may enter a queue that holds ``queued`` requests."""
+
+    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+        """Take note of a task that has entered behind ``queued`` others."""
+
+    def judge(self, task: Task, now_ns: int) -> str | None:
+        """Return why a task is turned away whose turn has come; None to serve it.
+
+        A task that is served may get a ``throttled_until_ns``.
+        """

@@ -1,0 +1,36 @@
+"""Kafka's rule: a full queue blocks whoever comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planes.task import Task
+from schedulers import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Let ``capacity`` requests in; later ones wait in front of the queue.
+
+    What their wait costs the *other* connections of a processor is the reader's choice
+    (``broker.network.request_channel``), not the plane's.
+
+    Source: ``queued.max.requests`` of Kafka's ``RequestChannel``. Cost: O(1).
+
+    >>> Block(capacity=2).admits(Job(number=7), queued=2)
+    False
+    """
+
+    capacity: int
+    judges: ClassVar[bool] = False
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether there is room."""
+        return queued < self.capacity
+
+    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+        """Ignore it: there will be no judgement."""
+
+    def judge(self, task: Task, now_ns: int) -> None:
+        """Serve whatever has entered."""

@@ -1,0 +1,41 @@
+"""Classes that the bound of the queue does not count for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planes.task import Task
+from schedulers import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exempt:
+    """Let favoured classes in always, others while fewer than ``capacity`` wait.
+
+    A favoured class has no bound here. It has one nevertheless: one request per
+    connection is in the broker at a time.
+
+    Source: the ``Exempt`` priority level of Kubernetes' API priority and fairness.
+    Cost: O(1).
+
+    >>> rule = Exempt(capacity=5, favoured=frozenset({"control"}))
+    >>> rule.admits(Job(number=0, request_class="produce"), queued=5)
+    False
+    >>> rule.admits(Job(number=1, request_class="control"), queued=5)
+    True
+    """
+
+    capacity: int
+    favoured: frozenset[str]
+    judges: ClassVar[bool] = False
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether there is room, or need be none."""
+        return queued < self.capacity or job.request_class in self.favoured
+
+    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+        """Ignore it: there will be no judgement."""
+
+    def judge(self, task: Task, now_ns: int) -> None:
+        """Serve whatever has entered."""

@@ -1,0 +1,79 @@
+"""A rate per class: what exceeds it is served, and its connection held back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple
+
+from planes.admission.admission import OVER_QUOTA
+from planes.task import Task
+from schedulers import Job
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Rate(NamedTuple):
+    """So many requests a second on average, and ``burst`` of them at once."""
+
+    per_s: int
+    burst: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TokenBucket:
+    """Pay one token per request, from a bucket per class, when its turn comes.
+
+    The bucket fills at ``per_s`` tokens a second up to ``burst``. A request is served
+    even if it takes the last token and more (Kafka's *permissive* quota): its answer
+    says how long the debt lasts, and its connection is not read until then (KIP-219).
+    So nothing is delayed within the broker, where it would hold a slot of the queue,
+    and clients that honour ``throttle_time_ms`` are told what to do. A request whose
+    answer can say THROTTLING_QUOTA_EXCEEDED is turned away instead while the bucket is
+    in debt, and pays nothing (*strict*). A class without a rate is not limited.
+
+    Law: with requests from n connections, at most ``burst + per_s * t + n`` of a class
+    are served in any t seconds. (A connection that is held back until its debt is paid
+    is behind at most one unpaid request.)
+
+    Source: KIP-599 (``TokenBucket``, ``ControllerMutationQuota``); the arithmetic is
+    that of the generic cell rate algorithm (ITU-T I.371), in which ``paid_ns`` is the
+    theoretical arrival time; integers only. Cost: O(1).
+
+    >>> rule = TokenBucket(capacity=9, rates={"produce": Rate(per_s=1000, burst=2)})
+    >>> tasks = [Task(number=n, request_class="produce") for n in range(3)]
+    >>> for task in tasks:
+    ...     rule.judge(task, 5_000_000)
+    >>> [task.throttled_until_ns for task in tasks]
+    [4000000, 5000000, 6000000]
+    """
+
+    capacity: int
+    rates: Mapping[str, Rate]
+    # By class, when what has been served will be paid for: nanoseconds times the rate,
+    # so that no token is ever rounded.
+    _paid: dict[str, int] = field(default_factory=dict)
+    judges: ClassVar[bool] = True
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether there is room."""
+        return queued < self.capacity
+
+    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+        """Ignore it: a request pays when it is served."""
+
+    def judge(self, task: Task, now_ns: int) -> str | None:
+        """Take a token; note until when the connection is behind with its payment."""
+        rate = self.rates.get(task.request_class)
+        if rate is None:
+            return None
+        now = now_ns * rate.per_s
+        full = now - rate.burst * _NS_PER_S
+        paid = max(self._paid.get(task.request_class, full), full)
+        if paid > now and task.may_be_refused():
+            task.throttled_until_ns = -(-paid // rate.per_s)
+            return OVER_QUOTA
+        paid += _NS_PER_S
+        self._paid[task.request_class] = paid
+        task.throttled_until_ns = -(-paid // rate.per_s)
+        return None
