@@ -22,12 +22,16 @@ import trio
 
 from planes.core import PlaneCore
 from planes.cpu import Cpu
+from planes.lock import Acquire, LockError, Release, TaskLock, expect_none_held
+from planes.lock_turns import LockTurns
 from planes.slices import PREEMPT, CancelStatusGuard, Park
 from planes.task import Task
 
 NowNs = Callable[[], int]
 Spend = Callable[[Task], None]
 Step = Callable[[Any], Any]
+# Beside ``PREEMPT``; every other trap is Trio's.
+_TRAPS = frozenset({Park, Acquire, Release})
 
 
 def _spend_nothing(task: Task) -> None:
@@ -54,6 +58,7 @@ class Dispatcher:
         self.now_ns = now_ns
         self._cpu = Cpu(planes, quantum_ns=quantum_ns)
         self._spend = spend
+        self._locks = LockTurns(self._cpu, now_ns, spend)
         self._quantum_ns = quantum_ns
         self._token_free = True
         self._idle: deque[trio.lowlevel.Task] = deque()
@@ -143,8 +148,9 @@ class Dispatcher:
             while task := self._pick():
                 if task.seat is not None:
                     break
+                turn = self._turn if task.locking is None else self._turn_with_locks
                 try:
-                    await self._turn(task, guard)
+                    await turn(task, guard)
                 except BaseException:
                     self._close()
                     raise
@@ -252,14 +258,15 @@ class Dispatcher:
                 return
             now_ns = self._charge(task, began_ns)
             step, argument = task.coroutine.send, None
-            if trap is PREEMPT or type(trap) is Park:
+            if trap is PREEMPT or type(trap) in _TRAPS:
                 breach = guard.breach(task)
+                if breach is None and trap is not PREEMPT:
+                    waits, breach = self._obey(task, trap, now_ns)
+                    if waits:
+                        return
                 if breach is not None:
                     step, argument = task.coroutine.throw, breach
                     continue
-                if type(trap) is Park:
-                    self._park(task, trap, now_ns)
-                    return
                 if now_ns - self._last_poll_ns >= self._quantum_ns:
                     yield from self._poll()
                 if self._closed or self._cpu.must_yield(task, now_ns):
@@ -267,6 +274,40 @@ class Dispatcher:
                     return
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
+
+    def _obey(
+        self, task: Task, trap: Any, now_ns: int
+    ) -> tuple[bool, LockError | None]:
+        """Do what a trap of our own asks for, unless it is misused.
+
+        Returns whether the task has to wait now, and what it has done wrong.
+        """
+        try:
+            if type(trap) is Park:
+                expect_none_held(task)
+                self._park(task, trap, now_ns)
+                return True, None
+            waits = self._locks.obey(task, trap, now_ns)
+        except LockError as error:
+            return False, error
+        if waits:
+            self._suspended[task] = None
+        return waits, None
+
+    @types.coroutine
+    def _turn_with_locks(
+        self, task: Task, guard: CancelStatusGuard
+    ) -> Generator[Any, Any, None]:
+        """Run holders of what a task waits for, until it has it; then the task."""
+        lock: TaskLock | None = task.locking.waits_for
+        while lock is not None and (runner := lock.runner(task)) is not task:
+            now_ns = self._locks.slice(task, runner, guard)
+            if now_ns - self._last_poll_ns >= self._quantum_ns:
+                yield from self._poll()
+            if self._closed or self._cpu.must_yield(task, now_ns):
+                self._suspend(task)
+                return
+        yield from self._turn(task, guard)
 
     def _suspend(self, task: Task) -> None:
         """Send a preempted task back to its scheduler."""
@@ -311,6 +352,10 @@ class Dispatcher:
         ``throw`` of the exception (``Cancelled`` too) that Trio raised.
         """
         assert task.coroutine is not None
+        try:
+            expect_none_held(task)
+        except LockError as error:
+            return task.coroutine.throw, error
         plane: PlaneCore = task.plane
         plane.block(task, now_ns)
         self._pass_token()

@@ -1,0 +1,171 @@
+"""A lock that handlers may hold over preemption points, and that knows its holder.
+
+Kafka's handlers share locks (``replicaStateChangeLock``, ``leaderIsrUpdateLock``, a
+group's), and a request of a low class that is preempted while it holds one keeps the
+most urgent request waiting for everything in between: priority inversion, unbounded.
+The cure is priority inheritance (Sha, Rajkumar, Lehoczky 1990): while somebody waits,
+the holder runs with the rank of the waiter, through chains of locks as well.
+
+A policy here may rank by level, tag, deadline, size or service, so there is no one
+number to inherit. Instead the waiter stays among its scheduler's waiting jobs, and when
+it is picked its *turn* is given to the holder: time-slice donation (Haertig, Hohmuth et
+al., "helping"; proxy execution in Linux). The holder so runs exactly when the waiter
+would have, under any policy and across planes, its CPU billed to the waiter's turn, and
+is back to its own rank the moment it releases. No policy has a verb for it. Without
+``inherits`` a waiter sleeps until the lock is handed to it, first come first served.
+
+A holder may be preempted, but waits neither in purgatory nor for a device: then a turn
+can always be used, and a critical section is bounded by its own CPU. A circle of
+waiters is our own fault and raised where it would close.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Generator
+from typing import Final
+
+from planes.task import Task
+
+
+class LockError(AssertionError):
+    """A circle of waiters, a release by another, a wait in purgatory with a lock."""
+
+
+class Acquire:
+    """The trap of a handler that wants a lock."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, lock: TaskLock) -> None:
+        self.lock = lock
+
+
+class Release:
+    """The trap of a handler that gives a lock back; a preemption point as well."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, lock: TaskLock) -> None:
+        self.lock = lock
+
+
+class TaskLock:
+    """Held by one task at a time: ``async with lock:`` in a handler.
+
+    Driven by hand, a handler's traps may be ignored: then nobody holds anything.
+    """
+
+    __slots__ = ("_acquire", "_release", "holder", "inherits", "name", "sleepers")
+
+    def __init__(self, name: str, *, inherits: bool = True) -> None:
+        self.name = name
+        self.inherits = inherits
+        self.holder: Task | None = None
+        # Who waits without ``inherits``, in order.
+        self.sleepers: deque[Task] = deque()
+        self._acquire: Final = Acquire(self)
+        self._release: Final = Release(self)
+
+    def __repr__(self) -> str:
+        return f"<lock {self.name}: {self.holder or 'free'}>"
+
+    async def __aenter__(self) -> None:
+        await _trap(self._acquire)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not GeneratorExit:
+            await _trap(self._release)
+        # Else the dispatcher has ended, and nobody will run any more.
+
+    def ask(self, task: Task) -> bool:
+        """Take the lock for ``task``, or note that it waits; say which.
+
+        :raises LockError: if waiting would close a circle.
+        """
+        locking = task.locking
+        if locking is None:
+            locking = task.locking = Locking()
+        if self.holder is None:
+            self._grant(task)
+            return True
+        other: Task = self.holder
+        while other is not task:
+            awaited: TaskLock | None = other.locking.waits_for
+            if awaited is None:
+                locking.waits_for = self
+                return False
+            assert awaited.holder is not None, awaited
+            other = awaited.holder
+        raise LockError(f"{task} asks for {self}, whose holder waits for it")
+
+    def give_back(self, task: Task) -> Task | None:
+        """Free the lock; return the sleeper it was handed to, which can run again.
+
+        :raises LockError: if ``task`` does not hold it.
+        """
+        if self.holder is not task:
+            raise LockError(f"{task} gives back {self}")
+        task.locking.held -= 1
+        self.holder = None
+        if not self.sleepers:
+            return None
+        heir = self.sleepers.popleft()
+        self._grant(heir)
+        return heir
+
+    def _grant(self, task: Task) -> None:
+        self.holder = task
+        task.locking.held += 1
+        task.locking.waits_for = None
+
+    def runner(self, task: Task) -> Task:
+        """Return who runs in the turn of ``task``, which waits for this lock.
+
+        That is whoever the chain of holders ends in; a lock that has come free on the
+        way is taken. Cost: O(length of the chain).
+        """
+        lock: TaskLock | None = self
+        while lock is not None:
+            if lock.holder is None:
+                lock._grant(task)
+                return task
+            task = lock.holder
+            lock = task.locking.waits_for
+        return task
+
+
+class Locking:
+    """What a task has to do with locks: how many it holds, and which it waits for.
+
+    ``lent_ns`` is the CPU of its turns that went to holders of what it waited for, less
+    what it received in the turns of others.
+    """
+
+    __slots__ = ("held", "lent_ns", "waits_for")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.lent_ns = 0
+        self.waits_for: TaskLock | None = None
+
+
+def expect_none_held(task: Task) -> None:
+    """Refuse a wait that others may prolong, to a task that holds a lock.
+
+    :raises LockError: if it does.
+    """
+    if task.locking is not None and task.locking.held:
+        raise LockError(f"{task} waits elsewhere while it holds a lock")
+
+
+def lend(owner: Task, runner: Task, used_ns: int) -> None:
+    """Note that ``runner`` has used CPU in a turn of ``owner``."""
+    owner.locking.lent_ns += used_ns
+    runner.locking.lent_ns -= used_ns
+
+
+@types.coroutine
+def _trap(trap: Acquire | Release) -> Generator[Acquire | Release, None, None]:
+    yield trap

@@ -1,0 +1,84 @@
+"""What becomes of a task's turn at the traps of locks: kept, given up, or lent.
+
+The dispatcher's hand for ``planes.lock``. A task that finds its lock held gives its
+turn back to its scheduler (or sleeps, if the lock does not inherit); when it is picked
+again, slices of whoever holds the lock are run in its turn. The holder stays among its
+own scheduler's jobs all the while, so it may go on in either turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from planes.cpu import Cpu
+from planes.lock import Acquire, LockError, Release, TaskLock, expect_none_held, lend
+from planes.slices import PREEMPT, CancelStatusGuard
+from planes.task import Task
+
+
+class LockTurns:
+    """Locks of the tasks that share one ``cpu``; ``spend`` as the dispatcher's."""
+
+    def __init__(
+        self, cpu: Cpu, now_ns: Callable[[], int], spend: Callable[[Task], None]
+    ) -> None:
+        self._cpu = cpu
+        self._now_ns = now_ns
+        self._spend = spend
+
+    def obey(self, task: Task, trap: Acquire | Release, now_ns: int) -> bool:
+        """Do what a task asks in its own turn; say whether it has to wait.
+
+        :raises LockError: if a rule of locks forbids it.
+        """
+        lock = trap.lock
+        if type(trap) is Release:
+            self._release(task, lock, now_ns)
+            return False
+        if lock.ask(task):
+            return False
+        if lock.inherits:
+            task.plane.step_back(task, now_ns)
+            self._cpu.wake(task.plane)
+        else:
+            lock.sleepers.append(task)
+            task.plane.sleep(task, now_ns)
+        return True
+
+    def slice(self, owner: Task, runner: Task, guard: CancelStatusGuard) -> int:
+        """Run a slice of ``runner`` in the turn of ``owner``; return the time."""
+        assert runner.coroutine is not None
+        step: Callable[[Any], Any] = runner.coroutine.send
+        argument: Any = None
+        while True:
+            began_ns = self._now_ns()
+            trap = step(argument)
+            self._spend(runner)
+            now_ns = self._now_ns()
+            self._cpu.charge(owner, now_ns - began_ns, now_ns)
+            lend(owner, runner, now_ns - began_ns)
+            breach: AssertionError | None
+            try:
+                self._obey_lent(runner, trap, now_ns)
+                breach = guard.breach(runner)
+            except LockError as error:
+                breach = error
+            if breach is None:
+                return now_ns
+            step, argument = runner.coroutine.throw, breach
+
+    def _obey_lent(self, runner: Task, trap: Any, now_ns: int) -> None:
+        """Do what a holder asks for; where it has to wait, its own turn is safe."""
+        if type(trap) is Acquire:
+            trap.lock.ask(runner)
+        elif type(trap) is Release:
+            self._release(runner, trap.lock, now_ns)
+        elif trap is not PREEMPT:
+            expect_none_held(runner)
+
+    def _release(self, task: Task, lock: TaskLock, now_ns: int) -> None:
+        heir = lock.give_back(task)
+        if heir is not None:
+            heir.plane.resume(heir, now_ns)
+            self._cpu.wake(heir.plane)
