@@ -10,6 +10,7 @@ from rich.table import Table
 
 from experiments import config
 from experiments.config import Experiment
+from experiments.points import points
 from experiments.progress import ProgressBar
 from experiments.runner import plan, run
 from experiments.worlds.registry import make_world
@@ -48,7 +49,7 @@ def describe(experiment: Experiment, console: Console) -> None:
     header = experiment.experiment
     world = make_world(header.world, lambda: None)
     arms = experiment.all_arms()
-    cells = list(plan(experiment))
+    cells = list(plan(points(experiment)))
     console.print(f"{header.name}: {header.title}", highlight=False)
     table = Table()
     for column in ("arm", "scheduler", "broker keys", "runs"):

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, ValidationError, model_validator
 
 from experiments.config_errors import ExperimentError, first_error
+from experiments.sweep import Sweep
 from experiments.workload import Mean, Name, Rate, Seconds, Section, Workload
 from experiments.worlds.model_config import ModelArm, ModelSection
 
@@ -44,10 +45,15 @@ class Header(Section):
 
 
 class Arm(Section):
-    """One rival: a scheduler, the broker keys that go with it, its model's values."""
+    """One rival: a scheduler, the broker keys that go with it, its model's values.
+
+    ``factors`` says what the arm is made of (``reader = "own"``), for arms that are
+    combinations of parts: the report then tells the parts' effects apart.
+    """
 
     name: Name
     scheduler: str
+    factors: dict[Name, Name] = Field(default_factory=dict)
     set: BrokerKeys = Field(default_factory=dict)
     model: ModelArm = ModelArm()
 
@@ -117,6 +123,7 @@ class Experiment(Section):
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
     model: ModelSection = ModelSection()
+    sweep: Sweep | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -132,6 +139,7 @@ class Experiment(Section):
                 f"baseline {self.experiment.baseline!r} is none of the arms "
                 + ", ".join(names)
             )
+        _check_factors(self.arms)
         return self
 
     @property
@@ -226,6 +234,27 @@ def check_broker_keys(experiment: Experiment) -> None:
             BrokerConfig.load(None, experiment.broker_keys(arm))
         except ConfigError as error:
             raise ExperimentError(f"arms[{arm.name!r}]", str(error)) from error
+
+
+def _check_factors(arms: Iterable[Arm]) -> None:
+    """Refuse arms whose factors differ in name, or that are the same combination."""
+    seen: dict[tuple[tuple[str, str], ...], str] = {}
+    expected: set[str] = set()
+    for arm in arms:
+        if not arm.factors:
+            continue
+        expected = expected or set(arm.factors)
+        if set(arm.factors) != expected:
+            raise ValueError(
+                f"arm {arm.name!r} has the factors {', '.join(arm.factors)}; "
+                f"an arm before it has {', '.join(sorted(expected))}"
+            )
+        made_of = tuple(sorted(arm.factors.items()))
+        if made_of in seen:
+            raise ValueError(
+                f"arms {seen[made_of]!r} and {arm.name!r} have the same factors"
+            )
+        seen[made_of] = arm.name
 
 
 def _property(value: str | int | float | bool) -> str:

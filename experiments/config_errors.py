@@ -101,7 +101,7 @@ def _tags(model: type[BaseModel]) -> set[str]:
     """Return the values of the key that tells a model from its alternatives."""
     return {
         str(value)
-        for name in ("kind", "api")
+        for name in ("kind", "api", "design")
         if name in model.model_fields
         for value in get_args(model.model_fields[name].annotation)
     }

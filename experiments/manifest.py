@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from experiments.config import Experiment
 from experiments.environment import code, environment
+from experiments.points import Point, factors
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 SCHEMA = 1
@@ -32,14 +33,17 @@ class Manifest:
 
     @classmethod
     def new(
-        cls, directory: Path, experiment: Experiment, surroundings: Mapping[str, Any]
+        cls,
+        directory: Path,
+        experiment: Experiment,
+        points: Sequence[Point],
+        surroundings: Mapping[str, Any],
     ) -> Manifest:
         """Describe an experiment that has not begun.
 
         ``surroundings`` is what its world adds to the environment.
         """
-        workload, header = experiment.workload, experiment.experiment
-        window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
+        header = experiment.experiment
         content = {
             "schema": SCHEMA,
             "name": header.name,
@@ -54,8 +58,21 @@ class Manifest:
                 {**arm.model_dump(mode="json"), "again_of": experiment.again_of(arm)}
                 for arm in experiment.all_arms()
             ],
+            "factors": [
+                {"name": name, "levels": levels}
+                for name, levels in factors(points).items()
+            ],
+            "points": [
+                {
+                    "point": point.name,
+                    "levels": dict(point.levels),
+                    "classes": _classes(point.experiment),
+                    "window_ns": _window_ns(point.experiment),
+                }
+                for point in points
+            ],
             "classes": _classes(experiment),
-            "window_ns": window_ns,
+            "window_ns": _window_ns(experiment),
             "analysis": experiment.analysis.model_dump(mode="json"),
             "config": experiment.content(),
             "config_sha256": experiment.sha256(),
@@ -94,14 +111,18 @@ class Manifest:
 
     def attempts(self, cell: Cell) -> int:
         """Count the runs of a cell, whatever became of them."""
-        place = (cell.block, cell.arm.name)
-        return sum((run["block"], run["arm"]) == place for run in self.runs)
+        return sum(run["run_id"].startswith(cell.stem) for run in self.runs)
 
-    def supersede(self, keys: Iterable[str]) -> None:
-        """Take runs of other cells than these out of the count: they are stale."""
-        current = set(keys)
+    def supersede(self, points: Mapping[str, str]) -> None:
+        """Take runs of other cells than these out of the count: they are stale.
+
+        ``points`` has the point of every cell by its key: points that were renamed, or
+        have another number since, keep their runs.
+        """
         for run in self.runs:
-            if run["valid"] and run["cell"] not in current:
+            if run["cell"] in points:
+                run["point"] = points[run["cell"]]
+            elif run["valid"]:
                 run["valid"] = False
                 run["reason"] = "superseded: the experiment or the code has changed"
 
@@ -124,6 +145,7 @@ class Manifest:
             {
                 "run_id": cell.run_id,
                 "cell": key,
+                "point": cell.point,
                 "block": cell.block,
                 "arm": cell.arm.name,
                 "scheduler": cell.arm.scheduler,
@@ -144,6 +166,12 @@ class Manifest:
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.directory).as_posix()
+
+
+def _window_ns(experiment: Experiment) -> list[int]:
+    """Return between which instants requests are analysed."""
+    workload = experiment.workload
+    return [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
 
 
 def _classes(experiment: Experiment) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from experiments.config import Experiment
 from experiments.config_errors import ExperimentError
 from experiments.environment import code_sha256
 from experiments.manifest import Manifest, now
+from experiments.points import Point, points
 from experiments.progress import Watcher
 from experiments.recording import identity_fault
 from experiments.trace import Trace
@@ -41,13 +42,35 @@ class Missing:
     reason: str
 
 
-def plan(experiment: Experiment) -> Iterator[Cell]:
-    """Yield the cells in the order in which they run."""
-    for block in range(experiment.experiment.blocks):
-        arms = list(experiment.all_arms())
-        random.Random(f"{experiment.experiment.seed}/{block}/order").shuffle(arms)
-        for order, arm in enumerate(arms):
-            yield Cell(experiment=experiment, block=block, arm=arm, order=order)
+def plan(found: Sequence[Point]) -> Iterator[Cell]:
+    """Yield the cells of all points in the order in which they run, block by block."""
+    header = found[0].experiment.experiment
+    for block in range(header.blocks):
+        shuffled = list(found)
+        random.Random(f"{header.seed}/{block}/points").shuffle(shuffled)
+        for point in shuffled:
+            yield from _block(point, block)
+
+
+def _block(point: Point, block: int) -> Iterator[Cell]:
+    """Yield a block's cells at one point, the arms in an order of its own."""
+    experiment, prefix = point.experiment, _prefix(point)
+    arms = list(experiment.all_arms())
+    seed = experiment.experiment.seed
+    random.Random(f"{prefix}{seed}/{block}/order").shuffle(arms)
+    for order, arm in enumerate(arms):
+        yield Cell(
+            experiment=experiment,
+            point=point.name,
+            prefix=prefix,
+            block=block,
+            arm=arm,
+            order=order,
+        )
+
+
+def _prefix(point: Point) -> str:
+    return "" if point.number is None else f"p{point.number:03d}-"
 
 
 def cell_key(cell: Cell, world: str, trace_sha256: str, code: str) -> str:
@@ -87,15 +110,23 @@ def run(
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment.
     """
-    manifest = _open(experiment, directory, world, resume=resume)
-    shas = _draw_traces(experiment, manifest)
-    cells = list(plan(experiment))
+    found = points(experiment)
+    manifest = _open(experiment, found, directory, world, resume=resume)
+    shas = _draw_traces(found, manifest)
+    cells = list(plan(found))
     keys = [
-        cell_key(cell, world.name, shas[cell.block], code_sha256()) for cell in cells
+        cell_key(cell, world.name, shas[cell.point, cell.block], code_sha256())
+        for cell in cells
     ]
-    manifest.supersede(keys)
+    manifest.supersede({key: cell.point for cell, key in zip(cells, keys, strict=True)})
     manifest.content["plan"] = [
-        {"cell": key, "block": cell.block, "arm": cell.arm.name, "order": cell.order}
+        {
+            "cell": key,
+            "point": cell.point,
+            "block": cell.block,
+            "arm": cell.arm.name,
+            "order": cell.order,
+        }
         for cell, key in zip(cells, keys, strict=True)
     ]
     manifest.save()
@@ -107,8 +138,9 @@ def run(
     watcher.planned(len(todo), world.estimate_s(experiment))
     replayed: Trace | None = None
     for cell, key in todo:
-        if replayed is None or replayed.block != cell.block:
-            replayed = trace.read(_trace_path(directory, cell.block), cell.block)
+        path = _trace_path(directory, cell.prefix, cell.block)
+        if replayed is None or replayed.sha256 != shas[cell.point, cell.block]:
+            replayed = trace.read(path, cell.block)
         _run_cell(cell, key, replayed, world, watcher, manifest)
     manifest.finish()
     manifest.save()
@@ -120,10 +152,15 @@ def run(
 
 
 def _open(
-    experiment: Experiment, directory: Path, world: World, *, resume: bool
+    experiment: Experiment,
+    found: Sequence[Point],
+    directory: Path,
+    world: World,
+    *,
+    resume: bool,
 ) -> Manifest:
     """Make a new manifest, or take up the one that is there."""
-    fresh = Manifest.new(directory, experiment, world.environment())
+    fresh = Manifest.new(directory, experiment, found, world.environment())
     old = Manifest.load(directory)
     if old is None:
         return fresh
@@ -140,23 +177,27 @@ def _open(
     return fresh
 
 
-def _draw_traces(experiment: Experiment, manifest: Manifest) -> list[str]:
-    """Draw and store every block's trace; return their hashes."""
-    shas = []
+def _draw_traces(
+    found: Sequence[Point], manifest: Manifest
+) -> dict[tuple[str, int], str]:
+    """Draw and store the trace of every point and block; return their hashes."""
+    shas = {}
     manifest.content["traces"] = []
-    for block in range(experiment.experiment.blocks):
-        drawn = trace.generate(experiment, block)
-        path = _trace_path(manifest.directory, block)
-        trace.store(drawn, path)
-        shas.append(drawn.sha256)
-        manifest.content["traces"].append(
-            {
-                "block": block,
-                "file": path.relative_to(manifest.directory).as_posix(),
-                "sha256": drawn.sha256,
-                "requests": len(drawn),
-            }
-        )
+    for point in found:
+        for block in range(point.experiment.experiment.blocks):
+            drawn = trace.generate(point.experiment, block)
+            path = _trace_path(manifest.directory, _prefix(point), block)
+            trace.store(drawn, path)
+            shas[point.name, block] = drawn.sha256
+            manifest.content["traces"].append(
+                {
+                    "point": point.name,
+                    "block": block,
+                    "file": path.relative_to(manifest.directory).as_posix(),
+                    "sha256": drawn.sha256,
+                    "requests": len(drawn),
+                }
+            )
     return shas
 
 
@@ -219,8 +260,9 @@ def _files(directory: Path, run_id: str) -> RunFiles:
     return files
 
 
-def _trace_path(directory: Path, block: int) -> Path:
-    return directory / "traces" / f"block-{block:03d}.parquet"
+def _trace_path(directory: Path, prefix: str, block: int) -> Path:
+    point = f"point-{prefix[1:]}" if prefix else ""
+    return directory / "traces" / f"{point}block-{block:03d}.parquet"
 
 
 def _last_reason(manifest: Manifest, key: str) -> str:

@@ -21,10 +21,14 @@ from experiments.trace import Trace
 class Cell:
     """One arm in one block, at its place in the block's shuffled order.
 
-    ``attempt`` counts earlier runs of the same cell that did not count.
+    In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` what the
+    names of its runs begin with. ``attempt`` counts earlier runs of the same cell that
+    did not count.
     """
 
     experiment: Experiment
+    point: str = ""
+    prefix: str = ""
     block: int
     arm: Arm
     order: int
@@ -33,7 +37,12 @@ class Cell:
     @property
     def run_id(self) -> str:
         """Return the name of this run: its rows and files carry it."""
-        return f"b{self.block:03d}-{self.arm.name}-t{self.attempt}"
+        return f"{self.stem}{self.attempt}"
+
+    @property
+    def stem(self) -> str:
+        """Return what the names of all attempts at this cell begin with."""
+        return f"{self.prefix}b{self.block:03d}-{self.arm.name}-t"
 
     def labels(self, world: str) -> RunLabels:
         """Return what every row of this run says about it."""

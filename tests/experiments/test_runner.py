@@ -15,6 +15,7 @@ import pytest
 
 from experiments import recording, runner
 from experiments.config import Experiment, ExperimentError, parse
+from experiments.points import points
 from experiments.progress import Silence
 from experiments.recording import MEASURES, STAMPS, Results
 from experiments.trace import Trace
@@ -115,7 +116,7 @@ def manifest(directory: Path) -> Any:
 
 
 def test_every_block_runs_every_arm_once_and_the_baseline_again() -> None:
-    cells = list(runner.plan(experiment()))
+    cells = list(runner.plan(points(experiment())))
     for block in range(3):
         arms = [cell.arm.name for cell in cells if cell.block == block]
         assert sorted(arms) == ["fifo", "fifo-again", "priority", "wfq"]
@@ -125,7 +126,10 @@ def test_every_block_runs_every_arm_once_and_the_baseline_again() -> None:
 
 def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
     def orders(seed: int) -> list[str]:
-        return [cell.arm.name for cell in runner.plan(experiment(seed=seed, blocks=20))]
+        return [
+            cell.arm.name
+            for cell in runner.plan(points(experiment(seed=seed, blocks=20)))
+        ]
 
     assert orders(3) == orders(3)
     assert orders(3) != orders(4)
@@ -133,7 +137,7 @@ def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
 
 def test_every_arm_stands_in_every_place_about_equally_often() -> None:
     blocks = 400
-    cells = runner.plan(experiment(blocks=blocks))
+    cells = runner.plan(points(experiment(blocks=blocks)))
     places = Counter((cell.arm.name, cell.order) for cell in cells)
     # Binomial(400, 1/4): mean 100, standard deviation 8.7; five of them.
     assert len(places) == 16
@@ -194,7 +198,7 @@ def test_killed_in_any_run_it_goes_on_without_repeating_a_done_cell(
     second = FakeWorld()
     assert run(tmp_path, second, resume=True) == []
     assert [*first.ran[:when], *second.ran] == [
-        cell.run_id for cell in runner.plan(experiment())
+        cell.run_id for cell in runner.plan(points(experiment()))
     ]
     found = manifest(tmp_path)
     assert len(found["runs"]) == 12

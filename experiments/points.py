@@ -1,0 +1,191 @@
+"""The points of a sweep, each as the experiment that it is.
+
+A point is nothing but the file with other values in it, so it is checked like any file,
+and a run at a point cannot tell that it is part of a sweep. What makes runs comparable
+over points stays as it is: the seed, the arms, the request classes, the analysis.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from experiments.config import Experiment, parse
+from experiments.config_errors import ExperimentError
+from experiments.sweep import Change, Listed, point_name
+
+# The sections that a level may change.
+_OPEN = ("workload", "arms", "broker", "limits", "virtual", "model")
+# Tables whose keys are not this program's: all that is left of a path is one key.
+_FREE = ("set", "slice_us")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One combination of levels, and the experiment with their keys set.
+
+    ``number`` is its place in the design, None for an experiment that is no sweep.
+    """
+
+    name: str
+    levels: Mapping[str, str]
+    number: int | None
+    experiment: Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A change, and where in the file it stands."""
+
+    where: str
+    change: Change
+
+
+def points(experiment: Experiment) -> tuple[Point, ...]:
+    """Return the points of an experiment in the order of its design; at least one.
+
+    :raises ExperimentError: naming the first key or level that does not fit.
+    """
+    if experiment.sweep is None:
+        return (Point(name="", levels={}, number=None, experiment=experiment),)
+    return tuple(
+        Point(
+            name=point_name(levels),
+            levels=levels,
+            number=number,
+            experiment=_at(experiment, point_name(levels), steps),
+        )
+        for number, (levels, steps) in enumerate(_combinations(experiment))
+    )
+
+
+def factors(found: Iterable[Point]) -> dict[str, list[str]]:
+    """Return the levels of each factor, in the order in which they come up."""
+    levels: dict[str, list[str]] = {}
+    for point in found:
+        for factor, level in point.levels.items():
+            known = levels.setdefault(factor, [])
+            if level not in known:
+                known.append(level)
+    return levels
+
+
+def _combinations(
+    experiment: Experiment,
+) -> Iterator[tuple[dict[str, str], list[_Step]]]:
+    """Yield the levels of each point, and the changes that they are."""
+    sweep = experiment.sweep
+    assert sweep is not None
+    if isinstance(sweep, Listed):
+        for number, listed in enumerate(sweep.points):
+            step = _Step(where=f"sweep.points[{number}]", change=listed)
+            yield dict(listed.levels), [step]
+        return
+    for choice in product(*(factor.levels for factor in sweep.factors)):
+        chosen = list(zip(sweep.factors, choice, strict=True))
+        yield (
+            {factor.name: level.name for factor, level in chosen},
+            [
+                _Step(
+                    where=f"sweep.factors[{factor.name!r}].levels[{level.name!r}]",
+                    change=level,
+                )
+                for factor, level in chosen
+            ],
+        )
+
+
+def _at(experiment: Experiment, name: str, steps: Iterable[_Step]) -> Experiment:
+    """Return the experiment at one point."""
+    content = experiment.content()
+    content["sweep"] = None
+    for step in steps:
+        for key, value in step.change.set.items():
+            table, last = _place(content, key, f"{step.where}.set")
+            table[last] = value
+    for step in steps:
+        for key, multiplier in step.change.scale.items():
+            where = f"{step.where}.scale"
+            table, last = _place(content, key, where)
+            table[last] = _scaled(table.get(last), multiplier, key, where)
+    try:
+        found = parse(content)
+    except ExperimentError as error:
+        raise ExperimentError(f"sweep, point {name!r}", str(error)) from error
+    if _identity(found) != _identity(experiment):
+        fault = "changes what an arm or a class of requests is"
+        raise ExperimentError(f"sweep, point {name!r}", fault)
+    return found
+
+
+def _place(content: dict[str, Any], key: str, where: str) -> tuple[dict[str, Any], str]:
+    """Return the table that a path ends in, and the last key of the path.
+
+    :raises ExperimentError: if there is no such key.
+    """
+    first = key.partition(".")[0]
+    if first not in _OPEN:
+        fault = f"{key!r}: only keys of {', '.join(_OPEN)} can be varied"
+        raise ExperimentError(where, fault)
+    table, rest, free = content, key, False
+    while True:
+        part, dot, below = (rest, "", "") if free else rest.partition(".")
+        if part not in table and not free:
+            raise _unknown(part, table, key, where)
+        if not dot:
+            return table, part
+        value = table[part]
+        if isinstance(value, list):
+            value, part, below = _entry(value, part, below, key, where)
+        if not isinstance(value, dict):
+            raise ExperimentError(where, f"{key!r}: {part!r} is no table in this file")
+        table, rest, free = value, below, part in _FREE
+
+
+def _entry(
+    entries: list[Any], array: str, rest: str, key: str, where: str
+) -> tuple[dict[str, Any], str, str]:
+    """Return the entry of an array that a path names, its name, and what is below."""
+    named = {
+        each["name"]: each
+        for each in entries
+        if isinstance(each, dict) and "name" in each
+    }
+    # Names may have dots of their own: the longest that fits.
+    for name in sorted(named, key=len, reverse=True):
+        if rest.startswith(name + "."):
+            return named[name], name, rest.removeprefix(name + ".")
+    if rest in named:
+        fault = f"{key!r} is an entry of {array!r}; name a key in it"
+    else:
+        fault = f"{key!r}: {array!r} has only {', '.join(named)}"
+    raise ExperimentError(where, fault)
+
+
+def _unknown(
+    part: str, table: Mapping[str, Any], key: str, where: str
+) -> ExperimentError:
+    close = difflib.get_close_matches(part, table, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    fault = f"{key!r}: unknown key {part!r}; {hint}known here: {', '.join(table)}"
+    return ExperimentError(where, fault)
+
+
+def _scaled(value: Any, multiplier: float, key: str, where: str) -> int | float:
+    """Return a number times another; whole numbers stay whole where they can."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        fault = f"{key!r} is {value!r} in this file, no number to scale"
+        raise ExperimentError(where, fault)
+    scaled = value * multiplier
+    return round(scaled) if isinstance(value, int) and scaled % 1 == 0 else scaled
+
+
+def _identity(experiment: Experiment) -> tuple[Any, ...]:
+    """Return what has to be the same at all points."""
+    return (
+        [(arm.name, arm.scheduler, arm.factors) for arm in experiment.arms],
+        [(each.name, each.reported_class) for each in experiment.workload.traffic],
+    )

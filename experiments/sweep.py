@@ -1,0 +1,118 @@
+"""A sweep: the same experiment at many points, as data.
+
+A *factor* is what is varied, a *level* is one of its values and says which keys of the
+file it sets or scales, and a *point* is one combination of levels. Every arm runs at
+every point. A full factorial design crosses all levels; a listed one names its points.
+
+Keys are dotted paths of the file, entries of arrays by their name:
+``workload.traffic.produce.arrivals.rate_per_s``. ``set`` replaces what stands there;
+``scale`` multiplies it, after every ``set``, so that load and the share of a class can
+be factors of their own although both move the same rate. Two factors that set the same
+key would depend on their order, and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from experiments.workload import Mean, Name, Section
+
+
+class Change(Section):
+    """What becomes of the file: keys and their new values, keys and multipliers."""
+
+    set: dict[str, Any] = Field(default_factory=dict)
+    scale: dict[str, Mean] = Field(default_factory=dict)
+
+
+class Level(Change):
+    """One value of a factor."""
+
+    name: Name
+
+
+class Factor(Section):
+    """What is varied."""
+
+    name: Name
+    levels: Annotated[tuple[Level, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_twice("levels", (level.name for level in self.levels))
+        return self
+
+    def sets(self) -> list[str]:
+        """Return the keys that any level of this factor sets."""
+        return [key for level in self.levels for key in level.set]
+
+
+class Factorial(Section):
+    """Every combination of levels; the last factor varies fastest."""
+
+    design: Literal["factorial"]
+    factors: Annotated[tuple[Factor, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_twice("factors", (factor.name for factor in self.factors))
+        for one, other in combinations(self.factors, 2):
+            for mine in one.sets():
+                for theirs in other.sets():
+                    if _overlap(mine, theirs):
+                        raise ValueError(
+                            f"{one.name!r} sets {mine!r}, and {other.name!r} "
+                            f"sets {theirs!r}"
+                        )
+        return self
+
+
+class ListedPoint(Change):
+    """One point: the level of each factor, and what that means for the file."""
+
+    levels: Annotated[dict[Name, Name], Field(min_length=1)]
+
+
+class Listed(Section):
+    """The points that are named, in their order."""
+
+    design: Literal["listed"]
+    points: Annotated[tuple[ListedPoint, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_twice("points", (point_name(each.levels) for each in self.points))
+        expected = list(self.points[0].levels)
+        for each in self.points:
+            if list(each.levels) != expected:
+                raise ValueError(
+                    f"point {point_name(each.levels)!r} has other factors than the "
+                    f"first: {', '.join(expected)}"
+                )
+        return self
+
+
+Sweep: TypeAlias = Annotated[Factorial | Listed, Field(discriminator="design")]
+
+
+def point_name(levels: Mapping[str, str]) -> str:
+    """Return what a point is called: its levels, ``load=0.7 share=0.02``."""
+    return " ".join(f"{factor}={level}" for factor, level in levels.items())
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Say whether two keys are the same, or one is in the table that the other is."""
+    short, long = sorted((one, other), key=len)
+    return long == short or long.startswith(short + ".")
+
+
+def _refuse_twice(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"two {what} are called {name!r}")
+        seen.add(name)
