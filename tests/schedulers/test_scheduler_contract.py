@@ -66,10 +66,11 @@ class SchedulerContract(RuleBasedStateMachine):
         self.witness.pick()
 
     @precondition(lambda self: self.witness.serving)
-    @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS))
-    def run_slice(self, data, used_ns):
+    @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS), lent=st.booleans())
+    def run_slice(self, data, used_ns, lent):
         job = data.draw(st.sampled_from(list(self.witness.serving.values())))
-        self.witness.run(job, used_ns)
+        turn = self.witness.lend if lent else self.witness.run
+        turn(job, used_ns)
         if self.witness.outranked(job):
             self.witness.preempt(job, in_favour=True)
 
