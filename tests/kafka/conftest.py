@@ -33,9 +33,11 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def programs(request: pytest.FixtureRequest) -> KafkaPrograms:
+def programs(request: pytest.FixtureRequest) -> Iterator[KafkaPrograms]:
     """Apache Kafka's command-line programs of each version."""
-    return KafkaPrograms(request.param)
+    programs = KafkaPrograms(request.param)
+    yield programs
+    programs.close()
 
 
 class Tools:

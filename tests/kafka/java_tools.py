@@ -1,16 +1,22 @@
 """Apache Kafka's programs in the versions that `make kafka-tools` has fetched.
 
 A program is a Java class in the jars of one version; the shell scripts that Kafka ships
-with do no more than start it. Java's compiler is kept to its first tier and its heap
-small: a tool that lives for a second has no use for more.
+with do no more than start it. Starting Java takes longer than what most of them do, so
+where there is a Java compiler one process per version runs them all
+(``ToolServer.java``), and without one each gets a process. Java's own compiler is kept
+to its first tier and its heap small: short programs have no use for more.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 import pytest
 
@@ -20,6 +26,8 @@ from spark_analysis.java import NoJava, java_home
 __all__ = ["VERSIONS", "KafkaPrograms", "Ran"]
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
+_SERVER = Path(__file__).with_name("ToolServer.java")
+_SERVER_ACCESS = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +59,61 @@ def _is_head(word: str) -> bool:
     return word.strip("#()-").replace("-", "").isupper()
 
 
+class ToolServer:
+    """A Java process that runs one program after another."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._requests = cast(IO[bytes], self._process.stdin)
+        self._answers = cast(IO[bytes], self._process.stdout)
+
+    def run(
+        self, program: str, arguments: Iterable[str], stdin: str, seconds: float
+    ) -> Ran:
+        """Run a program; one that takes longer takes the whole process with it."""
+        arguments = list(arguments)
+        watch = threading.Timer(seconds, self._process.kill)
+        watch.start()
+        try:
+            self._requests.write(_text(program) + _text(stdin))
+            self._requests.write(struct.pack(">i", len(arguments)))
+            self._requests.write(b"".join(map(_text, arguments)))
+            self._requests.flush()
+            status = self._number()
+            out, err = (self._read(self._number()).decode() for _ in range(2))
+        finally:
+            watch.cancel()
+        return Ran(status=status, out=out, err=err)
+
+    def close(self) -> None:
+        """End the process."""
+        self._requests.close()
+        self._process.wait(timeout=20)
+        self._answers.close()
+
+    def _number(self) -> int:
+        (number,) = struct.unpack(">i", self._read(4))
+        return cast(int, number)
+
+    def _read(self, size: int) -> bytes:
+        found = self._answers.read(size)
+        assert len(found) == size, "the program has ended Java, or took too long"
+        return found
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">i", len(data)) + data
+
+
 class KafkaPrograms:
-    """The programs of one version."""
+    """The programs of one version; `close` ends the process that runs them."""
 
     def __init__(self, version: str) -> None:
         self.version = version
+        self._server: ToolServer | None = None
         try:
             self._jars = jars(version)
             self._java = java_home(os.environ) / "bin" / "java"
@@ -65,19 +123,21 @@ class KafkaPrograms:
             pytest.skip(f"Apache Kafka cannot run: {none}")
 
     def command(self, program: str, *arguments: str) -> list[str]:
-        """Return the command line of a program."""
-        known = class_of(program, self.version)
-        return [
-            *("nice", "-n", "10", str(self._java)),
-            *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *("-Xshare:auto", f"-Dlog4j.configuration={_LOG4J.as_uri()}"),
-            *("-cp", f"{self._jars}/*", known, *arguments),
-        ]
+        """Return the command line of a program in a process of its own."""
+        return [*self._java_with_jars(), class_of(program, self.version), *arguments]
 
     def run(
         self, program: str, *arguments: str, stdin: str = "", seconds: float = 120
     ) -> Ran:
         """Run a program to its end."""
+        if self._java.with_name("javac").exists():
+            if self._server is None:
+                self._server = ToolServer(
+                    [*self._java_with_jars(), *_SERVER_ACCESS, str(_SERVER)]
+                )
+            return self._server.run(
+                class_of(program, self.version), arguments, stdin, seconds
+            )
         done = subprocess.run(
             self.command(program, *arguments),
             input=stdin,
@@ -93,3 +153,17 @@ class KafkaPrograms:
         ran = self.run(program, *arguments, stdin=stdin)
         assert ran.status == 0, (program, arguments, ran)
         return ran
+
+    def close(self) -> None:
+        """End what still runs."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _java_with_jars(self) -> list[str]:
+        return [
+            *("nice", "-n", "10", str(self._java)),
+            *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xshare:auto", f"-Dlog4j.configuration={_LOG4J.as_uri()}"),
+            *("-cp", f"{self._jars}/*"),
+        ]

@@ -1,0 +1,169 @@
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.utils.Exit;
+
+/**
+ * Runs Kafka's command-line programs in one Java process, one after another.
+ *
+ * Each would take a second to start, and most of them do nothing for longer. A program is
+ * called as its shell script would call it, with streams of its own; where it would end the
+ * process, it ends. Its own classes are loaded anew each time, because some count in static
+ * fields, and everything below them (clients, Scala) stays loaded.
+ *
+ * On standard input: class name, input, number of arguments, arguments. On standard output:
+ * status, output, errors. Numbers are 4 bytes, texts are preceded by their size in bytes.
+ */
+public final class ToolServer {
+    private static final class Ended extends Error {
+        Ended(int status) {
+            super("exit " + status, null, false, false);
+        }
+    }
+
+    /** A stream whose end can be put elsewhere: whoever holds it need not look again. */
+    private static final class Switch extends OutputStream {
+        private volatile ByteArrayOutputStream target = new ByteArrayOutputStream();
+
+        @Override
+        public void write(int each) {
+            target.write(each);
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int size) {
+            target.write(bytes, from, size);
+        }
+
+        byte[] take() {
+            byte[] taken = target.toByteArray();
+            target = new ByteArrayOutputStream();
+            return taken;
+        }
+    }
+
+    /** Loads the programs themselves, and leaves all else to the application's loader. */
+    private static final class ProgramLoader extends ClassLoader {
+        ProgramLoader() {
+            super(ToolServer.class.getClassLoader());
+        }
+
+        @Override
+        protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            if (!name.startsWith("org.apache.kafka.tools.") && !name.startsWith("kafka.")) {
+                return super.loadClass(name, resolve);
+            }
+            synchronized (getClassLoadingLock(name)) {
+                Class<?> known = findLoadedClass(name);
+                return known == null ? findClass(name) : known;
+            }
+        }
+
+        @Override
+        protected Class<?> findClass(String name) throws ClassNotFoundException {
+            String file = name.replace('.', '/') + ".class";
+            try (InputStream stream = getParent().getResourceAsStream(file)) {
+                if (stream == null) {
+                    throw new ClassNotFoundException(name);
+                }
+                byte[] code = stream.readAllBytes();
+                return defineClass(name, code, 0, code.length);
+            } catch (IOException error) {
+                throw new ClassNotFoundException(name, error);
+            }
+        }
+    }
+
+    private static Integer status;
+
+    public static void main(String[] none) throws Exception {
+        DataInputStream requests = new DataInputStream(System.in);
+        DataOutputStream answers = new DataOutputStream(System.out);
+        Switch out = new Switch();
+        Switch err = new Switch();
+        System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+        Exit.Procedure end = (code, message) -> {
+            if (status == null) {
+                status = code;
+            }
+            throw new Ended(code);
+        };
+        Exit.setExitProcedure(end);
+        Exit.setHaltProcedure(end);
+        while (true) {
+            String program;
+            try {
+                program = text(requests);
+            } catch (EOFException finished) {
+                return;
+            }
+            System.setIn(new ByteArrayInputStream(bytes(requests)));
+            String[] arguments = new String[requests.readInt()];
+            for (int at = 0; at < arguments.length; at++) {
+                arguments[at] = text(requests);
+            }
+            answers.writeInt(run(program, arguments));
+            System.out.flush();
+            System.err.flush();
+            for (Switch each : List.of(out, err)) {
+                byte[] printed = each.take();
+                answers.writeInt(printed.length);
+                answers.write(printed);
+            }
+            answers.flush();
+        }
+    }
+
+    private static int run(String program, String[] arguments) throws Exception {
+        status = null;
+        ClassLoader loader = new ProgramLoader();
+        Thread.currentThread().setContextClassLoader(loader);
+        try {
+            Class<?> main = Class.forName(program, true, loader);
+            main.getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException error) {
+            // What it threw because it had ended says nothing more.
+            if (status == null) {
+                error.getCause().printStackTrace();
+                status = 1;
+            }
+        }
+        for (Thread hook : takeShutdownHooks()) {
+            hook.run();
+        }
+        return status == null ? 0 : status;
+    }
+
+    /** Takes what is to run at the end, which of this process is not the program's. */
+    @SuppressWarnings("unchecked")
+    private static List<Thread> takeShutdownHooks() throws ReflectiveOperationException {
+        Class<?> all = Class.forName("java.lang.ApplicationShutdownHooks");
+        Field field = all.getDeclaredField("hooks");
+        field.setAccessible(true);
+        Map<Thread, Thread> hooks = (Map<Thread, Thread>) field.get(null);
+        List<Thread> taken = new ArrayList<>(hooks.keySet());
+        hooks.clear();
+        return taken;
+    }
+
+    private static String text(DataInputStream stream) throws IOException {
+        return new String(bytes(stream), StandardCharsets.UTF_8);
+    }
+
+    private static byte[] bytes(DataInputStream stream) throws IOException {
+        return stream.readNBytes(stream.readInt());
+    }
+}
