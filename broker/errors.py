@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigError", "ErrorCode", "KafkaError", "MalformedFrame"]
+__all__ = ["ConfigError", "ErrorCode", "KafkaError", "MalformedFrame", "UncleanStop"]
 
 
 class KafkaError(Exception):
@@ -49,3 +49,7 @@ class ConfigError(Exception):
 
     def __str__(self) -> str:
         return f"{self.key}: found {self.found!r}, expected {self.expected}"
+
+
+class UncleanStop(Exception):
+    """A disk did not take what an orderly stop writes; the next start recovers it."""

@@ -38,6 +38,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
+from broker.errors import UncleanStop
 from broker.log.files import RealStorage
 from broker.logs import configure_logs, fields
 from broker.metrics.collector import Collector, Sources
@@ -106,6 +107,8 @@ class BrokerServer:
         self.pool = network_settings.memory_pool(config)
         self.request_metrics = RequestMetrics()
         self.metrics_port: int | None = None
+        # Why the logs could not be closed, once `run` is over.
+        self.unclean: UncleanStop | None = None
         self.request_channels = {
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
@@ -173,7 +176,10 @@ class BrokerServer:
                 await self._drain()
                 nursery.cancel_scope.cancel()
         finally:
-            self._application.close()
+            try:
+                self._application.close()
+            except UncleanStop as unclean:
+                self.unclean = unclean
             if self._surroundings.recorder is not None:
                 self._surroundings.recorder.close()
 
@@ -333,12 +339,16 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         rng=random.Random(),
         recorder=open_recorder(Path(record_file)) if record_file else None,
     )
-    trio.run(_run_until_signal, config, application, surroundings)
+    unclean = trio.run(_run_until_signal, config, application, surroundings)
+    if unclean is not None:
+        logger.error("stopped; the logs need recovery", extra=fields(fault=unclean))
+        raise SystemExit(1)
+    logger.info("stopped")
 
 
 async def _run_until_signal(
     config: BrokerConfig, application: Application, surroundings: Surroundings
-) -> None:
+) -> UncleanStop | None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         server = BrokerServer(config, application, surroundings)
         # What has been built lives as long as the process: no collection need look.
@@ -353,7 +363,7 @@ async def _run_until_signal(
                 logger.info("stopping", extra=fields(signal=number))
                 server.stop()
                 break
-    logger.info("stopped")
+    return server.unclean
 
 
 def _log_start(config: BrokerConfig, server: BrokerServer) -> None:

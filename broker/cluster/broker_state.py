@@ -33,7 +33,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.errors import ErrorCode
+from broker.errors import ConfigError, ErrorCode
 from broker.groups.messages import Instant
 from broker.groups.offset_store import TopicPartition
 from broker.groups.start import start_groups
@@ -96,8 +96,18 @@ class Broker:
         """Open the logs, lead what there is to lead, and load the groups.
 
         ``listeners`` are what clients are told; ``timer_moved`` is called when
-        `next_expiry_ns` has come nearer. Raises `ConfigError`, and OSError.
+        `next_expiry_ns` has come nearer. Raises `ConfigError`.
         """
+        try:
+            self._open(listeners, timer_moved)
+        except OSError as error:
+            found = ",".join(self._static_config.log_dirs)
+            expected = f"directories to read, to write and with room: {error}"
+            raise ConfigError("log.dirs", found, expected) from error
+
+    def _open(
+        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+    ) -> None:
         config, node_id = self._static_config, self._static_config.node_id
         directories = config.log_dirs
         self.cluster_id = claim(self._storage, directories, node_id, self._new_id)
@@ -140,7 +150,10 @@ class Broker:
         self.groups.load_all()
 
     def close(self) -> None:
-        """Flush and close all logs, so that the next start need not recover them."""
+        """Flush and close all logs, so that the next start need not recover them.
+
+        Raises `UncleanStop` if a disk refuses.
+        """
         self.logs.close(self.replicas.high_watermarks())
 
     def _new_id(self) -> UUID:

@@ -18,7 +18,7 @@ from posixpath import dirname
 from typing import Final
 from uuid import UUID
 
-from broker.errors import ConfigError, KafkaError
+from broker.errors import ConfigError, KafkaError, UncleanStop
 from broker.log import checkpoints
 from broker.log.config import LogConfig
 from broker.log.identity import kafka_uuid, parse_kafka_uuid
@@ -122,7 +122,7 @@ class LogManager:
     def close(self, high_watermarks: Mapping[Key, int]) -> None:
         """Close every log and leave the marker of an orderly stop.
 
-        A directory with a log that fails to close gets no marker; the first such error
+        A directory that fails, or one of whose logs does, gets no marker; `UncleanStop`
         is raised once all others are closed.
         """
         failed: dict[str, Exception] = {}
@@ -131,15 +131,18 @@ class LogManager:
                 log.close()
             except KafkaError as error:
                 failed.setdefault(self._home_of(log), error)
-        self.checkpoint(high_watermarks)
         for directory in self._directories:
-            if directory not in failed:
-                write_atomically(
-                    self._storage, directory, checkpoints.CLEAN_SHUTDOWN, _CLEAN
-                )
+            try:
+                self._checkpoint(directory, high_watermarks)
+                if directory not in failed:
+                    write_atomically(
+                        self._storage, directory, checkpoints.CLEAN_SHUTDOWN, _CLEAN
+                    )
+            except OSError as error:
+                failed.setdefault(directory, error)
         self._locks.clear()
         if failed:
-            raise next(iter(failed.values()))
+            raise UncleanStop("; ".join(map(str, failed.values())))
 
     # ---- logs come and go ----
 
@@ -212,33 +215,34 @@ class LogManager:
             with suppress(KafkaError):
                 log.flush_ended(now_ms)
         for directory in self._directories:
-            logs = {
-                key: log
-                for key, log in self.logs.items()
-                if self._home_of(log) == directory
-            }
-            files: dict[str, dict[Key, int]] = {
-                checkpoints.RECOVERY_POINTS: {
-                    key: log.recovery_point for key, log in logs.items()
-                },
-                checkpoints.LOG_START_OFFSETS: {
-                    key: log.log_start_offset
-                    for key, log in logs.items()
-                    if log.log_start_offset > log.segments[0].base_offset
-                },
-                checkpoints.HIGH_WATERMARKS: {
-                    key: offset
-                    for key, offset in high_watermarks.items()
-                    if key in logs
-                },
-                checkpoints.CLEANER_OFFSETS: {
-                    key: log.cleaner_offset
-                    for key, log in logs.items()
-                    if log.config.compacts
-                },
-            }
-            for name, offsets in files.items():
-                checkpoints.write_offsets(self._storage, directory, name, offsets)
+            self._checkpoint(directory, high_watermarks)
+
+    def _checkpoint(self, directory: str, high_watermarks: Mapping[Key, int]) -> None:
+        logs = {
+            key: log
+            for key, log in self.logs.items()
+            if self._home_of(log) == directory
+        }
+        files: dict[str, dict[Key, int]] = {
+            checkpoints.RECOVERY_POINTS: {
+                key: log.recovery_point for key, log in logs.items()
+            },
+            checkpoints.LOG_START_OFFSETS: {
+                key: log.log_start_offset
+                for key, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            },
+            checkpoints.HIGH_WATERMARKS: {
+                key: offset for key, offset in high_watermarks.items() if key in logs
+            },
+            checkpoints.CLEANER_OFFSETS: {
+                key: log.cleaner_offset
+                for key, log in logs.items()
+                if log.config.compacts
+            },
+        }
+        for name, offsets in files.items():
+            checkpoints.write_offsets(self._storage, directory, name, offsets)
 
     def due_for_flush(self) -> Iterator[Log]:
         """Iterate over the logs that ``flush.ms`` (or ``.messages``) wants on disk."""

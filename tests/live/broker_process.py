@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _READY = re.compile(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")
@@ -16,8 +17,12 @@ _READY = re.compile(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")
 class BrokerProcess:
     """A broker over a data directory; ``stop``, ``kill`` and ``start`` again."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(
+        self, directory: Path, *, before: Sequence[str] = (), **settings: str
+    ) -> None:
+        """``before`` is a command that runs the broker's in surroundings of its own."""
         self._directory = directory
+        self._before = before
         self._settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory / "data"),
@@ -46,19 +51,34 @@ class BrokerProcess:
         time.sleep(after_s)
         self.kill()
 
-    def _launch(self) -> None:
+    @staticmethod
+    def command(settings: Mapping[str, str]) -> list[str]:
+        """Return the command that serves with these settings."""
         command = [str(Path(sys.executable).parent / "doorkeeper"), "serve"]
-        for key, value in self._settings.items():
+        for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
+        return command
+
+    def _launch(self) -> None:
+        command = [*self._before, *self.command(self._settings)]
         self._errors = (self._directory / "broker.err").open("ab")
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
 
+    @property
+    def pid(self) -> int:
+        """Return the process's number."""
+        return self._process.pid
+
     def stop(self) -> None:
         """Stop in good order."""
+        assert self.terminate() == 0, self.errors()
+
+    def terminate(self) -> int:
+        """Ask it to stop; return its exit status."""
         self._end(signal.SIGTERM)
-        assert self._process.returncode == 0, self.errors()
+        return self._process.returncode
 
     def kill(self) -> None:
         """Stop as a crash does."""

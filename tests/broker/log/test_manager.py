@@ -1,12 +1,13 @@
 """The logs of a broker: found again after every kind of stop, and gone when deleted."""
 
+import errno
 import random
 from contextlib import suppress
 from uuid import UUID
 
 import pytest
 
-from broker.errors import ConfigError, KafkaError
+from broker.errors import ConfigError, KafkaError, UncleanStop
 from broker.log.config import LogConfig
 from broker.log.files import RealStorage
 from broker.log.manager import LogManager
@@ -224,12 +225,38 @@ def test_a_log_that_cannot_close_costs_its_directory_the_marker():
     for partition in range(2):
         append(made.open_log(("t", partition), None), b"v")
     storage.faults = Faults(1)
-    with pytest.raises(KafkaError):
+    with pytest.raises(UncleanStop):
         made.close({})
     assert ".kafka_cleanshutdown" not in storage.names("/data/one")
     assert ".kafka_cleanshutdown" in storage.names("/data/two")
     again = manager(storage, DIRECTORIES)
     assert [values_of(log) for log in again.logs.values()] == [[b"v"], [b"v"]]
+
+
+def test_a_disk_without_room_for_checkpoints_costs_only_itself_the_marker():
+    """Whatever write finds the first disk full, the other is closed in order."""
+    at, reached = 0, True
+    while reached:
+        at += 1
+        storage = disk()
+        made = manager(storage, DIRECTORIES)
+        for partition in range(2):
+            append(made.open_log(("t", partition), None), b"v")
+        faults = storage.faults = Faults(at, error=errno.ENOSPC)
+        with suppress(UncleanStop):
+            made.close({})
+        reached = faults.reached
+        storage.faults = Faults()
+        marked = [
+            home
+            for home in DIRECTORIES
+            if ".kafka_cleanshutdown" in storage.names(home)
+        ]
+        assert len(marked) >= 2 - reached, at
+        again = manager(storage.after_kill(), DIRECTORIES)
+        assert [values_of(log) for log in again.logs.values()] == [[b"v"], [b"v"]]
+    assert marked == list(DIRECTORIES)
+    assert at > 10
 
 
 @pytest.mark.parametrize("power", [True, False])
