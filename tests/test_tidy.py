@@ -34,6 +34,7 @@ ALLOWED_IMPORTS = {
     "trio": (
         "planes/plane.py",
         "planes/slices.py",
+        "broker/client/*.py",
         "broker/metrics/endpoint.py",
         "broker/network/*.py",
         "broker/cluster/*_shell.py",
@@ -52,6 +53,16 @@ ALLOWED_IMPORTS = {
     "ciw": ("experiments/bench/*.py",),
     "pyspark": ("spark_analysis/*.py", "experiments/executors/*.py"),
 }
+# Formats, and how settings are read.
+SHARED_WITH_THE_CLIENT = (
+    "broker.errors",
+    "broker.wire.api_keys",
+    "broker.wire.codec",
+    "broker.log.batch",
+    "broker.log.codecs",
+    "broker.log.records",
+    "broker.config.key",
+)
 # Too slow to import for a broker that must answer within a second.
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst")
 
@@ -128,6 +139,22 @@ def test_layers_import_one_way_only():
             is_command = is_listed(path, MAY_IMPORT_THE_ANALYSIS_LAZILY)
             if not (name == "spark_analysis" and lazily and is_command):
                 yield line, f"{package} imports {name}"
+
+    assert breaches(SOURCES, judge) == []
+
+
+def test_the_client_and_the_server_share_the_formats_and_nothing_else():
+    def judge(path, tree):
+        is_client = name_of(path).startswith("broker/client/")
+        is_server = name_of(path).startswith("broker/") and not is_client
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("broker."):
+                names_client = node.module.startswith("broker.client")
+                shared = node.module.startswith(SHARED_WITH_THE_CLIENT)
+                if is_client and not (names_client or shared):
+                    yield node.lineno, f"the client imports {node.module}"
+                if is_server and names_client:
+                    yield node.lineno, f"the server imports {node.module}"
 
     assert breaches(SOURCES, judge) == []
 

@@ -92,9 +92,11 @@ def encode_request(
     client_id: str | None,
     entity: Entity,
 ) -> bytes:
-    """Return the whole frame of a request, its size included."""
-    cls = type(entity)
-    assert (cls.__api_key__, cls.__version__) == (api_key, version), cls
+    """Return the whole frame of a request, its size included.
+
+    ``entity`` is one of `request_type`, or any value with the fields of that version,
+    so that a client fills in one row for all versions.
+    """
     pieces = [b"\0\0\0\0", _REQUEST_HEADER.pack(api_key, version, correlation_id)]
     if (api_key, version) != (ApiKey.CONTROLLED_SHUTDOWN, 0):
         encoded = b"" if client_id is None else client_id.encode()

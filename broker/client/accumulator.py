@@ -1,0 +1,197 @@
+"""Records gathered into batches, by partition, until they are sent or given up.
+
+Kafka's ``RecordAccumulator``. It knows no network and no clock: times are handed in,
+and it says when something is due. A batch is due when it is full or another one stands
+behind it, when it has lingered, at once while somebody flushes or waits for memory,
+and after its backoff if it is to be sent again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from broker.client.buffer_pool import BufferPool
+from broker.client.failures import timed_out
+from broker.client.partitions import TopicPartition
+from broker.client.producer_batch import Headers, ProducerBatch, Receipt
+from broker.client.sequences import Sequences
+from broker.errors import KafkaError
+
+
+@dataclass(slots=True, eq=False)
+class PartitionQueue:
+    """The batches of one partition that wait to be sent, in order."""
+
+    partition: TopicPartition
+    sequences: Sequences | None
+    batches: list[ProducerBatch] = field(default_factory=list)
+
+
+class RecordAccumulator:
+    """All records that have been accepted and not yet answered for."""
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        linger_s: float,
+        delivery_timeout_s: float,
+        pool: BufferPool,
+    ) -> None:
+        self._batch_size = batch_size
+        self._linger_s = linger_s
+        self._delivery_timeout_s = delivery_timeout_s
+        self._pool = pool
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # In the order of creation, so that the oldest is the first.
+        self._incomplete: dict[ProducerBatch, None] = {}
+        self._flushes = 0
+
+    # ---- taking records -------------------------------------------------------------
+
+    def try_append(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> Receipt | None:
+        """Add a record to the last batch of its partition, if it has room there."""
+        queue = self._queues.get(partition)
+        if queue is None or not queue.batches:
+            return None
+        batch = queue.batches[-1]
+        if batch.closed:
+            return None
+        limit = batch.charge
+        if not batch.append(timestamp_ms, key, value, headers, limit):
+            return None
+        return Receipt(batch, batch.count - 1, timestamp_ms)
+
+    def charge_for(self, record_bytes: int) -> int:
+        """Return what a new batch for such a record takes of the pool."""
+        return max(self._batch_size, record_bytes)
+
+    def new_batch(
+        self, partition: TopicPartition, charge: int, now_s: float
+    ) -> ProducerBatch:
+        """Begin a batch, for which ``charge`` has been taken from the pool."""
+        batch = ProducerBatch(partition, now_s, charge)
+        self._queues[partition].batches.append(batch)
+        self._incomplete[batch] = None
+        return batch
+
+    def queue_of(self, partition: TopicPartition) -> PartitionQueue | None:
+        """Return the queue of a partition, if it has had records."""
+        return self._queues.get(partition)
+
+    def add_queue(self, partition: TopicPartition, sequences: Sequences | None) -> None:
+        """Begin the queue of a partition."""
+        self._queues[partition] = PartitionQueue(partition, sequences)
+
+    # ---- what is due ----------------------------------------------------------------
+
+    def waiting(self) -> Iterator[PartitionQueue]:
+        """Yield the queues that have something to send, now or later."""
+        return (queue for queue in self._queues.values() if queue.batches)
+
+    def due_s(self, queue: PartitionQueue, now_s: float) -> float:
+        """Return when the first batch of a queue may go."""
+        head = queue.batches[0]
+        if head.attempts:
+            return head.retry_at_s
+        if (
+            len(queue.batches) > 1
+            or head.size >= head.charge
+            or self._flushes
+            or self._pool.queued
+        ):
+            return now_s
+        return head.created_s + self._linger_s
+
+    def take(self, queue: PartitionQueue) -> ProducerBatch:
+        """Take the first batch of a queue, to be sent."""
+        batch = queue.batches.pop(0)
+        batch.attempts += 1
+        batch.on_wire = True
+        return batch
+
+    def put_back(self, batch: ProducerBatch, retry_at_s: float) -> None:
+        """Let a batch wait to be sent again, where its number belongs."""
+        batch.retry_at_s = retry_at_s
+        queue = self._queues[batch.partition]
+        if queue.sequences is None:
+            queue.batches.insert(0, batch)
+        else:
+            queue.sequences.insert(queue.batches, batch)
+
+    def split(self, batch: ProducerBatch) -> None:
+        """Let the halves of a batch that was too large wait in its place."""
+        halves = batch.halve()
+        del self._incomplete[batch]
+        everything = [*self._incomplete, *halves]
+        everything.sort(key=lambda each: each.created_s)
+        self._incomplete = dict.fromkeys(everything)
+        sequences = self._queues[batch.partition].sequences
+        if sequences is not None:
+            sequences.replace(batch, halves)
+        for half in reversed(halves):
+            self.put_back(half, 0.0)
+
+    # ---- ends -----------------------------------------------------------------------
+
+    def succeed(self, batch: ProducerBatch, offset: int, stamped_ms: int) -> None:
+        """End a batch that has been written."""
+        batch.succeed(offset, stamped_ms)
+        self._end(batch)
+
+    def fail(self, batch: ProducerBatch, failure: KafkaError) -> None:
+        """End a batch that is not known to have been written."""
+        batch.fail(failure)
+        queue = self._queues[batch.partition]
+        if batch in queue.batches:
+            queue.batches.remove(batch)
+        if queue.sequences is not None and not batch.on_wire:
+            queue.sequences.finish(batch)
+        self._end(batch)
+
+    def _end(self, batch: ProducerBatch) -> None:
+        del self._incomplete[batch]
+        self._pool.deallocate(batch.charge)
+
+    def expire(self, now_s: float) -> None:
+        """Fail what has been here for the delivery timeout."""
+        while now_s >= self.next_expiry_s():
+            batch = next(iter(self._incomplete))
+            what = f"{batch.count} records for {batch.partition}"
+            self.fail(batch, timed_out(f"{what}: delivery.timeout.ms has passed"))
+
+    def next_expiry_s(self) -> float:
+        """Return when the oldest batch will have been here too long."""
+        for batch in self._incomplete:
+            return batch.created_s + self._delivery_timeout_s
+        return math.inf
+
+    def abort(self, failure: KafkaError) -> None:
+        """Fail everything."""
+        for batch in [*self._incomplete]:
+            self.fail(batch, failure)
+
+    async def flush(self) -> None:
+        """Wait until all that is here now has been answered for, without lingering."""
+        wanted = [*self._incomplete]
+        self._flushes += 1
+        try:
+            for batch in wanted:
+                await _ended(batch)
+        finally:
+            self._flushes -= 1
+
+
+async def _ended(batch: ProducerBatch) -> None:
+    await batch.done.wait()
+    for half in batch.halves or ():
+        await _ended(half)

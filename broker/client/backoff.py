@@ -1,0 +1,32 @@
+"""How long to wait before trying again: exponential, bounded, with jitter.
+
+Kafka's ``ExponentialBackoff`` with KIP-580's figures: factor 2, a jitter of a fifth to
+either side, so that clients that lost a broker together do not come back together.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+_FACTOR: Final = 2.0
+_JITTER: Final = 0.2
+# Beyond this many doublings every sensible bound has been reached.
+_DOUBLINGS_MAX: Final = 30
+
+
+class Backoff:
+    """Waits in seconds, by the number of failures so far."""
+
+    def __init__(self, initial_s: float, max_s: float, rng: random.Random) -> None:
+        self._initial_s = min(initial_s, max_s)
+        self._max_s = max_s
+        self._rng = rng
+
+    def after(self, failures: int) -> float:
+        """Return the wait after ``failures`` failures in a row; 0 after none."""
+        if failures == 0:
+            return 0.0
+        doublings = min(failures - 1, _DOUBLINGS_MAX)
+        term = min(self._initial_s * _FACTOR**doublings, self._max_s)
+        return term * self._rng.uniform(1 - _JITTER, 1 + _JITTER)

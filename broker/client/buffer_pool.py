@@ -1,0 +1,81 @@
+"""The memory of a producer's batches: a number, and who waits for a share of it.
+
+Kafka's ``BufferPool``. Who asks first is served first, however little a later one
+wants, so that a large record cannot be starved by small ones. Only amounts are kept:
+the bytes themselves are Python's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import trio
+
+from broker.client.failures import timed_out
+
+
+class _Waiter(NamedTuple):
+    size: int
+    granted: trio.Event
+
+
+class BufferPool:
+    """``total`` bytes, handed out and given back."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.available = total
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def queued(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def try_allocate(self, size: int) -> bool:
+        """Take ``size`` bytes if they are there and nobody is waiting."""
+        if self._waiting or size > self.available:
+            return False
+        self.available -= size
+        return True
+
+    async def allocate(self, size: int, until_s: float) -> None:
+        """Take ``size`` bytes, in turn; raises `KafkaError` when time is up.
+
+        Cancelled, it has taken nothing.
+        """
+        assert size <= self.total, f"{size} bytes of {self.total}"
+        if self.try_allocate(size):
+            return
+        waiter = _Waiter(size, trio.Event())
+        self._waiting.append(waiter)
+        try:
+            with trio.move_on_at(until_s):
+                await waiter.granted.wait()
+        except BaseException:
+            self._give_up(waiter)
+            raise
+        if not waiter.granted.is_set():
+            self._give_up(waiter)
+            raise timed_out(f"no {size} bytes of buffer memory came free")
+
+    def deallocate(self, size: int) -> None:
+        """Give ``size`` bytes back."""
+        self.available += size
+        assert self.available <= self.total, "more was given back than taken"
+        self._grant()
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        if waiter.granted.is_set():
+            self.deallocate(waiter.size)
+        else:
+            self._waiting.remove(waiter)
+            # It may have been the one in the way.
+            self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and self._waiting[0].size <= self.available:
+            waiter = self._waiting.popleft()
+            self.available -= waiter.size
+            waiter.granted.set()

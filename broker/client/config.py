@@ -1,0 +1,135 @@
+"""The settings of a client: Kafka's keys, typed, checked, and refused when unknown.
+
+Settings are written as keyword arguments, with underscores where Kafka has points:
+``linger_ms=5`` is ``linger.ms=5``. Names, defaults and ranges are those of Kafka 4.1's
+``CommonClientConfigs``, ``ProducerConfig`` and ``ConsumerConfig``; values are parsed by
+the same keys as the broker's own (`broker.config.key`). A key that Kafka has and this
+client does not is unknown: a setting that nothing acts on would be a lie.
+
+>>> read_settings(COMMON, {"client_id": "me"})[CLIENT_ID]
+'me'
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+from broker.config.key import Key, integer, long, text
+from broker.errors import ConfigError
+
+T = TypeVar("T")
+
+CLIENT_ID: Final = text("client.id", "", "What the broker's logs call this client.")
+METADATA_MAX_AGE_MS: Final = long(
+    "metadata.max.age.ms",
+    300_000,
+    "Metadata is refreshed at least this often.",
+    low=0,
+)
+RECONNECT_BACKOFF_MS: Final = long(
+    "reconnect.backoff.ms",
+    50,
+    "Wait after the first failed connection; doubles with each further one.",
+    low=0,
+)
+RECONNECT_BACKOFF_MAX_MS: Final = long(
+    "reconnect.backoff.max.ms",
+    1_000,
+    "The longest wait between connections to one broker.",
+    low=0,
+)
+RETRY_BACKOFF_MS: Final = long(
+    "retry.backoff.ms",
+    100,
+    "Wait before the first repetition of a request; doubles with each further one.",
+    low=0,
+)
+RETRY_BACKOFF_MAX_MS: Final = long(
+    "retry.backoff.max.ms",
+    1_000,
+    "The longest wait between repetitions.",
+    low=0,
+)
+REQUEST_TIMEOUT_MS: Final = integer(
+    "request.timeout.ms",
+    30_000,
+    "A request that is not answered in this time takes its connection with it.",
+    low=0,
+)
+CONNECTION_SETUP_TIMEOUT_MS: Final = long(
+    "socket.connection.setup.timeout.ms",
+    10_000,
+    "The time a connection may take to come about.",
+    low=0,
+)
+
+COMMON: Final = (
+    CLIENT_ID,
+    METADATA_MAX_AGE_MS,
+    RECONNECT_BACKOFF_MS,
+    RECONNECT_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    RETRY_BACKOFF_MAX_MS,
+    REQUEST_TIMEOUT_MS,
+    CONNECTION_SETUP_TIMEOUT_MS,
+)
+
+
+class ClientConfig:
+    """Values by key, defaults included; ``written`` are the names that were set."""
+
+    def __init__(self, values: Mapping[str, Any], written: frozenset[str]) -> None:
+        self._values = values
+        self.written = written
+
+    def __getitem__(self, key: Key[T]) -> T:
+        return cast(T, self._values[key.name])
+
+    def seconds(self, key: Key[int]) -> float:
+        """Return the value of a key in milliseconds as Trio counts time."""
+        return self[key] / 1000
+
+
+def read_settings(
+    keys: tuple[Key[Any], ...], settings: Mapping[str, Any]
+) -> ClientConfig:
+    """Check ``settings`` against ``keys``; raises `ConfigError`, naming the key."""
+    by_name = {key.name: key for key in keys}
+    values = {name: key.default for name, key in by_name.items()}
+    written = set()
+    for given, value in settings.items():
+        name = given.replace("_", ".")
+        if name not in by_name:
+            near = difflib.get_close_matches(name, by_name, n=1)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            raise ConfigError(name, value, f"a key of this client{hint}")
+        values[name] = by_name[name].read(_written(value))
+        written.add(name)
+    return ClientConfig(values, frozenset(written))
+
+
+def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) of each of ``bootstrap.servers``; raises `ConfigError`.
+
+    >>> parse_bootstrap("a:9092, [::1]:9093")
+    (('a', 9092), ('::1', 9093))
+    """
+    found = []
+    for item in servers.split(","):
+        host, colon, port = item.strip().rpartition(":")
+        if not (colon and host and port.isascii() and port.isdigit()):
+            expected = "a list of host:port, separated by commas"
+            raise ConfigError("bootstrap.servers", servers, expected)
+        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return tuple(found)
+
+
+def _written(value: Any) -> str:
+    """Return a Python value as a properties file would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,226 @@
+"""One connection: requests out in order, answers in, matched by correlation id.
+
+Kafka's ``InFlightRequests`` and the part of ``NetworkClient`` that keeps them. Answers
+come in the order of the requests (a broker serves one request of a connection at a
+time), so that the id is a check and not a key. Requests are submitted synchronously and
+answered by a synchronous call: what is decided upon an answer is decided before
+anything else runs, and nothing can be cancelled half way.
+
+A connection ends as a whole: at a request that is not answered in time, at bytes that
+are no answer, at an answer larger than `FRAME_MAX`. Everything in flight then fails
+with NETWORK_EXCEPTION, in order; whether it was carried out is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import trio
+
+from broker.client.failures import disconnected
+from broker.client.signals import Signal
+from broker.client.versions import HANDSHAKE, Row, chosen_versions, decode_handshake
+from broker.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity, decode_response, encode_request
+
+# Kafka's socket.request.max.bytes, for the other direction.
+FRAME_MAX: Final = 104_857_600
+_RECEIVE_BYTES: Final = 1 << 18
+_ID_MASK: Final = 0x7FFFFFFF
+
+Answer: TypeAlias = "Entity | KafkaError"
+Done: TypeAlias = Callable[[Answer], None]
+
+
+class Stream(Protocol):
+    """What is asked of a transport; Trio's streams have it."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send everything."""
+
+    async def receive_some(self) -> bytes:
+        """Return some bytes; none if the peer has finished."""
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+
+
+class _InFlight(NamedTuple):
+    correlation_id: int
+    api_key: ApiKey
+    version: int
+    deadline_s: float
+    done: Done
+
+
+class Connection:
+    """A stream to one broker, and what was asked over it."""
+
+    def __init__(self, stream: Stream, client_id: str) -> None:
+        self._stream = stream
+        self._client_id = client_id
+        self._in_flight: deque[_InFlight] = deque()
+        self._outgoing: list[bytes] = []
+        self._written = Signal()
+        self._next_id = 0
+        self._scope = trio.CancelScope()
+        self._why = "the connection was closed"
+        self.versions: dict[ApiKey, int] = {}
+        self.is_open = True
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._in_flight)
+
+    def submit(self, api_key: ApiKey, row: Row, timeout_s: float, done: Done) -> None:
+        """Send a request; ``done`` is called once, with the answer or the error."""
+        version = self.versions.get(api_key)
+        if version is None:
+            code = ErrorCode.unsupported_version
+            done(KafkaError(code, f"the broker speaks no {api_key.name} of ours"))
+        elif not self.is_open:
+            done(disconnected(self._why))
+        else:
+            self._send(api_key, version, row, timeout_s, done)
+
+    def submit_unanswered(self, api_key: ApiKey, row: Row) -> None:
+        """Send a request that has no answer: a Produce with acks=0."""
+        self._write(api_key, self.versions[api_key], row)
+
+    def close(self, why: str) -> None:
+        """End the connection."""
+        if self.is_open:
+            self.is_open = False
+            self._why = why
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """Carry bytes until the connection ends; what is in flight then fails."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._scope = nursery.cancel_scope
+                self._mind_deadlines()
+                if not self.is_open:
+                    self._scope.cancel()
+                nursery.start_soon(self._write_all)
+                nursery.start_soon(self._read_all)
+        finally:
+            if self.is_open and trio.current_time() >= self._next_deadline_s():
+                self._why = "a request was not answered in time"
+            self.is_open = False
+            with trio.CancelScope() as at_once:
+                at_once.cancel()
+                await self._stream.aclose()
+            while self._in_flight:
+                self._in_flight.popleft().done(disconnected(self._why))
+
+    async def negotiate(self, timeout_s: float) -> None:
+        """Ask which versions the broker speaks; raises `KafkaError`."""
+        answer = await self._ask_versions(3, timeout_s)
+        if answer is None:
+            answer = await self._ask_versions(0, timeout_s)
+        if answer is None:
+            raise KafkaError(ErrorCode.unsupported_version, "no version of ApiVersions")
+        self.versions = chosen_versions(answer)
+
+    async def _ask_versions(self, version: int, timeout_s: float) -> Entity | None:
+        replied = trio.Event()
+        found: list[Answer] = []
+
+        def done(answer: Answer) -> None:
+            found.append(answer)
+            replied.set()
+
+        self._send(ApiKey.API_VERSIONS, version, HANDSHAKE, timeout_s, done)
+        await replied.wait()
+        (answer,) = found
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    # ---- writing --------------------------------------------------------------------
+
+    def _send(
+        self, api_key: ApiKey, version: int, row: Row, timeout_s: float, done: Done
+    ) -> None:
+        number = self._write(api_key, version, row)
+        deadline_s = trio.current_time() + timeout_s
+        self._in_flight.append(_InFlight(number, api_key, version, deadline_s, done))
+        self._mind_deadlines()
+
+    def _write(self, api_key: ApiKey, version: int, row: Row) -> int:
+        number, self._next_id = self._next_id, (self._next_id + 1) & _ID_MASK
+        frame = encode_request(api_key, version, number, self._client_id, row)
+        self._outgoing.append(frame)
+        self._written.notify()
+        return number
+
+    async def _write_all(self) -> None:
+        try:
+            while True:
+                await self._written.wait()
+                while self._outgoing:
+                    frames, self._outgoing = self._outgoing, []
+                    await self._stream.send_all(b"".join(frames))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(f"the connection broke: {error}")
+
+    # ---- reading --------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        received = bytearray()
+        try:
+            while True:
+                chunk = await self._stream.receive_some()
+                if not chunk:
+                    return self.close("the broker closed the connection")
+                received += chunk
+                self._take_frames(received)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(f"the connection broke: {error}")
+        except (MalformedFrame, KafkaError) as error:
+            self.close(f"the broker answers nonsense: {error}")
+
+    def _take_frames(self, received: bytearray) -> None:
+        """Answer requests with the whole frames in ``received``, and take them out."""
+        start = 0
+        while len(received) - start >= 4:
+            size = int.from_bytes(received[start : start + 4], "big", signed=True)
+            if not 4 <= size <= FRAME_MAX:
+                raise MalformedFrame(f"a frame of {size} bytes")
+            end = start + 4 + size
+            if len(received) < end:
+                break
+            self._answer(bytes(memoryview(received)[start + 4 : end]))
+            start = end
+        del received[:start]
+
+    def _answer(self, frame: bytes) -> None:
+        if not self._in_flight:
+            raise MalformedFrame("an answer to nothing")
+        asked = self._in_flight[0]
+        if asked.api_key is ApiKey.API_VERSIONS:
+            correlation_id, answer = decode_handshake(asked.version, frame)
+        else:
+            correlation_id, answer = decode_response(
+                asked.api_key, asked.version, frame
+            )
+        if correlation_id != asked.correlation_id:
+            found, expected = correlation_id, asked.correlation_id
+            raise MalformedFrame(f"correlation id {found}, expected {expected}")
+        self._in_flight.popleft()
+        self._mind_deadlines()
+        asked.done(answer)
+
+    # ---- deadlines ------------------------------------------------------------------
+
+    def _next_deadline_s(self) -> float:
+        return min((each.deadline_s for each in self._in_flight), default=math.inf)
+
+    def _mind_deadlines(self) -> None:
+        self._scope.deadline = self._next_deadline_s()

@@ -1,0 +1,56 @@
+"""Which errors are worth another attempt, and which say that metadata is stale.
+
+Kafka's ``RetriableException`` and ``InvalidMetadataException``. What is retriable is
+written in kio's `ErrorCode`. Three errors never come over the wire: a connection that
+ends is NETWORK_EXCEPTION, a time limit REQUEST_TIMED_OUT, as in Java's client, where
+they have classes of their own but these codes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.errors import ErrorCode, KafkaError
+
+STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.listener_not_found,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+    }
+)
+COORDINATOR_MOVED: Final = frozenset(
+    {
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.network_exception,
+        ErrorCode.request_timed_out,
+    }
+)
+
+
+def is_retriable(code: ErrorCode) -> bool:
+    """Tell whether the same request may succeed later."""
+    return code.retriable
+
+
+def disconnected(why: str) -> KafkaError:
+    """Return the error of requests whose connection has ended."""
+    return KafkaError(ErrorCode.network_exception, why)
+
+
+def timed_out(what: str) -> KafkaError:
+    """Return the error of something that took longer than its setting allows."""
+    return KafkaError(ErrorCode.request_timed_out, what)
+
+
+def check(code: ErrorCode, what: str | None = None) -> None:
+    """Raise `KafkaError` unless ``code`` is NONE."""
+    if code is not ErrorCode.none:
+        raise KafkaError(code, what)

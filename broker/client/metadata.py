@@ -1,0 +1,202 @@
+"""What is known of the cluster: brokers, topics, leaders; refreshed when stale.
+
+Kafka's ``Metadata`` and its updater. One task asks; everybody else reads, says that
+something seems stale, or waits for the next answer. Any broker will do for an answer:
+one that is connected already, or else one drawn at random, the bootstrap servers among
+them, so that a cluster that has moved altogether is found again (KIP-899).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import (
+    METADATA_MAX_AGE_MS,
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ClientConfig,
+)
+from broker.client.failures import timed_out
+from broker.client.network_client import Address, NetworkClient
+from broker.client.partitions import TopicPartition
+from broker.client.signals import Changes, Signal
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+# A topic that is being created, or whose leader is being elected, is worth a wait.
+_PASSING: Final = frozenset(
+    {ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available}
+)
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, and since which epoch (-1: not told)."""
+
+    node_id: int
+    epoch: int
+
+
+class Metadata:
+    """The cluster as the last answer showed it."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        bootstrap: tuple[tuple[str, int], ...],
+        client: NetworkClient,
+        rng: random.Random,
+        *,
+        auto_create: bool = True,
+    ) -> None:
+        self._client = client
+        self._rng = rng
+        self._bootstrap = tuple(Address(*each) for each in bootstrap)
+        self._auto_create = auto_create
+        self._max_age_s = config.seconds(METADATA_MAX_AGE_MS)
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
+        self._counts: dict[str, int] = {}
+        self._errors: dict[str, ErrorCode] = {}
+        self._topics: set[str] = set()
+        self._failures = 0
+        self._answered_s = float("-inf")
+        self._stale = Signal()
+        self.changes = Changes()
+
+    # ---- what is known --------------------------------------------------------------
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return how many partitions a topic has, if that is known."""
+        return self._counts.get(topic)
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """Return the leader, if there is one and its address is known."""
+        leader = self._leaders.get(partition)
+        return leader if leader and leader.node_id in self._brokers else None
+
+    def address(self, node_id: int, purpose: str = "main") -> Address:
+        """Return where a broker is."""
+        return self._brokers[node_id]._replace(purpose=purpose)
+
+    def led(self, topic: str) -> list[int]:
+        """Return the partitions of a topic that have a leader."""
+        return [
+            number
+            for number in range(self._counts.get(topic, 0))
+            if self.leader(TopicPartition(topic, number))
+        ]
+
+    def any_address(self) -> Address:
+        """Return a broker to ask what any broker knows."""
+        known = [*self._brokers.values()] or [*self._bootstrap]
+        if self._failures % 2 == 1:
+            # What was believed has not helped.
+            known = [*self._bootstrap]
+        return self._rng.choice(known)
+
+    # ---- keeping it fresh -----------------------------------------------------------
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Keep these topics too, beginning with a refresh if they are new."""
+        new = set(topics) - self._topics
+        if new:
+            self._topics |= new
+            self.request_update()
+
+    def request_update(self) -> None:
+        """Say that something seems stale."""
+        self._stale.notify()
+
+    async def wait_for(self, topic: str, until_s: float) -> int:
+        """Return the number of a topic's partitions, waiting until it is known.
+
+        Raises `KafkaError`: what is wrong with the topic, or that time is up.
+        """
+        self.add([topic])
+        with trio.move_on_at(until_s):
+            while topic not in self._counts:
+                error = self._errors.get(topic)
+                if error is not None and error not in _PASSING:
+                    raise KafkaError(error, f"topic {topic}")
+                self.request_update()
+                await self.changes.next()
+        count = self._counts.get(topic)
+        if count is None:
+            raise timed_out(f"topic {topic} is not in the metadata")
+        return count
+
+    async def run(self) -> None:
+        """Ask when something is stale, and at the latest at the end of its age."""
+        while True:
+            await self._stale.wait(self._answered_s + self._max_age_s)
+            await self._ask()
+
+    async def _ask(self) -> None:
+        names = sorted(self._topics)
+        row = Row(
+            topics=[Row(topic_id=None, name=name) for name in names],
+            allow_auto_topic_creation=self._auto_create,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        try:
+            answer = await self._client.call(self.any_address(), ApiKey.METADATA, row)
+        except KafkaError:
+            self._failures += 1
+            await trio.sleep(self._backoff.after(self._failures))
+            self.request_update()
+            return
+        self._failures = 0
+        self._answered_s = trio.current_time()
+        self._take(answer)
+        self.changes.notify()
+        self._client.on_change()
+        # Whoever still misses something asks again at once; not more often than this.
+        await trio.sleep(self._backoff.after(1))
+        if set(names) < self._topics:
+            self.request_update()
+
+    def _take(self, answer: Entity) -> None:
+        self._brokers = {
+            each.node_id: Address(each.host, each.port) for each in answer.brokers
+        }
+        for topic in answer.topics:
+            if topic.error_code is not ErrorCode.none:
+                self._errors[topic.name] = topic.error_code
+                self._forget(topic.name, topic.error_code)
+                continue
+            self._errors.pop(topic.name, None)
+            self._counts[topic.name] = len(topic.partitions)
+            for each in topic.partitions:
+                self._take_leader(
+                    TopicPartition(topic.name, each.partition_index), each
+                )
+
+    def _take_leader(self, name: TopicPartition, found: Entity) -> None:
+        epoch = getattr(found, "leader_epoch", -1)
+        known = self._leaders.get(name)
+        # An answer of a broker that lags must not undo what another one has told.
+        if known is None or epoch == -1 or epoch >= known.epoch:
+            self._leaders[name] = Leader(found.leader_id, epoch)
+
+    def _forget(self, topic: str, code: ErrorCode) -> None:
+        """Forget a topic that has gone; a leader that is being elected stays away."""
+        if code is ErrorCode.unknown_topic_or_partition:
+            for number in range(self._counts.pop(topic, 0)):
+                self._leaders.pop(TopicPartition(topic, number), None)
+
+
+def counts_of(metadata: Metadata, topics: Iterable[str]) -> Mapping[str, int]:
+    """Return the partition counts of those topics that are known."""
+    counts = {topic: metadata.partition_count(topic) for topic in topics}
+    return {topic: count for topic, count in counts.items() if count is not None}

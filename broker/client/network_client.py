@@ -1,0 +1,222 @@
+"""Connections to brokers: made when wanted, made again when lost, with patience.
+
+Kafka's ``NetworkClient``, with a task per connection instead of a poll loop. A node is
+an address and a purpose: fetches, which wait in the broker, and group requests have
+connections of their own, since a broker serves one request of a connection at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import (
+    CLIENT_ID,
+    CONNECTION_SETUP_TIMEOUT_MS,
+    RECONNECT_BACKOFF_MAX_MS,
+    RECONNECT_BACKOFF_MS,
+    REQUEST_TIMEOUT_MS,
+    ClientConfig,
+)
+from broker.client.connection import Answer, Connection, Done, Stream
+from broker.client.failures import disconnected, timed_out
+from broker.client.signals import Changes
+from broker.client.versions import Row
+from broker.errors import KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
+_NO_TIME: Final = timedelta(0)
+
+
+class Address(NamedTuple):
+    """Where a broker is, and what its connection is for."""
+
+    host: str
+    port: int
+    purpose: str = "main"
+
+
+async def connect_tcp(host: str, port: int) -> Stream:
+    """Open a TCP stream; raises `OSError`."""
+    return await trio.open_tcp_stream(host, port)
+
+
+class Node:
+    """One connection's place: nothing yet, a connection, or a wait for the next."""
+
+    def __init__(self, address: Address, client: NetworkClient) -> None:
+        self._address = address
+        self._client = client
+        self._connection: Connection | None = None
+        self._wanted = trio.Event()
+        self._failures = 0
+        self._attempts = 0
+        self._why: KafkaError | None = None
+        self._changes = Changes()
+        self._throttled_until_s = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return 0 if self._connection is None else self._connection.in_flight
+
+    def ready(self) -> bool:
+        """Tell whether a request could be submitted now; if not, begin to connect."""
+        if self._connection is None or not self._connection.is_open:
+            self._wanted.set()
+            return False
+        return trio.current_time() >= self._throttled_until_s
+
+    @property
+    def throttled_until_s(self) -> float:
+        """Until when the broker has asked to be left alone."""
+        return self._throttled_until_s
+
+    def submit(self, api_key: ApiKey, row: Row, done: Done, timeout_s: float) -> None:
+        """Send a request over a connection that is `ready`."""
+        assert self._connection is not None
+
+        def answered(answer: Answer) -> None:
+            throttle = getattr(answer, "throttle_time", _NO_TIME)
+            if throttle > _NO_TIME:
+                # KIP-219: the broker reads nothing more of us until then.
+                until_s = trio.current_time() + throttle.total_seconds()
+                self._throttled_until_s = max(self._throttled_until_s, until_s)
+            done(answer)
+
+        self._connection.submit(api_key, row, timeout_s, answered)
+
+    def submit_unanswered(self, api_key: ApiKey, row: Row) -> None:
+        """Send a request that is not answered, over a connection that is `ready`."""
+        assert self._connection is not None
+        self._connection.submit_unanswered(api_key, row)
+
+    async def connected(self) -> Connection:
+        """Wait for a connection; raises `KafkaError` when the next attempt fails."""
+        attempts = self._attempts
+        while self._connection is None or not self._connection.is_open:
+            self._wanted.set()
+            if self._attempts > attempts and self._why is not None:
+                raise self._why
+            await self._changes.next()
+        return self._connection
+
+    async def run(self) -> None:
+        """Connect whenever wanted, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            await trio.sleep(self._client.reconnect_backoff.after(self._failures))
+            self._wanted = trio.Event()
+            await self._attempt()
+
+    async def _attempt(self) -> None:
+        """Connect once, and stay until that connection ends."""
+        timeout_s = self._client.setup_timeout_s
+        host, port = self._address.host, self._address.port
+        try:
+            with trio.fail_after(timeout_s):
+                stream = await self._client.connect(host, port)
+        except (OSError, trio.TooSlowError) as error:
+            why = f"{host}:{port} cannot be reached: {error or 'too slow'}"
+            self._failed(disconnected(why))
+            return
+        connection = Connection(stream, self._client.client_id)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            try:
+                await connection.negotiate(timeout_s)
+            except KafkaError as error:
+                connection.close(str(error))
+                self._failed(error)
+                return
+            self._failures = 0
+            self._connection = connection
+            self._tell()
+        # A broker that greets and hangs up is to be waited for as one that is away.
+        self._failures = 1
+        self._tell()
+
+    def _failed(self, why: KafkaError) -> None:
+        self._failures += 1
+        self._attempts += 1
+        self._why = why
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changes.notify()
+        self._client.on_change()
+
+
+class NetworkClient:
+    """All connections of one client; ``on_change`` is told when one comes or goes."""
+
+    def __init__(
+        self, config: ClientConfig, connect: Connect, rng: random.Random
+    ) -> None:
+        self.connect = connect
+        self.client_id = config[CLIENT_ID]
+        self.setup_timeout_s = config.seconds(CONNECTION_SETUP_TIMEOUT_MS)
+        self.request_timeout_s = config.seconds(REQUEST_TIMEOUT_MS)
+        self.reconnect_backoff = Backoff(
+            config.seconds(RECONNECT_BACKOFF_MS),
+            config.seconds(RECONNECT_BACKOFF_MAX_MS),
+            rng,
+        )
+        self.on_change: Callable[[], None] = _nobody
+        self._nodes: dict[Address, Node] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep connections until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    def node(self, address: Address) -> Node:
+        """Return the node of an address, which exists from then on."""
+        if address not in self._nodes:
+            assert self._nursery is not None, "the client does not run"
+            self._nodes[address] = node = Node(address, self)
+            self._nursery.start_soon(node.run)
+        return self._nodes[address]
+
+    async def call(
+        self, address: Address, api_key: ApiKey, row: Row, timeout_s: float = 0.0
+    ) -> Entity:
+        """Ask and wait for the answer; raises `KafkaError`.
+
+        Cancelled, the request may have been sent; its answer is then ignored.
+        """
+        timeout_s = timeout_s or self.request_timeout_s
+        node = self.node(address)
+        replied = trio.Event()
+        found: list[Answer] = []
+
+        def done(answer: Answer) -> None:
+            found.append(answer)
+            replied.set()
+
+        with trio.move_on_after(timeout_s):
+            await node.connected()
+            node.submit(api_key, row, done, timeout_s)
+            await replied.wait()
+        if not found:
+            raise timed_out(f"{api_key.name}: no answer within {timeout_s} s")
+        (answer,) = found
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+
+def _nobody() -> None:
+    """Nothing needs to be told yet."""

@@ -1,0 +1,258 @@
+"""The producer: records in, receipts out.
+
+Kafka's ``KafkaProducer``, in Trio's idiom. `KafkaProducer.send` returns when the record
+is in the accumulator, `Receipt.wait` when the broker has answered for it; a program
+that wants one thing at a time waits at once, one that wants speed keeps the receipts.
+The block of `open_producer` ends when everything sent has been answered for; if the
+block fails or is cancelled, what has not been sent is given up.
+
+>>> async def example():
+...     async with open_producer("localhost:9092", linger_ms=20) as producer:
+...         receipt = await producer.send("greetings", b"hello", key=b"k")
+...         print((await receipt.wait()).offset)
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from broker.client.accumulator import RecordAccumulator
+from broker.client.background import background
+from broker.client.buffer_pool import BufferPool
+from broker.client.config import ClientConfig, parse_bootstrap
+from broker.client.failures import disconnected
+from broker.client.metadata import Metadata
+from broker.client.network_client import Connect, NetworkClient, connect_tcp
+from broker.client.partitioner import StickyPartitioner, partition_for_key
+from broker.client.partitions import TopicPartition
+from broker.client.producer_batch import Headers, Receipt
+from broker.client.producer_config import (
+    BATCH_SIZE,
+    BUFFER_MEMORY,
+    DELIVERY_TIMEOUT_MS,
+    ENABLE_IDEMPOTENCE,
+    LINGER_MS,
+    MAX_BLOCK_MS,
+    MAX_REQUEST_SIZE,
+    producer_config,
+)
+from broker.client.producer_ids import ProducerIds
+from broker.client.sender import Sender
+from broker.client.sequences import Sequences
+from broker.errors import ErrorCode, KafkaError
+
+# A task that does nothing but send lets others run after this many records.
+_SENDS_PER_TURN: Final = 64
+# Batch header, and a record's length, attributes and deltas at their largest.
+_OVERHEAD_BYTES: Final = 61 + 5 + 1 + 10 + 5 + 5 + 5 + 5
+_HEADER_OVERHEAD_BYTES: Final = 10
+
+
+@asynccontextmanager
+async def open_producer(
+    bootstrap: str,
+    *,
+    connect: Connect = connect_tcp,
+    rng: random.Random | None = None,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    **settings: Any,
+) -> AsyncIterator[KafkaProducer]:
+    """Open a producer for the cluster at ``bootstrap``, a list of host:port.
+
+    Settings are Kafka's, with underscores for points. Raises `ConfigError`.
+    """
+    config = producer_config(settings)
+    rng = rng or random.Random()
+    client = NetworkClient(config, connect, rng)
+    metadata = Metadata(config, parse_bootstrap(bootstrap), client, rng)
+    ids = None
+    if config[ENABLE_IDEMPOTENCE]:
+        ids = ProducerIds(config, client, metadata, rng)
+    producer = KafkaProducer(config, client, metadata, ids, rng, now_ms)
+    async with background() as nursery:
+        await nursery.start(client.run)
+        for task in producer.tasks:
+            nursery.start_soon(task)
+        try:
+            yield producer
+            await producer.flush()
+        finally:
+            producer.close()
+
+
+class KafkaProducer:
+    """Sends records; made by `open_producer`."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        ids: ProducerIds | None,
+        rng: random.Random,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._metadata = metadata
+        self._rng = rng
+        self._now_ms = now_ms
+        self._batch_size = config[BATCH_SIZE]
+        self._max_request_size = config[MAX_REQUEST_SIZE]
+        self._max_block_s = config.seconds(MAX_BLOCK_MS)
+        self._pool = BufferPool(config[BUFFER_MEMORY])
+        self._accumulator = RecordAccumulator(
+            batch_size=config[BATCH_SIZE],
+            linger_s=config.seconds(LINGER_MS),
+            delivery_timeout_s=config.seconds(DELIVERY_TIMEOUT_MS),
+            pool=self._pool,
+        )
+        self._ids = ids
+        self._sender = Sender(config, self._accumulator, client, metadata, ids, rng)
+        client.on_change = self._sender.wake
+        self.tasks = [metadata.run, self._sender.run]
+        if ids is not None:
+            ids.on_change = self._sender.wake
+            ids.on_failure = self._give_up
+            self.tasks.append(ids.run)
+        self._sticky: dict[str, StickyPartitioner] = {}
+        self._sends = 0
+        self._failure: KafkaError | None = None
+        self._closed = False
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Put a record into the accumulator and return its receipt.
+
+        Waits, at most ``max.block.ms``, until the topic is known and there is buffer
+        memory. Cancelled or failed, the record has not been taken. Raises `KafkaError`.
+        Whether to be cancelled is looked at in every call; other tasks get a turn in
+        one call out of 64, so that a batch costs one turn and not a hundred.
+        """
+        self._sends += 1
+        if self._sends % _SENDS_PER_TURN:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
+        if self._closed:
+            raise trio.ClosedResourceError("the producer is closed")
+        if self._failure is not None:
+            raise KafkaError(self._failure.code, self._failure.message)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        until_s = float("inf")
+        count = self._metadata.partition_count(topic)
+        if count is None:
+            until_s = trio.current_time() + self._max_block_s
+            count = await self._metadata.wait_for(topic, until_s)
+        if partition is not None and not 0 <= partition < count:
+            what = f"{topic} has partitions 0 to {count - 1}, not {partition}"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, what)
+        target = TopicPartition(topic, self._choose(topic, key, partition, count))
+        receipt = self._accumulator.try_append(
+            target, timestamp_ms, key, value, headers
+        )
+        if receipt is None:
+            charge = await self._room(key, value, headers, until_s)
+            receipt = self._append(target, charge, timestamp_ms, key, value, headers)
+        if key is None and partition is None:
+            size = len(value or b"")
+            self._sticky[topic].account(size)
+        return receipt
+
+    async def flush(self) -> None:
+        """Wait until all that was sent has been answered for, without lingering."""
+        self._sender.wake()
+        await trio.lowlevel.checkpoint()
+        await self._accumulator.flush()
+
+    def close(self) -> None:
+        """Take no more, and give up what has not been answered for."""
+        self._closed = True
+        self._accumulator.abort(disconnected("the producer was closed"))
+
+    # ---- how ------------------------------------------------------------------------
+
+    def _choose(
+        self, topic: str, key: bytes | None, partition: int | None, count: int
+    ) -> int:
+        if partition is not None:
+            return partition
+        if key is not None:
+            return partition_for_key(key, count)
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = StickyPartitioner(self._batch_size, self._rng)
+            self._sticky[topic] = sticky
+        chosen = sticky.chosen
+        if chosen is None:
+            chosen = sticky.partition(count, self._metadata.led(topic))
+        return chosen
+
+    async def _room(
+        self, key: bytes | None, value: bytes | None, headers: Headers, until_s: float
+    ) -> int:
+        """Take memory for a new batch that begins with this record."""
+        size = _record_bytes(key, value, headers)
+        limit = min(self._max_request_size, self._pool.total)
+        if size > limit:
+            what = f"a record of {size} bytes, the limit is {limit}"
+            raise KafkaError(ErrorCode.message_too_large, what)
+        charge = self._accumulator.charge_for(size)
+        charge = min(charge, self._pool.total)
+        if not self._pool.try_allocate(charge):
+            until_s = min(until_s, trio.current_time() + self._max_block_s)
+            self._sender.wake()
+            await self._pool.allocate(charge, until_s)
+            if self._closed:
+                self._pool.deallocate(charge)
+                raise trio.ClosedResourceError("the producer is closed")
+        return charge
+
+    def _append(
+        self,
+        target: TopicPartition,
+        charge: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> Receipt:
+        """Append to a new batch, unless another task has begun one meanwhile."""
+        accumulator = self._accumulator
+        receipt = accumulator.try_append(target, timestamp_ms, key, value, headers)
+        if receipt is not None:
+            self._pool.deallocate(charge)
+            return receipt
+        if accumulator.queue_of(target) is None:
+            numbered = self._ids is not None
+            accumulator.add_queue(target, Sequences() if numbered else None)
+        batch = accumulator.new_batch(target, charge, trio.current_time())
+        batch.append(timestamp_ms, key, value, headers, charge)
+        self._sender.wake()
+        return Receipt(batch, 0, timestamp_ms)
+
+    def _give_up(self, failure: KafkaError) -> None:
+        """Nothing can be sent any more."""
+        self._failure = failure
+        self._accumulator.abort(failure)
+
+
+def _record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return what a batch of this record alone takes at most."""
+    size = _OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += _HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"")
+    return size

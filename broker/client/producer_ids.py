@@ -1,0 +1,108 @@
+"""Producer ids: asked for once, and again by partitions that have used up their epochs.
+
+Kafka's ``InitProducerId`` exchange for the idempotent producer. Every call gives a new
+id, with epoch 0. What forbids it (CLUSTER_AUTHORIZATION_FAILED, no such API) forbids
+all sending.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.failures import is_retriable
+from broker.client.metadata import Metadata
+from broker.client.network_client import NetworkClient
+from broker.client.producer_batch import Identity
+from broker.client.sequences import Sequences
+from broker.client.signals import Signal
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+
+_NO_TRANSACTION = timedelta(milliseconds=2**31 - 1)
+
+
+class ProducerIds:
+    """The producer's id, and the task that asks for it."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+        self._current: Identity | None = None
+        self._without: list[Sequences] = []
+        self._wanted = Signal()
+        self.on_change: Callable[[], None] = _nobody
+        self.on_failure: Callable[[KafkaError], None] = _nobody_fails
+
+    def give(self, sequences: Sequences) -> None:
+        """Let a partition number its batches, at once or when there is an id.
+
+        A partition that had one already gets another: its epochs are used up.
+        """
+        current = self._current
+        if current is not None and current.producer_id != sequences.used_up:
+            sequences.identify(current.producer_id, current.epoch)
+        elif sequences not in self._without:
+            self._without.append(sequences)
+            self._wanted.notify()
+
+    async def run(self) -> None:
+        """Ask whenever somebody is without an id, until cancelled."""
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            while self._without:
+                try:
+                    self._current = await self._ask()
+                except KafkaError as error:
+                    failures += 1
+                    if not is_retriable(error.code):
+                        self._without.clear()
+                        self.on_failure(error)
+                        break
+                    await trio.sleep(self._backoff.after(failures))
+                    continue
+                failures = 0
+                self._hand_out(self._current)
+
+    def _hand_out(self, identity: Identity) -> None:
+        without, self._without = self._without, []
+        for sequences in without:
+            sequences.identify(identity.producer_id, identity.epoch)
+        self.on_change()
+
+    async def _ask(self) -> Identity:
+        row = Row(
+            transactional_id=None,
+            transaction_timeout=_NO_TRANSACTION,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        address = self._metadata.any_address()
+        answer = await self._client.call(address, ApiKey.INIT_PRODUCER_ID, row)
+        if answer.error_code is not ErrorCode.none:
+            raise KafkaError(answer.error_code, "no producer id")
+        return Identity(answer.producer_id, answer.producer_epoch, 0)
+
+
+def _nobody() -> None:
+    """Nothing waits."""
+
+
+def _nobody_fails(error: KafkaError) -> None:
+    raise error

@@ -1,0 +1,235 @@
+"""Batches to brokers: which go now, a request per broker, and what becomes of them.
+
+Kafka's ``Sender``. One synchronous step looks at everything that waits and sends what
+is due; then the task sleeps until something changes or the next thing is due. An answer
+is dealt with the moment it is read, before anything else can happen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import trio
+
+from broker.client.accumulator import PartitionQueue, RecordAccumulator
+from broker.client.backoff import Backoff
+from broker.client.config import (
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ClientConfig,
+)
+from broker.client.connection import Answer
+from broker.client.failures import STALE_METADATA, is_retriable
+from broker.client.metadata import Metadata
+from broker.client.network_client import NetworkClient, Node
+from broker.client.partitions import TopicPartition
+from broker.client.producer_batch import NO_OFFSET, ProducerBatch
+from broker.client.producer_config import (
+    CODECS,
+    COMPRESSION_TYPE,
+    MAX_IN_FLIGHT,
+    MAX_REQUEST_SIZE,
+    RETRIES,
+    acks_of,
+)
+from broker.client.producer_ids import ProducerIds
+from broker.client.sequences import Sequences
+from broker.client.signals import Signal
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+_WRITTEN: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})
+
+
+class Sender:
+    """The task that empties an accumulator."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        accumulator: RecordAccumulator,
+        client: NetworkClient,
+        metadata: Metadata,
+        producer_ids: ProducerIds | None,
+        rng: random.Random,
+    ) -> None:
+        self._accumulator = accumulator
+        self._client = client
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._acks = acks_of(config)
+        self._codec = CODECS[config[COMPRESSION_TYPE]]
+        self._retries = config[RETRIES]
+        self._max_in_flight = config[MAX_IN_FLIGHT]
+        self._max_request_bytes = config[MAX_REQUEST_SIZE]
+        self._timeout = timedelta(milliseconds=config[REQUEST_TIMEOUT_MS])
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+        self._turn = 0
+        self._wake = Signal()
+
+    def wake(self) -> None:
+        """Look again: a batch is full, a connection is there, a leader is known."""
+        self._wake.notify()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self._wake.wait(self._step(trio.current_time()))
+
+    # ---- sending --------------------------------------------------------------------
+
+    def _step(self, now_s: float) -> float:
+        """Send all that can be sent now; return when something is due by itself."""
+        self._accumulator.expire(now_s)
+        next_s = self._accumulator.next_expiry_s()
+        due: dict[int, list[PartitionQueue]] = {}
+        for queue in self._accumulator.waiting():
+            due_s = self._accumulator.due_s(queue, now_s)
+            if due_s > now_s:
+                next_s = min(next_s, due_s)
+            elif self._is_numbered(queue):
+                leader = self._metadata.leader(queue.partition)
+                if leader is None:
+                    self._metadata.request_update()
+                else:
+                    due.setdefault(leader.node_id, []).append(queue)
+        self._turn += 1
+        for node_id, queues in due.items():
+            node = self._client.node(self._metadata.address(node_id))
+            # Not always the same partition first, where a request cannot hold all.
+            start = self._turn % len(queues)
+            self._send_to(node, queues[start:] + queues[:start], now_s)
+            if node.throttled_until_s > now_s:
+                next_s = min(next_s, node.throttled_until_s)
+        return next_s
+
+    def _is_numbered(self, queue: PartitionQueue) -> bool:
+        if self._producer_ids is None or queue.sequences is None:
+            return True
+        if queue.sequences.needs_identity:
+            self._producer_ids.give(queue.sequences)
+        return not queue.sequences.needs_identity
+
+    def _send_to(self, node: Node, queues: list[PartitionQueue], now_s: float) -> None:
+        while node.ready() and node.in_flight < self._max_in_flight:
+            batches = self._take(queues, now_s)
+            if not batches:
+                return
+            row = self._request(batches)
+            if self._acks == 0:
+                node.submit_unanswered(ApiKey.PRODUCE, row)
+                for batch in batches:
+                    self._finish(batch)
+                    self._accumulator.succeed(batch, NO_OFFSET, -1)
+            else:
+                node.submit(
+                    ApiKey.PRODUCE,
+                    row,
+                    partial(self._answered, batches),
+                    self._timeout.total_seconds(),
+                )
+
+    def _take(self, queues: list[PartitionQueue], now_s: float) -> list[ProducerBatch]:
+        """Take the first batch of each queue, as many as a request may hold."""
+        batches: list[ProducerBatch] = []
+        size = 0
+        for queue in queues:
+            if not queue.batches or self._accumulator.due_s(queue, now_s) > now_s:
+                continue
+            head = queue.batches[0]
+            if batches and size + head.size > self._max_request_bytes:
+                continue
+            if queue.sequences is None or queue.sequences.may_send(head):
+                batches.append(self._accumulator.take(queue))
+                size += head.size
+        return batches
+
+    def _request(self, batches: Sequence[ProducerBatch]) -> Row:
+        topics: dict[str, list[Row]] = {}
+        for batch in batches:
+            topic, partition = batch.partition
+            records = batch.to_wire(self._codec)
+            topics.setdefault(topic, []).append(Row(index=partition, records=records))
+        return Row(
+            transactional_id=None,
+            acks=self._acks,
+            timeout=self._timeout,
+            topic_data=[
+                Row(name=topic, partition_data=data) for topic, data in topics.items()
+            ],
+        )
+
+    # ---- answers --------------------------------------------------------------------
+
+    def _answered(self, batches: Sequence[ProducerBatch], answer: Answer) -> None:
+        if isinstance(answer, KafkaError):
+            for batch in batches:
+                self._refused(batch, answer)
+        else:
+            found = _by_partition(answer)
+            for batch in batches:
+                self._settle(batch, found.get(batch.partition))
+        self._wake.notify()
+
+    def _settle(self, batch: ProducerBatch, outcome: Entity | None) -> None:
+        if outcome is None:
+            code = ErrorCode.unknown_server_error
+            self._refused(batch, KafkaError(code, "the answer leaves a partition out"))
+        elif outcome.error_code in _WRITTEN:
+            self._finish(batch)
+            if not batch.is_done:
+                stamped = outcome.log_append_time
+                stamped_ms = -1 if stamped is None else round(stamped.timestamp() * 1e3)
+                self._accumulator.succeed(batch, outcome.base_offset, stamped_ms)
+        else:
+            message = getattr(outcome, "error_message", None)
+            self._refused(batch, KafkaError(outcome.error_code, message))
+
+    def _refused(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Send a batch again, in halves perhaps, or give it up."""
+        sequences = self._sequences(batch)
+        code = error.code
+        if code in STALE_METADATA:
+            self._metadata.request_update()
+        is_gap = sequences is not None and sequences.is_gap(code, batch)
+        if batch.is_done:
+            # It has expired while it was on the wire.
+            self._finish(batch)
+        elif code is ErrorCode.message_too_large and batch.count > 1:
+            batch.on_wire = False
+            self._accumulator.split(batch)
+        elif (is_gap or is_retriable(code)) and batch.attempts <= self._retries:
+            batch.on_wire = False
+            wait_s = 0.0 if is_gap else self._backoff.after(batch.attempts)
+            self._accumulator.put_back(batch, trio.current_time() + wait_s)
+        else:
+            batch.on_wire = False
+            self._accumulator.fail(batch, error)
+
+    def _finish(self, batch: ProducerBatch) -> None:
+        batch.on_wire = False
+        sequences = self._sequences(batch)
+        if sequences is not None:
+            sequences.finish(batch)
+
+    def _sequences(self, batch: ProducerBatch) -> Sequences | None:
+        queue = self._accumulator.queue_of(batch.partition)
+        assert queue is not None
+        return queue.sequences
+
+
+def _by_partition(answer: Entity) -> dict[TopicPartition, Entity]:
+    return {
+        TopicPartition(topic.name, each.index): each
+        for topic in answer.responses
+        for each in topic.partition_responses
+    }

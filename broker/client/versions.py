@@ -1,0 +1,74 @@
+"""Which versions of each API this client speaks, and which it speaks with a broker.
+
+Ranges stop where the shape of a request changes into something that is not needed here:
+Fetch before topic ids (13), FindCoordinator before many keys (4), OffsetFetch before
+many groups (8), OffsetCommit before member epochs (9). They begin where Apache Kafka
+2.4 and later all answer. ApiVersions is asked in version 3; a broker that does not know
+that answers in version 0, which is asked next (KIP-511).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
+from typing import Final
+
+from broker.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity, decode_response
+
+# A request is a row of named fields: all that any version of it has.
+Row = SimpleNamespace
+
+SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: (3, 11),
+        ApiKey.FETCH: (4, 12),
+        ApiKey.LIST_OFFSETS: (1, 7),
+        ApiKey.METADATA: (4, 12),
+        ApiKey.OFFSET_COMMIT: (2, 8),
+        ApiKey.OFFSET_FETCH: (1, 7),
+        ApiKey.FIND_COORDINATOR: (1, 3),
+        ApiKey.JOIN_GROUP: (2, 9),
+        ApiKey.HEARTBEAT: (0, 4),
+        ApiKey.LEAVE_GROUP: (3, 5),
+        ApiKey.SYNC_GROUP: (0, 5),
+        ApiKey.API_VERSIONS: (0, 3),
+        ApiKey.INIT_PRODUCER_ID: (0, 4),
+    }
+)
+_SOFTWARE: Final = Row(
+    client_software_name="doorkeeper", client_software_version="0.1.0"
+)
+HANDSHAKE: Final = _SOFTWARE
+_ERROR_AT: Final = slice(4, 6)
+
+
+def chosen_versions(answer: Entity) -> dict[ApiKey, int]:
+    """Return the newest version of each API that both sides speak."""
+    offered = {each.api_key: each for each in answer.api_keys}
+    chosen = {}
+    for key, (low, high) in SPOKEN.items():
+        theirs = offered.get(key)
+        if theirs is not None:
+            newest = min(high, theirs.max_version)
+            if newest >= max(low, theirs.min_version):
+                chosen[key] = newest
+    return chosen
+
+
+def decode_handshake(version: int, frame: bytes) -> tuple[int, Entity | None]:
+    """Return correlation id and answer to ApiVersions; None if asked too high.
+
+    Raises `MalformedFrame`, and `KafkaError` for any other error.
+    """
+    if len(frame) < _ERROR_AT.stop:
+        raise MalformedFrame(f"ApiVersions answer of {len(frame)} bytes")
+    # The body is one of version 0 if the version is not supported: only the code.
+    code = int.from_bytes(frame[_ERROR_AT], "big", signed=True)
+    if code == ErrorCode.unsupported_version.value and version > 0:
+        return int.from_bytes(frame[:4], "big", signed=True), None
+    correlation_id, answer = decode_response(ApiKey.API_VERSIONS, version, frame)
+    if answer.error_code is not ErrorCode.none:
+        raise KafkaError(answer.error_code, "the broker refuses ApiVersions")
+    return correlation_id, answer
