@@ -89,11 +89,13 @@ class Site:
         self.preempted = False
         self.lost_ns = 0
         self.alarm_ns = NEVER_NS
+        self.anywhere = overheads.granularity_ns == 0
         self.check_every_ns = overheads.granularity_ns
-
-    def waiting(self) -> bool:
-        """Say whether any task waits here."""
-        return any(len(plane.scheduler) for plane in self.planes)
+        # How many tasks wait here: of one plane, the length of its queue.
+        lengths = [plane.scheduler.__len__ for plane in self.planes]
+        self.waiting: Callable[[], int] = (
+            lengths[0] if len(lengths) == 1 else lambda: sum(it() for it in lengths)
+        )
 
 
 class Engine:
@@ -112,18 +114,19 @@ class Engine:
     def run(self, source: Arrivals, *, until_ns: int = NEVER_NS - 1) -> None:
         """Serve what the source lets in. Cost: O(log n) an event."""
         self._source = source
-        events, pop = self._events, heapq.heappop
+        events, pop, end = self._events, heapq.heappop, self._end
         while True:
             arrival_ns = source.due_ns
             if events and events[0][0] <= arrival_ns:
                 if events[0][0] > until_ns:
                     break
-                now_ns, _, it, epoch = pop(events)
-                self.now_ns = now_ns
+                self.now_ns, _, it, epoch = pop(events)
+                now_ns = self.now_ns
                 if type(it) is ModelTask:
+                    # Events of a slice that was cut short mean nothing any more.
                     if it.epoch == epoch:
                         if now_ns == it.ends_ns:
-                            self._end(it, now_ns)
+                            end(it, now_ns)
                         else:
                             self._ask(it, now_ns)
                 elif type(it) is Site:
@@ -230,8 +233,12 @@ class Engine:
     def _consider(self, site: Site, now_ns: int) -> None:
         """Something has come to wait: ask those in service at their next point."""
         must_yield, running = site.must_yield, site.running
-        if site.watches or site.overheads.granularity_ns:
-            self._consider_at_points(site, now_ns)
+        if site.watches or not site.anywhere:
+            if site.servers == 1:
+                self._consider_at_point(site, running[0], now_ns)
+            else:
+                for task in running[:]:
+                    self._consider_at_point(site, task, now_ns)
         elif len(running) == 1:
             if must_yield(running[0], now_ns):
                 self._gives_way(site, running[0], now_ns)
@@ -243,13 +250,12 @@ class Engine:
             for task in yielding:
                 self._gives_way(site, task, now_ns)
 
-    def _consider_at_points(self, site: Site, now_ns: int) -> None:
-        """Plan the next question to each task in service; ask now if it may be now."""
-        anywhere = not site.overheads.granularity_ns
-        for task in site.running[:]:
-            gone = anywhere and self._gives_way(site, task, now_ns)
-            if not gone and not task.check_planned:
-                self._plan_check(site, task, now_ns)
+    def _consider_at_point(self, site: Site, task: ModelTask, now_ns: int) -> None:
+        """Ask a task in service now if it may be now, else plan to ask it."""
+        if site.anywhere and self._gives_way(site, task, now_ns):
+            return
+        if not task.check_planned:
+            self._plan_check(site, task, now_ns)
 
     def _gives_way(self, site: Site, task: ModelTask, now_ns: int) -> bool:
         """Bill a task up to now, and preempt it if it is still outranked."""
