@@ -8,7 +8,7 @@ OUT ?= runs/quickstart
 KAFKA_VERSIONS := 3.9.1 4.1.1
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
 
-.PHONY: setup compare test test-kafka kafka-tools check bench paper clean
+.PHONY: setup compare test test-slow test-kafka kafka-tools check bench paper clean
 
 setup: $(STAMP)
 
@@ -23,6 +23,10 @@ compare: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/pytest
+
+# What takes minutes: a hundred kills under load.
+test-slow: $(STAMP)
+	$(BIN)/pytest -m slow
 
 # Apache Kafka and its own tools, beside ours; skipped, with a word, without them.
 test-kafka: $(STAMP) kafka-tools
