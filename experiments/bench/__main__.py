@@ -6,26 +6,29 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiments.bench import handover, model, policies, produce
+from experiments.bench import beside, handover, model, policies
 from experiments.bench.row import Row
+from experiments.bench.table import print_table
 
 SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
     policies.rows,
     handover.rows,
     model.rows,
-    produce.rows,
+    beside.rows,
 )
 
 
 def main(out: Path = Path("runs/bench.json")) -> None:
-    """Print one JSON line per comparison as it is made; write them all at the end."""
+    """Print one JSON line per comparison as it is made; then a file and a table."""
     rows = []
     for suite in SUITES:
         for row in suite():
-            rows.append(row.as_json())
-            print(json.dumps(rows[-1]), flush=True)
+            rows.append(row)
+            print(json.dumps(row.as_json()), flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    content = {"rows": [row.as_json() for row in rows]}
+    out.write_text(json.dumps(content, indent=1) + "\n")
+    print_table(rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,10 @@
-"""Starting and stopping the brokers under comparison, one at a time, pinned alike."""
+"""The brokers under comparison: started alike, watched alike, pinned to one CPU alike.
+
+A broker starts on every CPU of the machine, as its users would start it, and is pinned
+to the first one before it is measured; loads run on the last. So all have the same CPU
+to spend, and the kernel says what they spent of it. All keep their records where the
+kernel's page cache keeps them: none flushes before it answers.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_START_TIMEOUT_S = 20.0
+import psutil
+
+from experiments import apache_kafka
+
+KAFKA_VERSION = apache_kafka.VERSIONS[-1]
+_START_TIMEOUT_S, _STOP_TIMEOUT_S = 60.0, 30.0
+# What Kafka's own start script gives to the JVM.
+_KAFKA_JVM = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +41,48 @@ class Running:
 
     name: str
     port: int
-    pid: int
+    process: psutil.Process
     start_s: float
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to give to clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of all its threads and children so far."""
+        times = self.process.cpu_times()
+        spent_s: float = times.user + times.system
+        children_s: float = times.children_user + times.children_system
+        return spent_s + children_s
+
+    def resident_mb(self) -> float:
+        """Return its resident memory in millions of bytes."""
+        resident: int = self.process.memory_info().rss
+        return resident / 1e6
+
+    def pin(self) -> None:
+        """Pin every thread that it has to the first CPU; later ones inherit it."""
+        first = {min(self.process.cpu_affinity())}
+        for thread in self.process.threads():
+            os.sched_setaffinity(thread.id, first)
+
+
+Start = Callable[[], AbstractContextManager[Running]]
+
+
+def peers() -> dict[str, Start]:
+    """Return how to start each peer that is on this machine, and name the others."""
+    found: dict[str, Start] = {}
+    try:
+        apache_kafka.jars(KAFKA_VERSION)
+        apache_kafka.java()
+    except apache_kafka.NoKafka as none:
+        print(f"left out: {none}", file=sys.stderr)
+    else:
+        found[f"Apache Kafka {KAFKA_VERSION}"] = kafka
+    found["tansu (memory storage)"] = tansu
+    return found
 
 
 def free_port() -> int:
@@ -40,22 +97,59 @@ def free_port() -> int:
 def doorkeeper(*, scheduler: str = "fifo") -> Iterator[Running]:
     """Run `doorkeeper serve` with a fresh data directory."""
     port = free_port()
-    data = tempfile.mkdtemp(prefix="doorkeeper-bench-")
-    command = [
-        str(Path(sys.executable).with_name("doorkeeper")),
-        "serve",
-        "--scheduler",
-        scheduler,
-        "--set",
-        f"listeners=PLAINTEXT://127.0.0.1:{port}",
-        "--set",
-        f"log.dirs={data}",
-    ]
-    try:
+    with _directory() as data:
+        command = [
+            str(Path(sys.executable).with_name("doorkeeper")),
+            "serve",
+            "--scheduler",
+            scheduler,
+            "--set",
+            f"listeners=PLAINTEXT://127.0.0.1:{port}",
+            "--set",
+            f"log.dirs={data}",
+        ]
         with _run("doorkeeper", command, port) as running:
             yield running
-    finally:
-        shutil.rmtree(data)
+
+
+@contextmanager
+def kafka() -> Iterator[Running]:
+    """Run Apache Kafka as one node (KRaft) with its own defaults; raise `NoKafka`."""
+    port, controller_port = free_port(), free_port()
+    with _directory() as data:
+        file = data / "server.properties"
+        file.write_text(
+            apache_kafka.server_properties(data / "logs", port, controller_port, {})
+        )
+        log4j = data / "log4j.properties"
+        log4j.write_text("log4j.rootLogger=OFF\n")
+
+        def program(name: str, *options: str) -> list[str]:
+            return java_command(
+                name, *options, f"-Dlog4j.configuration={log4j.as_uri()}"
+            )
+
+        subprocess.run(
+            [
+                *program("kafka-storage"),
+                *("format", "-t", apache_kafka.CLUSTER_ID, "-c", str(file)),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        command = [*program("kafka-server-start", *_KAFKA_JVM), str(file)]
+        with _run("kafka", command, port) as running:
+            yield running
+
+
+def java_command(program: str, *options: str) -> list[str]:
+    """Return the command that starts a program of Kafka's, up to its arguments."""
+    return [
+        str(apache_kafka.java()),
+        *options,
+        *("-cp", f"{apache_kafka.jars(KAFKA_VERSION)}/*"),
+        apache_kafka.class_of(program, KAFKA_VERSION),
+    ]
 
 
 @contextmanager
@@ -78,28 +172,49 @@ def tansu() -> Iterator[Running]:
 
 
 @contextmanager
+def on_the_load_cpu() -> Iterator[None]:
+    """Run the body, and what it starts, on the last CPU, where no broker is."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    made = tempfile.mkdtemp(prefix="doorkeeper-bench-")
+    try:
+        yield Path(made)
+    finally:
+        # A broker that is stopping may still remove files of its own.
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
 def _run(
     name: str, command: Sequence[str], port: int, **environment: str
 ) -> Iterator[Running]:
-    """Start a broker on the first CPU; stop it by SIGTERM."""
+    """Start a broker on every CPU; stop it by SIGTERM."""
     began_s = time.monotonic()
     process = subprocess.Popen(
         command,
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
-        preexec_fn=_pin_to_first_cpu,
     )
     try:
         _await_answer(name, process, port)
         start_s = time.monotonic() - began_s
-        yield Running(name=name, port=port, pid=process.pid, start_s=start_s)
+        yield Running(
+            name=name,
+            port=port,
+            process=psutil.Process(process.pid),
+            start_s=start_s,
+        )
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(_START_TIMEOUT_S)
-
-
-def _pin_to_first_cpu() -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        process.wait(_STOP_TIMEOUT_S)
 
 
 def _await_answer(name: str, process: subprocess.Popen[bytes], port: int) -> None:

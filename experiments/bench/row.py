@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,14 +37,35 @@ def in_turn(
     rounds: int = 5,
     more_is_better: bool = False,
 ) -> Row:
-    """Measure both in turn; the ratio is the median of the rounds' own ratios."""
+    """Measure both in turn."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
+    return paired(
+        name,
+        unit,
+        [a for a, _ in pairs],
+        peer,
+        [b for _, b in pairs],
+        more_is_better=more_is_better,
+    )
+
+
+def paired(
+    name: str,
+    unit: str,
+    ours: Sequence[float],
+    peer: str,
+    theirs: Sequence[float],
+    *,
+    more_is_better: bool,
+) -> Row:
+    """Compare figures of the same rounds; the ratio is the median of theirs."""
+    pairs = zip(ours, theirs, strict=True)
     ratios = [a / b if more_is_better else b / a for a, b in pairs]
     return Row(
         name=name,
         unit=unit,
-        ours=statistics.median(a for a, _ in pairs),
+        ours=statistics.median(ours),
         peer=peer,
-        theirs=statistics.median(b for _, b in pairs),
+        theirs=statistics.median(theirs),
         ratio=statistics.median(ratios),
     )

@@ -1,0 +1,139 @@
+"""PRODUCE requests of one record, acks=1: as fast as may be, or at a fixed rate.
+
+The client is as thin as Python allows, one thread around one epoll object, so that the
+broker's CPU is what limits it. The answers' error codes are looked at.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+
+from experiments import wire
+from experiments.bench.brokers import Running
+from experiments.exchange import NEVER, Schedule
+from experiments.openloop import OpenLoop
+
+TOPIC = "bench"
+_PATIENCE_S = 5.0
+_DRAIN_NS = 5_000_000_000
+_SEED = 4453
+
+
+def closed_loop(
+    broker: Running, connections: int, seconds: float
+) -> tuple[float, float]:
+    """Keep one request outstanding on each connection.
+
+    :returns: requests per second, and per second of the broker's CPU.
+    """
+    rest = wire.rest("bench", _body())
+    frame = wire.head(wire.PRODUCE, 0, len(rest)) + rest
+    poller = select.epoll()
+    with _connected(broker, connections) as sockets:
+        clients = {each.fileno(): each for each in sockets}
+        for client in sockets:
+            poller.register(client.fileno(), select.EPOLLIN)
+            client.sendall(frame)
+        return _drive(broker, poller, clients, frame, seconds)
+
+
+def _drive(
+    broker: Running,
+    poller: select.epoll,
+    clients: dict[int, socket.socket],
+    frame: bytes,
+    seconds: float,
+) -> tuple[float, float]:
+    answered = 0
+    began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
+    now_s = began_s
+    while now_s - began_s < seconds:
+        events = poller.poll(_PATIENCE_S)
+        assert events, f"{broker.name} does not answer"
+        for descriptor, _ in events:
+            _check(clients[descriptor].recv(4096))
+            clients[descriptor].send(frame)
+            answered += 1
+        now_s = time.perf_counter()
+    return (
+        answered / (now_s - began_s),
+        answered / (broker.cpu_s() - began_cpu_s),
+    )
+
+
+def p99_ms(
+    broker: Running, rate_per_s: float, connections: int, seconds: float
+) -> float:
+    """Return the p99 of the time from a request's intended instant to its answer.
+
+    An open loop: requests come as a Poisson process of ``rate_per_s``, whatever the
+    answers do, so that no delay of the broker's is left out of account.
+    """
+    rng = random.Random(_SEED)
+    count = int(rate_per_s * seconds)
+    gaps = (rng.expovariate(rate_per_s) for _ in range(count))
+    due_ns = [round(at_s * 1e9) for at_s in accumulate(gaps)]
+    rest = wire.rest("bench", _body())
+    frames = [
+        (wire.head(wire.PRODUCE, number, len(rest)), rest) for number in range(count)
+    ]
+    schedule = Schedule(
+        due_ns=due_ns,
+        connection=[number % connections for number in range(count)],
+        frames=frames,
+        answered=[True] * count,
+    )
+    with _connected(broker, connections) as sockets:
+        for each in sockets:
+            each.setblocking(False)
+        loop = OpenLoop(sockets, schedule, select.epoll())
+        gc.collect()
+        gc.disable()
+        try:
+            origin_ns = time.monotonic_ns()
+            observed = loop.run(origin_ns, origin_ns + due_ns[-1] + _DRAIN_NS)
+        finally:
+            gc.enable()
+    assert NEVER not in observed.done_ns, f"{broker.name} left requests unanswered"
+    assert not any(observed.broken), f"{broker.name} closed a connection"
+    waits_ns = sorted(
+        done_ns - origin_ns - due
+        for done_ns, due in zip(observed.done_ns, due_ns, strict=True)
+    )
+    return waits_ns[int(0.99 * count)] / 1e6
+
+
+def _check(answer: bytes) -> None:
+    """Raise unless the answer is whole and without an error.
+
+    Behind the topic's name and the partition index stands the error code.
+    """
+    error = answer[22 + len(TOPIC) : 24 + len(TOPIC)]
+    if error != b"\0\0":
+        raise RuntimeError(f"the broker answered {answer!r}")
+
+
+def _body() -> bytes:
+    batch = wire.record_batch([b"x" * 100], time.time_ns() // 1_000_000)
+    return wire.produce(TOPIC, [(0, batch)], acks=1)
+
+
+@contextmanager
+def _connected(broker: Running, count: int) -> Iterator[list[socket.socket]]:
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            client = socket.create_connection(("127.0.0.1", broker.port))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets.append(client)
+        yield sockets
+    finally:
+        for client in sockets:
+            client.close()
