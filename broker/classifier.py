@@ -116,7 +116,9 @@ class Classifier:
         return cost_ns
 
     def learn(self, request: Request) -> None:
-        """Learn from a request that is done what it has cost."""
+        """Learn from a request that was served what it has cost."""
+        if request.refusal is not None:
+            return
         api_key, cost_ns = request.api_key, request.attained_ns
         bucket = api_key, request.size_bytes.bit_length()
         known_ns = self._cost_ns.get(bucket, cost_ns)

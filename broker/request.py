@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
 from planes import Task
@@ -44,6 +45,9 @@ class Throttled:
 
 NO_RESPONSE: Final[Sequence[Buffer]] = ()
 CLOSE: Final = CloseConnection()
+# CreateTopics, DeleteTopics, CreatePartitions: the first version that knows the error.
+_KNOWS_QUOTAS: Final = MappingProxyType({19: 6, 20: 5, 37: 3})
+_NEVER: Final = 1 << 15
 
 
 class Peer(Protocol):
@@ -72,6 +76,10 @@ class Request(Task):
     body_offset: int
     peer: Peer
     error_code: int = 0
+
+    def may_be_refused(self) -> bool:
+        """Say whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+        return self.api_version >= _KNOWS_QUOTAS.get(self.api_key, _NEVER)
 
     def __repr__(self) -> str:
         return (

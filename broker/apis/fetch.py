@@ -30,6 +30,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.apis.answer import to_ms
+from broker.apis.throttling import throttle_ms
 from broker.cluster.broker_state import Broker
 from broker.cluster.delayed_fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
@@ -261,6 +262,7 @@ class _Fetch:
             self.request.api_version,
             self.request.correlation_id,
             list(topics.items()),
+            throttle_ms=throttle_ms(self.request, self.broker.now_ns()),
             session_id=session_id,
         )
 

@@ -3,7 +3,8 @@
 Kafka's ``KafkaApis``. All of it runs inside the handler's coroutine, so that decoding
 and encoding are charged to the request. What cannot be decoded, and a version that is
 not served, closes the connection, as in Kafka; only ApiVersions has an answer for a
-version that it does not know (KIP-511).
+version that it does not know (KIP-511). What admission has turned away is decoded and
+refused (`broker.apis.refusal`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ from broker.apis import (
     update_metadata,
 )
 from broker.apis.answer import first_error
+from broker.apis.refusal import may_be_refused, refuse
+from broker.apis.throttling import throttle_time, throttled
 from broker.cluster.broker_state import Broker
 from broker.cluster.metrics import replica_metrics
 from broker.config import Listener
@@ -117,16 +120,25 @@ async def serve(request: Request, broker: Broker) -> Response:
         body = decode(key, version, request.frame, request.body_offset)
     except MalformedFrame:
         return CLOSE
+    if request.refusal is not None and may_be_refused(key):
+        told = throttle_time(request, broker.now_ns())
+        return throttled(request, broker.now_ns(), refuse(request, body, told))
+    response: Response
     encoding_handler = ENCODING_HANDLERS.get(key)
     if encoding_handler is not None:
-        response: Response = await encoding_handler(request, body, broker)
-        return response
-    if key == ApiKey.API_VERSIONS:
-        answer = api_versions.listed(request, body, SERVED)
+        response = await encoding_handler(request, body, broker)
     else:
-        answer = await HANDLERS[key](request, body, broker)
-    request.error_code = first_error(answer)
-    return (encode(key, version, request.correlation_id, answer),)
+        if key == ApiKey.API_VERSIONS:
+            answer = api_versions.listed(request, body, SERVED)
+        else:
+            answer = await HANDLERS[key](request, body, broker)
+        request.error_code = first_error(answer)
+        if request.throttled_until_ns:
+            answer.throttle_time = throttle_time(request, broker.now_ns())
+        response = (encode(key, version, request.correlation_id, answer),)
+    if request.throttled_until_ns:
+        return throttled(request, broker.now_ns(), response)
+    return response
 
 
 class KafkaApis:

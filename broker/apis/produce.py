@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker.apis.answer import to_ms
+from broker.apis.throttling import throttle_ms
 from broker.cluster.broker_state import Broker
 from broker.cluster.delayed_produce import DelayedProduce
 from broker.cluster.partition import ALL_REPLICAS, Key, Partition
@@ -66,7 +67,9 @@ async def serve(request: Request, body: Any, broker: Broker) -> Response:
     if produce.acks == 0:
         return CLOSE if request.error_code else NO_RESPONSE
     version = request.api_version
-    return (encode_produce_response(version, request.correlation_id, answers),)
+    told_ms = throttle_ms(request, broker.now_ns())
+    correlation_id = request.correlation_id
+    return (encode_produce_response(version, correlation_id, answers, told_ms),)
 
 
 async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) -> None:

@@ -85,6 +85,7 @@ class Collector:
         yield _gauge("doorkeeper_plane_seated", plane.seated, labels)
         yield _gauge("doorkeeper_plane_away", plane.away, labels)
         yield _gauge("doorkeeper_plane_refused", channel.refused, labels)
+        yield from _of_admission(plane, labels)
         busy_ns = plane.attained_ns - self._last_busy_ns.get(plane, 0)
         self._last_busy_ns[plane] = plane.attained_ns
         handler = "kafka_server_kafkarequesthandlerpool"
@@ -111,6 +112,17 @@ class Collector:
         waited_ns = idle_ns - self._last_idle_ns.get(processor, 0)
         self._last_idle_ns[processor] = idle_ns
         return _ratio(waited_ns, period_ns)
+
+
+def _of_admission(plane: PlaneCore, labels: Mapping[str, str]) -> Iterator[Metric]:
+    for (request_class, verdict), count in plane.held_back.items():
+        yield Metric(
+            name="doorkeeper_admission_held_back",
+            kind="counter",
+            value=count,
+            labels={**labels, "class": request_class, "verdict": verdict},
+            suffix="_total",
+        )
 
 
 def _of_processor(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Coroutine
-from types import SimpleNamespace
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -19,13 +19,14 @@ from broker.cluster.broker_state import Broker
 from broker.config import BrokerConfig
 from broker.errors import ErrorCode
 from broker.log.memory import MemoryStorage
-from broker.request import CLOSE, Request
+from broker.request import CLOSE, Request, Throttled
 from broker.wire.api_keys import SUPPORTED, ApiKey
 from broker.wire.codec import decode_response, encode_request, request_type
 from broker.wire.controller.leader_and_isr import LeaderAndIsrResponse
 from broker.wire.controller.stop_replica import StopReplicaResponse
 from broker.wire.controller.update_metadata import UpdateMetadataResponse
 from broker.wire.header import parse_request_header
+from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
 from tests.broker.apis.requests import (
     SECONDS_30,
@@ -38,6 +39,7 @@ from tests.broker.apis.requests import (
 )
 
 NONE = ErrorCode.none
+NO_VERDICT: Mapping[str, Any] = MappingProxyType({})
 RESPONSES: dict[ApiKey, Any] = {
     ApiKey.LEADER_AND_ISR: LeaderAndIsrResponse,
     ApiKey.STOP_REPLICA: StopReplicaResponse,
@@ -103,14 +105,16 @@ class World:
         *,
         client_id: str = "test",
         stop_at: int = 0,
+        verdict: Mapping[str, Any] = NO_VERDICT,
         **fields: Any,
     ) -> Call:
         """Send a request with the fields that its version has.
 
         It is stopped at the preemption point of number ``stop_at``, if not 0.
+        ``verdict`` is what admission has noted in it.
         """
         frame = self.frame(key, version, client_id=client_id, **fields)
-        return self.start_frame(frame, stop_at)
+        return self.start_frame(frame, stop_at, verdict)
 
     def frame(
         self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
@@ -129,7 +133,9 @@ class World:
         """Send a request that is an entity already."""
         return self.start_frame(self.entity_frame(key, version, body))
 
-    def start_frame(self, frame: bytes, stop_at: int = 0) -> Call:
+    def start_frame(
+        self, frame: bytes, stop_at: int = 0, verdict: Mapping[str, Any] = NO_VERDICT
+    ) -> Call:
         """Send the bytes of a request."""
         header = parse_request_header(frame)
         request = Request(
@@ -141,6 +147,7 @@ class World:
             frame=frame,
             body_offset=header.body_offset,
             peer=PEER,
+            **verdict,
         )
         return Call(request, serve(request, self.broker), stop_at)
 
@@ -220,6 +227,9 @@ class Call:
                 elif isinstance(trap, Park):
                     if trap.register(self.go_on):
                         return
+                elif isinstance(trap, Acquire | Release):
+                    # Nobody holds it: what stands without the lock stands with it.
+                    continue
                 else:
                     raise AssertionError(trap)
         except StopIteration as stop:
@@ -235,9 +245,11 @@ class Call:
     def frame(self) -> bytes:
         """The bytes that the client gets."""
         assert self.done, "still parked"
+        pieces = self.response
+        if isinstance(pieces, Throttled):
+            pieces = pieces.pieces
         return b"".join(
-            piece if isinstance(piece, bytes) else piece.read()
-            for piece in self.response
+            piece if isinstance(piece, bytes) else piece.read() for piece in pieces
         )
 
     @property

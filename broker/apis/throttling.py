@@ -1,0 +1,35 @@
+"""How long a client is held back, and how it is told (KIP-219).
+
+The answer goes out at once and says for how long; the processor does not read the
+connection meanwhile, whether or not the client honours it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from kio.static.primitive import i32Timedelta
+
+from broker.request import CloseConnection, Request, Response, Throttled
+
+_NS_PER_MS: Final = 1_000_000
+
+
+def throttle_ms(request: Request, now_ns: int) -> int:
+    """Return the whole milliseconds that the request's answer tells, rounded up."""
+    return -(-max(0, request.throttled_until_ns - now_ns) // _NS_PER_MS)
+
+
+def throttle_time(request: Request, now_ns: int) -> i32Timedelta:
+    """Return the same as the field of an answer."""
+    told = timedelta(milliseconds=throttle_ms(request, now_ns))
+    return i32Timedelta.parse(told)
+
+
+def throttled(request: Request, now_ns: int, response: Response) -> Response:
+    """Return ``response`` for a processor that is to hold the client back, if so."""
+    left_ns = request.throttled_until_ns - now_ns
+    if left_ns <= 0 or isinstance(response, CloseConnection | Throttled):
+        return response
+    return Throttled(pieces=response, throttle_ns=left_ns)

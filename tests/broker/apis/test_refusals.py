@@ -1,0 +1,273 @@
+"""Requests that admission turned away: every API and version says so, row by row.
+
+What to expect of an answer is stated from its request: each thing that was asked about
+stands in the answer with a retriable error. Kafka's clients name the codes that they
+try again on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from broker.apis.kafka_apis import SERVED
+from broker.errors import ErrorCode
+from broker.wire.api_keys import SUPPORTED, ApiKey
+from planes.admission import EXPIRED, OVER_QUOTA
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+)
+
+TIMED_OUT = ErrorCode.request_timed_out
+NO_COORDINATOR = ErrorCode.coordinator_not_available
+LOADING = ErrorCode.coordinator_load_in_progress
+OVER = ErrorCode.throttling_quota_exceeded
+
+TWO = [
+    {"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
+    {"name": "u", "partitions": [{"partition_index": 1}]},
+]
+RESOURCE = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+ROWS = (("t", 0), ("t", 7), ("u", 1))
+
+
+def by_partition(topics: Any, name: str, rows: str, index: str) -> Any:
+    return tuple(
+        (getattr(topic, name), getattr(row, index), row.error_code)
+        for topic in topics
+        for row in getattr(topic, rows)
+    )
+
+
+def partitions_of(answer: Any) -> Any:
+    return by_partition(answer.topics, "name", "partitions", "partition_index")
+
+
+def failed(error: ErrorCode) -> Any:
+    return tuple((*row, error) for row in ROWS)
+
+
+def names_of(rows: Any, name: str) -> Any:
+    return [(getattr(row, name), row.error_code) for row in rows]
+
+
+def offset_fetch(version: int) -> dict[str, Any]:
+    topics = [
+        {"name": "t", "partition_indexes": [0, 7]},
+        {"name": "u", "partition_indexes": [1]},
+    ]
+    return {"group_id": "g", "topics": topics} | {
+        "groups": [{"group_id": "g", "topics": topics}]
+    }
+
+
+# What is asked of each API, and what its answer has to hold then.
+CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
+    ApiKey.PRODUCE: (
+        lambda version: produce_fields({row: batch(b"x") for row in ROWS}),
+        lambda answer: by_partition(
+            answer.responses, "name", "partition_responses", "index"
+        ),
+        failed(TIMED_OUT),
+    ),
+    ApiKey.LIST_OFFSETS: (
+        lambda version: {"topics": TWO},
+        partitions_of,
+        failed(TIMED_OUT),
+    ),
+    ApiKey.OFFSET_COMMIT: (
+        lambda version: {"topics": TWO},
+        partitions_of,
+        failed(NO_COORDINATOR),
+    ),
+    ApiKey.DELETE_RECORDS: (
+        lambda version: {"topics": TWO},
+        partitions_of,
+        failed(TIMED_OUT),
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        lambda version: {
+            "topics": [
+                {"topic": "t", "partitions": [{"partition": 0}, {"partition": 7}]},
+                {"topic": "u", "partitions": [{"partition": 1}]},
+            ]
+        },
+        lambda answer: by_partition(answer.topics, "topic", "partitions", "partition"),
+        failed(TIMED_OUT),
+    ),
+    ApiKey.OFFSET_FETCH: (
+        offset_fetch,
+        lambda answer: partitions_of(
+            answer.groups[0] if hasattr(answer, "groups") else answer
+        ),
+        failed(LOADING),
+    ),
+    ApiKey.METADATA: (
+        lambda version: {"topics": [{"name": "t"}, {"name": "u"}]},
+        lambda answer: names_of(answer.topics, "name"),
+        [("t", TIMED_OUT), ("u", TIMED_OUT)],
+    ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
+        lambda version: {"topics": [{"name": "t"}, {"name": "u"}]},
+        lambda answer: names_of(answer.topics, "name"),
+        [("t", TIMED_OUT), ("u", TIMED_OUT)],
+    ),
+    ApiKey.CREATE_TOPICS: (
+        lambda version: {"topics": [new_topic("a"), new_topic("b")]},
+        lambda answer: names_of(answer.topics, "name"),
+        [("a", TIMED_OUT), ("b", TIMED_OUT)],
+    ),
+    ApiKey.CREATE_PARTITIONS: (
+        lambda version: {"topics": [{"name": "t", "count": 3}]},
+        lambda answer: names_of(answer.results, "name"),
+        [("t", TIMED_OUT)],
+    ),
+    ApiKey.DELETE_TOPICS: (
+        lambda version: {
+            "topic_names": ["t", "u"],
+            "topics": [{"name": "t"}, {"name": "u"}],
+        },
+        lambda answer: names_of(answer.responses, "name"),
+        [("t", TIMED_OUT), ("u", TIMED_OUT)],
+    ),
+    ApiKey.DESCRIBE_CONFIGS: (
+        lambda version: {"resources": [RESOURCE]},
+        lambda answer: names_of(answer.results, "resource_name"),
+        [("t", TIMED_OUT)],
+    ),
+    ApiKey.ALTER_CONFIGS: (
+        lambda version: {"resources": [RESOURCE]},
+        lambda answer: names_of(answer.responses, "resource_name"),
+        [("t", TIMED_OUT)],
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        lambda version: {"resources": [RESOURCE]},
+        lambda answer: names_of(answer.responses, "resource_name"),
+        [("t", TIMED_OUT)],
+    ),
+    ApiKey.FIND_COORDINATOR: (
+        lambda version: {"key": "g", "coordinator_keys": ["g", "h"]},
+        lambda answer: (
+            names_of(answer.coordinators, "key")
+            if hasattr(answer, "coordinators")
+            else [("g", answer.error_code), ("h", answer.error_code)]
+        ),
+        [("g", NO_COORDINATOR), ("h", NO_COORDINATOR)],
+    ),
+    ApiKey.DESCRIBE_GROUPS: (
+        lambda version: {"groups": ["g", "h"]},
+        lambda answer: names_of(answer.groups, "group_id"),
+        [("g", NO_COORDINATOR), ("h", NO_COORDINATOR)],
+    ),
+    ApiKey.DELETE_GROUPS: (
+        lambda version: {"groups_names": ["g", "h"]},
+        lambda answer: names_of(answer.results, "group_id"),
+        [("g", NO_COORDINATOR), ("h", NO_COORDINATOR)],
+    ),
+    ApiKey.ELECT_LEADERS: (
+        lambda version: {
+            "topic_partitions": [
+                {"topic": "t", "partitions": [0, 7]},
+                {"topic": "u", "partitions": [1]},
+            ]
+        },
+        lambda answer: by_partition(
+            answer.replica_election_results, "topic", "partition_result", "partition_id"
+        ),
+        failed(TIMED_OUT),
+    ),
+}
+# Kafka has no error in this answer before version 3, and answers nothing else either.
+SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+VERSIONS = [
+    (key, version)
+    for key in sorted(set(map(ApiKey, SERVED)) - {ApiKey.API_VERSIONS})
+    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1)
+]
+
+
+def refused(
+    key: ApiKey, version: int, /, *, refusal: str = EXPIRED, **fields: Any
+) -> Any:
+    world = World()
+    return world.start(key, version, verdict={"refusal": refusal}, **fields)
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+def test_every_version_of_every_api_can_be_refused(key: ApiKey, version: int) -> None:
+    asked, found, expected = CASES.get(key, (None, None, None))
+    if key is ApiKey.FETCH:
+        named = {("t", 0): 0, ("t", 7): 0} if version < 13 else {}
+        call = refused(key, version, **fetch_fields(named))
+    else:
+        fields = asked(version) if asked else {}
+        call = refused(key, version, **{"timeout": SECONDS_30, **fields})
+    assert call.done
+    assert not call.closed
+    if key is ApiKey.FETCH and version < 13:
+        rows = by_partition(
+            call.answer.responses, "topic", "partitions", "partition_index"
+        )
+        assert rows == (("t", 0, TIMED_OUT), ("t", 7, TIMED_OUT))
+    elif expected is not None:
+        assert found(call.answer) == expected
+    if hasattr(call.answer, "error_code"):
+        assert call.answer.error_code is not ErrorCode.none
+    elif (key, version) in SILENT:
+        assert dataclasses.astuple(call.answer)[1:] == ((),)
+    assert call.request.error_code != 0
+
+
+CODES = {TIMED_OUT, NO_COORDINATOR, LOADING, OVER}
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_clients_try_again_on_what_they_are_told(code: ErrorCode) -> None:
+    """By the table in Kafka's documentation of its protocol, which kio carries."""
+    assert code.retriable
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_handshake_is_never_refused(version: int) -> None:
+    call = refused(
+        ApiKey.API_VERSIONS,
+        version,
+        client_software_name="a",
+        client_software_version="1",
+    )
+    assert call.answer.error_code is ErrorCode.none
+    assert call.answer.api_keys
+
+
+def test_a_produce_that_wants_no_answer_is_refused_by_closing() -> None:
+    fields = produce_fields({("t", 0): batch(b"x")}) | {"acks": 0}
+    call = refused(ApiKey.PRODUCE, 11, **fields)
+    assert call.closed
+    assert call.request.error_code == int(TIMED_OUT)
+
+
+@pytest.mark.parametrize(
+    ("key", "first"),
+    [
+        (ApiKey.CREATE_TOPICS, 6),
+        (ApiKey.DELETE_TOPICS, 5),
+        (ApiKey.CREATE_PARTITIONS, 3),
+    ],
+)
+def test_only_what_knows_the_error_is_refused_for_its_quota(
+    key: ApiKey, first: int
+) -> None:
+    """KIP-599 names the versions."""
+    asked, found, _ = CASES[key]
+    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1):
+        fields = {"timeout": SECONDS_30, **asked(version)}
+        call = refused(key, version, refusal=OVER_QUOTA, **fields)
+        assert call.request.may_be_refused() == (version >= first)
+        assert {error for _, error in found(call.answer)} == {OVER}
