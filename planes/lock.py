@@ -51,6 +51,9 @@ class Release:
         self.lock = lock
 
 
+LOCK_TRAPS: Final = frozenset({Acquire, Release})
+
+
 class TaskLock:
     """Held by one task at a time: ``async with lock:`` in a handler.
 

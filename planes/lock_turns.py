@@ -12,7 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from planes.cpu import Cpu
-from planes.lock import Acquire, LockError, Release, TaskLock, expect_none_held, lend
+from planes.lock import (
+    LOCK_TRAPS,
+    Acquire,
+    LockError,
+    Release,
+    TaskLock,
+    expect_none_held,
+    lend,
+)
 from planes.slices import PREEMPT, CancelStatusGuard
 from planes.task import Task
 
@@ -54,7 +62,8 @@ class LockTurns:
         while True:
             began_ns = self._now_ns()
             trap = step(argument)
-            self._spend(runner)
+            if type(trap) not in LOCK_TRAPS:
+                self._spend(runner)
             now_ns = self._now_ns()
             self._cpu.charge(owner, now_ns - began_ns, now_ns)
             lend(owner, runner, now_ns - began_ns)

@@ -22,7 +22,7 @@ import trio
 
 from planes.core import PlaneCore
 from planes.cpu import Cpu
-from planes.lock import Acquire, LockError, Release, TaskLock, expect_none_held
+from planes.lock import LOCK_TRAPS, LockError, TaskLock, expect_none_held
 from planes.lock_turns import LockTurns
 from planes.slices import PREEMPT, CancelStatusGuard, Park
 from planes.task import Task
@@ -31,7 +31,7 @@ NowNs = Callable[[], int]
 Spend = Callable[[Task], None]
 Step = Callable[[Any], Any]
 # Beside ``PREEMPT``; every other trap is Trio's.
-_TRAPS = frozenset({Park, Acquire, Release})
+_TRAPS = frozenset({Park, *LOCK_TRAPS})
 
 
 def _spend_nothing(task: Task) -> None:
@@ -256,7 +256,7 @@ class Dispatcher:
             except StopIteration as stop:
                 self._finish(task, began_ns, stop.value)
                 return
-            now_ns = self._charge(task, began_ns)
+            now_ns = self._charge(task, began_ns, trap)
             step, argument = task.coroutine.send, None
             if trap is PREEMPT or type(trap) in _TRAPS:
                 breach = guard.breach(task)
@@ -322,9 +322,14 @@ class Dispatcher:
         assert task.done is not None
         task.done(task, result)
 
-    def _charge(self, task: Task, began_ns: int) -> int:
-        """Bill the slice that has just ended; return the time."""
-        self._spend(task)
+    def _charge(self, task: Task, began_ns: int, trap: Any = PREEMPT) -> int:
+        """Bill the slice that has just ended; return the time.
+
+        What a slice costs where time is virtual, it costs from one point to the next;
+        a lock taken or freed on the way is no point.
+        """
+        if trap is PREEMPT or type(trap) not in LOCK_TRAPS:
+            self._spend(task)
         now_ns = self.now_ns()
         self._cpu.charge(task, now_ns - began_ns, now_ns)
         return now_ns

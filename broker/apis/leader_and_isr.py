@@ -8,8 +8,9 @@ Behaviour:
   (INCONSISTENT_TOPIC_ID), leader epoch (STALE_CONTROLLER_EPOCH unless it is newer) and
   replicas (UNKNOWN_TOPIC_OR_PARTITION if this broker is none).
 - Whoever waits in a purgatory for a partition that moved away is answered at once.
-- The request is never preempted: its partitions change together with respect to other
-  controller requests, as under Kafka's ``replicaStateChangeLock``.
+- The request can be preempted between two partitions, under the lock of state changes:
+  its partitions change together with respect to other controller requests and to
+  topics being created or deleted, as under Kafka's ``replicaStateChangeLock``.
 
 Version notes: v1 adds is_new, v2 broker epochs (KIP-380), v3 reassignment (KIP-455), v4
 is flexible, v5 adds topic ids (KIP-516), v6 the leader recovery state, v7 the mark of a
@@ -36,5 +37,5 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     if broker.is_stale(command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
-        answer = broker.become_leader_or_follower(command)
+        answer = await broker.replicas.change_leadership(command)
     return answer.to_wire(request.api_version)

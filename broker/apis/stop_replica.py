@@ -8,7 +8,8 @@ Behaviour:
   and -2 (the topic is being deleted) pass.
 - Deleting removes the replica and its log, and answers whoever waits for it. Stopping
   without deleting keeps both, as in Kafka: only a follower's fetching would end.
-- The request is never preempted, as LeaderAndIsr.
+- The request can be preempted between two partitions, under the lock of state changes,
+  as LeaderAndIsr.
 
 Version notes: v1 adds broker epochs (KIP-380) and groups partitions, v2 is flexible, v3
 adds leader epochs and a delete flag for each partition (KIP-570), v4 the mark of a
@@ -32,5 +33,5 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     if broker.is_stale(command.broker_epoch):
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
-        answer = broker.stop_replicas(command)
+        answer = await broker.replicas.stop_under_lock(command)
     return answer.to_wire(request.api_version)

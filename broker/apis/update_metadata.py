@@ -4,7 +4,8 @@ Versions: 0-8.
 
 Behaviour: fenced by broker epoch (STALE_BROKER_EPOCH) and controller epoch
 (STALE_CONTROLLER_EPOCH); else the metadata cache takes over what the request says. A
-leader of -2 takes a partition out. The request is never preempted, as LeaderAndIsr.
+leader of -2 takes a partition out. It comes between two state changes, never amid one
+(``replicaStateChangeLock``), and is not preempted itself.
 
 Version notes: v3 names listeners, v4 offline replicas, v5 broker epochs (KIP-380), v6
 is flexible, v7 adds topic ids (KIP-516), v8 KRaft's full updates.
@@ -30,5 +31,5 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     if broker.is_stale(command.broker_epoch):
         error = ErrorCode.stale_broker_epoch
     else:
-        error = broker.update_metadata(command)
+        error = await broker.update_metadata_under_lock(command)
     return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)

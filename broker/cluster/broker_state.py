@@ -28,6 +28,7 @@ from broker.cluster.topic_configs import (
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
     BROKER_RACK,
+    DOORKEEPER_LOCK_INHERITANCE,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     BrokerConfig,
@@ -48,6 +49,7 @@ from broker.wire.controller.leader_and_isr import (
 )
 from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
 from broker.wire.controller.update_metadata import UpdateMetadataRequest
+from planes.lock import TaskLock
 
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
@@ -119,6 +121,7 @@ class Broker:
             local_id=node_id,
             min_insync=self.min_insync,
             on_earlier_deadline=timer_moved,
+            inherits=config[DOORKEEPER_LOCK_INHERITANCE],
         )
         endpoints = {each.name: (each.host, each.port) for each in listeners}
         local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
@@ -246,6 +249,11 @@ class Broker:
         """The last controller epoch that this broker heard of."""
         return self.replicas.controller_epoch
 
+    @property
+    def state_change_lock(self) -> TaskLock:
+        """What a change of several replicas holds: Kafka's replicaStateChangeLock."""
+        return self.replicas.state_change_lock
+
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
@@ -264,6 +272,13 @@ class Broker:
         deleted = self.metadata_cache.update(request)
         self.groups.offsets.delete_topics(TopicPartition(*key) for key in deleted)
         return ErrorCode.none
+
+    async def update_metadata_under_lock(
+        self, request: UpdateMetadataRequest
+    ) -> ErrorCode:
+        """Tell clients this between two state changes, as Kafka does."""
+        async with self.state_change_lock:
+            return self.update_metadata(request)
 
     def is_stale(self, broker_epoch: int) -> bool:
         """Tell whether a request is addressed to an earlier life of this broker."""

@@ -21,6 +21,7 @@ from broker.wire.controller.leader_and_isr import (
 )
 from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
 from broker.wire.controller.update_metadata import UpdateMetadataRequest
+from planes.lock import TaskLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,10 @@ class Controlled(Protocol):
     @property
     def controller_epoch(self) -> int:
         """The last controller epoch that the broker heard of."""
+
+    @property
+    def state_change_lock(self) -> TaskLock:
+        """What a change of several replicas holds, so that no other comes between."""
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest

@@ -147,16 +147,20 @@ class EmbeddedCoordinator:
         """Remove the logs of a topic that is being deleted, and forget it wholly."""
         self._removing.add(name)
         try:
-            for index in range(self._registry.state.deleting[name]):
-                if not self._delete(name, index):
-                    raise KafkaError(
-                        ErrorCode.kafka_storage_error, f"{name}-{index} is not removed"
-                    )
-                await preempt()
-            deleting = self._registry.state.deleting
-            self._remember(deleting={k: v for k, v in deleting.items() if k != name})
+            async with self._broker.state_change_lock:
+                await self._remove_replicas(name)
         finally:
             self._removing.discard(name)
+
+    async def _remove_replicas(self, name: str) -> None:
+        for index in range(self._registry.state.deleting[name]):
+            if not self._delete(name, index):
+                raise KafkaError(
+                    ErrorCode.kafka_storage_error, f"{name}-{index} is not removed"
+                )
+            await preempt()
+        deleting = self._registry.state.deleting
+        self._remember(deleting={k: v for k, v in deleting.items() if k != name})
 
     async def create_partitions(
         self, name: str, assignment: tuple[tuple[int, ...], ...]
@@ -183,15 +187,16 @@ class EmbeddedCoordinator:
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then tell clients; undo all if one fails."""
-        for index in indexes:
+        async with self._broker.state_change_lock:
+            for index in indexes:
+                self._check_still_wanted(topic)
+                outcome = self._lead(topic, index, is_new=True)
+                if outcome is not ErrorCode.none:
+                    await self._undo(topic, indexes)
+                    raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
+                await preempt()
             self._check_still_wanted(topic)
-            outcome = self._lead(topic, index, is_new=True)
-            if outcome is not ErrorCode.none:
-                await self._undo(topic, indexes)
-                raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
-            await preempt()
-        self._check_still_wanted(topic)
-        self._announce(topic, indexes, self._id)
+            self._announce(topic, indexes, self._id)
 
     def _check_still_wanted(self, topic: Topic) -> None:
         """Raise if the topic was deleted while its creation was preempted."""
@@ -206,7 +211,11 @@ class EmbeddedCoordinator:
         """Forget partitions, the last of a topic, that could not be created."""
         if not indexes.start:
             self._forget(topic)
-            await self._remove(topic.name)
+            self._removing.add(topic.name)
+            try:
+                await self._remove_replicas(topic.name)
+            finally:
+                self._removing.discard(topic.name)
             return
         for index in indexes:
             self._delete(topic.name, index)

@@ -5,8 +5,11 @@ controller epoch, leader epoch and topic id exactly as Kafka 3.9 fences them (KI
 KIP-516); whoever waits in a purgatory for a partition that is led elsewhere from now
 on is answered at once (KAFKA-4453's cure for doomed Produces).
 
-Kafka runs the state-changing requests under ``replicaStateChangeLock``. Here one thread
-runs them and none of these methods suspends, so two of them cannot interleave.
+Kafka runs the state-changing requests under ``replicaStateChangeLock``, and so do the
+coroutines here: they can be preempted between two partitions, which others may see, but
+no other state change comes in between. Whoever waits for the lock lends its holder its
+turns (``planes.lock``), so that a controller waits for no more than the change itself.
+The methods that do not suspend are for who holds the lock, and for start-up.
 
 Unlike Kafka, a follower is made even if the metadata cache does not know its leader to
 be alive: nothing is fetched from it yet.
@@ -36,6 +39,8 @@ from broker.wire.controller.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from planes.lock import TaskLock
+from planes.slices import preempt
 
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
@@ -68,7 +73,9 @@ class ReplicaManager:
         local_id: int,
         min_insync: Callable[[str], int],
         on_earlier_deadline: Callable[[], None] = lambda: None,
+        inherits: bool = True,
     ) -> None:
+        self.state_change_lock = TaskLock("replica state change", inherits=inherits)
         self.local_id = local_id
         self.controller_epoch = 0
         self.partitions: dict[Key, Partition] = {}
@@ -135,21 +142,42 @@ class ReplicaManager:
         self, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
         """Lead and follow as the controller says; errors are per partition."""
-        if request.controller_epoch < self.controller_epoch:
+        if self._is_stale(request.controller_epoch):
             return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
-        self.controller_epoch = request.controller_epoch
-        errors = [
-            LeaderAndIsrPartitionError(
-                topic_name=topic.topic_name,
-                topic_id=topic.topic_id,
-                partition_index=state.partition_index,
-                error_code=self._change(request, topic, state),
-            )
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
-        return LeaderAndIsrResponse(
-            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        return _led([self._changed(request, *it) for it in _states(request)])
+
+    async def change_leadership(
+        self, request: LeaderAndIsrRequest
+    ) -> LeaderAndIsrResponse:
+        """Lead and follow as the controller says, preemptibly, under the lock."""
+        async with self.state_change_lock:
+            if self._is_stale(request.controller_epoch):
+                return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
+            errors: list[LeaderAndIsrPartitionError] = []
+            for topic, state in _states(request):
+                if errors:
+                    await preempt()
+                errors.append(self._changed(request, topic, state))
+            return _led(errors)
+
+    def _is_stale(self, controller_epoch: int) -> bool:
+        """Remember the latest epoch; say whether this is an older one."""
+        if controller_epoch < self.controller_epoch:
+            return True
+        self.controller_epoch = controller_epoch
+        return False
+
+    def _changed(
+        self,
+        request: LeaderAndIsrRequest,
+        topic: LeaderAndIsrTopicState,
+        state: LeaderAndIsrPartitionState,
+    ) -> LeaderAndIsrPartitionError:
+        return LeaderAndIsrPartitionError(
+            topic_name=topic.topic_name,
+            topic_id=topic.topic_id,
+            partition_index=state.partition_index,
+            error_code=self._change(request, topic, state),
         )
 
     def _change(
@@ -216,20 +244,29 @@ class ReplicaManager:
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicas, and delete those that the controller wants deleted."""
-        if request.controller_epoch < self.controller_epoch:
+        if self._is_stale(request.controller_epoch):
             return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
-        self.controller_epoch = request.controller_epoch
-        errors = [
-            StopReplicaPartitionError(
-                topic_name=topic.topic_name,
-                partition_index=state.partition_index,
-                error_code=self._stop((topic.topic_name, state.partition_index), state),
-            )
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
-        return StopReplicaResponse(
-            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        return _stopped([self._stopped(*it) for it in _stops(request)])
+
+    async def stop_under_lock(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop and delete replicas, preemptibly, under the lock."""
+        async with self.state_change_lock:
+            if self._is_stale(request.controller_epoch):
+                return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
+            errors: list[StopReplicaPartitionError] = []
+            for key, state in _stops(request):
+                if errors:
+                    await preempt()
+                errors.append(self._stopped(key, state))
+            return _stopped(errors)
+
+    def _stopped(
+        self, key: Key, state: StopReplicaPartitionState
+    ) -> StopReplicaPartitionError:
+        return StopReplicaPartitionError(
+            topic_name=key[0],
+            partition_index=state.partition_index,
+            error_code=self._stop(key, state),
         )
 
     def _stop(self, key: Key, state: StopReplicaPartitionState) -> ErrorCode:
@@ -267,3 +304,35 @@ class ReplicaManager:
             partition.check()
         for purgatory in self.purgatories:
             purgatory.check()
+
+
+def _states(
+    request: LeaderAndIsrRequest,
+) -> Iterator[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState]]:
+    return (
+        (topic, state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    )
+
+
+def _stops(
+    request: StopReplicaRequest,
+) -> Iterator[tuple[Key, StopReplicaPartitionState]]:
+    return (
+        ((topic.topic_name, state.partition_index), state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    )
+
+
+def _led(errors: list[LeaderAndIsrPartitionError]) -> LeaderAndIsrResponse:
+    return LeaderAndIsrResponse(
+        error_code=ErrorCode.none, partition_errors=tuple(errors)
+    )
+
+
+def _stopped(errors: list[StopReplicaPartitionError]) -> StopReplicaResponse:
+    return StopReplicaResponse(
+        error_code=ErrorCode.none, partition_errors=tuple(errors)
+    )

@@ -13,6 +13,7 @@ from typing import Final
 from broker.config.key import (
     ConfigType,
     Key,
+    boolean,
     integer,
     measures,
     optional_integer,
@@ -85,6 +86,12 @@ DOORKEEPER_PRIORITY_AGEING_MS: Final = integer(
     1000,
     "A request that waited this long under priority goes first; 0 never.",
     low=0,
+)
+DOORKEEPER_LOCK_INHERITANCE: Final = boolean(
+    "doorkeeper.lock.inheritance",
+    True,
+    "Whether a request that waits for a lock lends its turns to the holder: priority "
+    "inheritance. Otherwise it waits until the holder's own turns have come.",
 )
 DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
     "doorkeeper.wfq.weights",
