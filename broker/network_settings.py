@@ -7,6 +7,7 @@ import socket
 from broker.classifier import Classifier
 from broker.config import (
     CONNECTIONS_MAX_IDLE_MS,
+    DOORKEEPER_ADMISSION,
     DOORKEEPER_CLASS_LEVELS,
     DOORKEEPER_WFQ_FLOW,
     MAX_CONNECTIONS,
@@ -18,9 +19,11 @@ from broker.config import (
     SOCKET_SEND_BUFFER_BYTES,
     BrokerConfig,
 )
+from broker.deadlines import deadline_ns
 from broker.errors import ConfigError
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.epoll import SocketOptions
+from broker.network.intake import Deadline
 from broker.network.memory_pool import MemoryPool
 
 
@@ -75,6 +78,11 @@ def classifier(config: BrokerConfig) -> Classifier:
     """Return a classifier with the configured levels and flows."""
     levels = config[DOORKEEPER_CLASS_LEVELS]
     return Classifier(levels=levels, flow=config[DOORKEEPER_WFQ_FLOW])
+
+
+def deadline(config: BrokerConfig) -> Deadline | None:
+    """Return what finds a request's own time limit, if anybody asks for it."""
+    return deadline_ns if config[DOORKEEPER_ADMISSION] == "deadline" else None
 
 
 def _addresses(host: str) -> set[str]:

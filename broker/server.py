@@ -214,6 +214,7 @@ class BrokerServer:
                     key: (versions.implemented_min, versions.max)
                     for key, versions in SUPPORTED.items()
                 },
+                network_settings.deadline(self._config),
             ),
             quotas=self.quotas,
             pool=self.pool,

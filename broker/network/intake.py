@@ -16,11 +16,12 @@ from typing import Any, Final, TypeAlias
 from broker.classifier import Classifier
 from broker.errors import MalformedFrame
 from broker.request import Peer, Request, Response
-from broker.wire.header import parse_request_header
+from broker.wire.header import RequestHeader, parse_request_header
 from planes import Task
 
 ServeRequest: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 Done: TypeAlias = Callable[[Task, Any], None]
+Deadline: TypeAlias = Callable[[RequestHeader, bytes, int], int | None]
 
 _API_VERSIONS: Final = 18
 
@@ -31,6 +32,7 @@ class Intake:
     ``versions`` are the first and the last version that is served of each API. A
     request outside of them closes its connection, as in Kafka, but for ApiVersions,
     whose handler answers a version too high with the versions that there are (KIP-511).
+    ``deadline`` finds a request's own time limit; without it requests have none.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class Intake:
         serve_request: ServeRequest,
         classifier: Classifier,
         versions: Mapping[int, tuple[int, int]],
+        deadline: Deadline | None = None,
     ) -> None:
         self._serve_request = serve_request
         self._classify = classifier.classify
         self._versions = dict(versions)
+        self._deadline = deadline
         self._numbers = itertools.count()
 
     def request(
@@ -80,5 +84,7 @@ class Intake:
             body_offset=header.body_offset,
             peer=peer,
         )
+        if self._deadline is not None:
+            request.deadline_ns = self._deadline(header, frame, received_ns)
         request.serve = partial(self._serve_request, request)
         return request
