@@ -9,7 +9,11 @@ one sentence that names the key; any other exception is ours and keeps its trace
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -95,25 +99,54 @@ _WORLD = click.option("--world", type=click.Choice(["live", "virtual", "model"])
 @_SCHEDULERS
 @_WORLD
 @click.option("--resume", is_flag=True, help="Go on; repeat no cell that is done.")
+@click.option(
+    "--executor",
+    type=click.Choice(["sequential", "local", "spark"]),
+    help="How cells run: one by one, in processes, or on a cluster; default local "
+    "for the model and virtual worlds, sequential for the live one.",
+)
+@click.option("--master", metavar="URL", help="The cluster of --executor spark.")
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.")
 def run(
     config: Path,
     out: Path | None,
     schedulers: str | None,
     world: str | None,
     resume: bool,
+    executor: str | None,
+    master: str | None,
+    workers: int | None,
 ) -> None:
     """Run an experiment; exit status 1 if a cell has no run that counts."""
     from rich.console import Console
 
     from experiments import commands
+    from experiments.cells import CellFailed
     from experiments.config_errors import ExperimentError
+    from experiments.worlds.world import WorldError
 
+    if (master is not None) != (executor == "spark"):
+        raise click.UsageError("--executor spark and --master URL belong together")
+    if workers is not None and executor == "spark":
+        raise click.UsageError(
+            "--workers is for --executor local; a cluster has its own"
+        )
     try:
         chosen = commands.load(config, schedulers, world)
         directory = out or Path("runs") / chosen.name
-        complete = commands.run_experiment(chosen, directory, Console(), resume=resume)
+        complete = commands.run_experiment(
+            chosen,
+            directory,
+            Console(),
+            resume=resume,
+            executor=executor,
+            workers=workers,
+            connect=None if master is None else _cluster(master),
+        )
     except ExperimentError as error:
         raise click.UsageError(str(error)) from error
+    except (CellFailed, WorldError) as error:
+        raise click.ClickException(str(error)) from error
     if not complete:
         raise SystemExit(1)
 
@@ -129,7 +162,7 @@ def validate(config: Path) -> None:
         chosen = commands.load(config, None, None)
     except ExperimentError as error:
         raise click.UsageError(str(error)) from error
-    click.echo(f"{config}: {chosen.name} is well formed")
+    click.echo(f"{config}: {chosen.name} is well formed: {commands.size(chosen)}")
 
 
 @experiment.command()
@@ -177,6 +210,16 @@ def paper(run_dir: Path, out: Path) -> None:
         typesetting.build(run_dir, out)
     except RecordingError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what opens a Spark session whose workers have the code of cells."""
+    from experiments.environment import CODE_PACKAGES
+    from spark_analysis.session import spark_session
+
+    here = Path(__file__).parent.parent
+    packages = [here / package for package in CODE_PACKAGES]
+    return partial(spark_session, master, packages)
 
 
 def _overrides(settings: tuple[str, ...]) -> dict[str, str]:

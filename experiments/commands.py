@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from experiments import config
 from experiments.config import Experiment
-from experiments.points import points
+from experiments.config_errors import ExperimentError
+from experiments.executors.executor import Executor
+from experiments.points import Point, factors, points
 from experiments.progress import ProgressBar
 from experiments.runner import plan, run
-from experiments.worlds.registry import make_world
+from experiments.worlds.registry import INDEPENDENT, make_world
+from experiments.worlds.world import Cell, World
+
+EXECUTORS = ("sequential", "local", "spark")
+# A Spark session that is opened when cells are to run; its type is Spark's own.
+Connect = Callable[[], AbstractContextManager[Any]]
 
 
 def load(path: Path, schedulers: str | None, world: str | None) -> Experiment:
@@ -27,29 +37,80 @@ def load(path: Path, schedulers: str | None, world: str | None) -> Experiment:
         experiment = experiment.with_schedulers(names)
     if world is not None:
         experiment = experiment.with_world(world)
-    config.check_broker_keys(experiment)
+    for point in points(experiment):
+        _check_broker_keys(point)
     return experiment
 
 
 def run_experiment(
-    experiment: Experiment, directory: Path, console: Console, *, resume: bool
+    experiment: Experiment,
+    directory: Path,
+    console: Console,
+    *,
+    resume: bool,
+    executor: str | None = None,
+    workers: int | None = None,
+    connect: Connect | None = None,
 ) -> bool:
-    """Run an experiment; say whether every cell has a run that counts."""
+    """Run an experiment; say whether every cell has a run that counts.
+
+    ``executor`` is one of `EXECUTORS`, by default ``local`` where the world allows it;
+    ``connect`` is needed for ``spark``.
+
+    :raises ExperimentError: if the world does not allow the executor.
+    """
     with ProgressBar(console) as progress:
         world = make_world(experiment.experiment.world, progress.tick)
-        missing = run(experiment, directory, world, progress, resume=resume)
+        chosen = _executor(executor, world, workers, connect)
+        missing = run(experiment, directory, world, chosen, progress, resume=resume)
     for cell in missing:
-        console.print(f"block {cell.block}, {cell.arm}: no run counts ({cell.reason})")
+        where = f"{cell.point}, block {cell.block}".removeprefix(", ")
+        console.print(f"{where}, {cell.arm}: no run counts ({cell.reason})")
     console.print(f"recorded in {directory}")
     return not missing
+
+
+def _executor(
+    name: str | None, world: World, workers: int | None, connect: Connect | None
+) -> Executor:
+    """Make the executor; it imports what it needs, and no other does."""
+    independent = world.name in INDEPENDENT
+    name = name or ("local" if independent else "sequential")
+    if name == "sequential":
+        from experiments.executors.sequential import Sequential
+
+        return Sequential(world)
+    if not independent:
+        raise ExperimentError(
+            f"--executor {name}",
+            f"runs of the {world.name} world measure the machine, so they cannot share "
+            "it; this is for --world " + " and ".join(INDEPENDENT),
+        )
+    if name == "spark":
+        from experiments.executors.spark import Spark
+
+        assert connect is not None
+        return Spark(world.name, connect)
+    from experiments.executors.local import Local
+
+    return Local(world.name, workers)
+
+
+def _check_broker_keys(point: Point) -> None:
+    try:
+        config.check_broker_keys(point.experiment)
+    except ExperimentError as error:
+        if point.number is None:
+            raise
+        raise ExperimentError(f"sweep, point {point.name!r}", str(error)) from error
 
 
 def describe(experiment: Experiment, console: Console) -> None:
     """Print the cells of an experiment, and how long they will take."""
     header = experiment.experiment
     world = make_world(header.world, lambda: None)
-    arms = experiment.all_arms()
-    cells = list(plan(points(experiment)))
+    arms, found = experiment.all_arms(), points(experiment)
+    cells = list(plan(found))
     console.print(f"{header.name}: {header.title}", highlight=False)
     table = Table()
     for column in ("arm", "scheduler", "broker keys", "runs"):
@@ -59,12 +120,31 @@ def describe(experiment: Experiment, console: Console) -> None:
         keys = ", ".join(f"{key}={value}" for key, value in arm.set.items())
         table.add_row(arm.name, arm.scheduler, keys, str(runs[arm.name]))
     console.print(table)
-    for block in range(header.blocks):
-        order = [cell.arm.name for cell in cells if cell.block == block]
-        console.print(f"block {block}: {', '.join(order)}", highlight=False)
-    minutes = len(cells) * world.estimate_s(experiment) / 60
-    console.print(
-        f"{header.blocks} blocks x {len(arms)} arms = {len(cells)} runs "
-        f"in the {header.world} world, about {minutes:.1f} minutes",
-        highlight=False,
+    for factor, levels in factors(found).items():
+        console.print(f"{factor}: {', '.join(levels)}", highlight=False)
+    if experiment.sweep is None:
+        for block in range(header.blocks):
+            order = [cell.arm.name for cell in cells if cell.block == block]
+            console.print(f"block {block}: {', '.join(order)}", highlight=False)
+    console.print(f"{size(experiment)}, {_lasting(cells, world)}", highlight=False)
+
+
+def size(experiment: Experiment) -> str:
+    """Return how many runs an experiment has, and why."""
+    found = points(experiment)
+    header, arms = experiment.experiment, experiment.all_arms()
+    blocks_and_arms = f"{header.blocks} blocks x {len(arms)} arms"
+    in_all = len(found) * header.blocks * len(arms)
+    if experiment.sweep is None:
+        return f"{blocks_and_arms} = {in_all} runs in the {header.world} world"
+    return (
+        f"{len(found)} points x {blocks_and_arms} = {in_all} runs "
+        f"in the {header.world} world"
     )
+
+
+def _lasting(cells: Sequence[Cell], world: World) -> str:
+    """Return how long cells take by the executor that the world has by default."""
+    seconds = sum(world.estimate_s(cell.experiment) for cell in cells)
+    lanes = _executor(None, world, None, None).lanes or 1
+    return f"about {seconds / lanes / 60:.1f} minutes"

@@ -12,7 +12,11 @@ import hashlib
 import os
 import platform
 import subprocess
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib import metadata
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +55,32 @@ def code() -> dict[str, Any]:
 
 @functools.cache
 def code_sha256() -> str:
-    """Return the hash of the sources that a run executes. Computed once a process."""
+    """Return the hash of the sources that a run executes. Computed once a process.
+
+    The same wherever they were imported from: a checkout, a wheel, or an archive that
+    was sent to this machine.
+    """
     digest = hashlib.sha256()
+    root: Traversable = zipfile.Path(_ROOT) if _ROOT.is_file() else _ROOT
     for package in CODE_PACKAGES:
-        for path in sorted((_ROOT / package).rglob("*.py")):
-            digest.update(str(path.relative_to(_ROOT)).encode() + b"\0")
-            digest.update(path.read_bytes() + b"\0")
+        for name, source in sorted(_sources(root / package, package)):
+            digest.update(name.encode() + b"\0" + source + b"\0")
     return digest.hexdigest()
+
+
+def _sources(directory: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of every source file below a directory."""
+    for entry in directory.iterdir():
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            yield from _sources(entry, path)
+        elif path.endswith(".py"):
+            yield path, entry.read_bytes()
+
+
+def now() -> str:
+    """Return the time of day in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _git(*arguments: str) -> str | None:

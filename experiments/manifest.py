@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cells import Outcome
 from experiments.config import Experiment
-from experiments.environment import code, environment
+from experiments.environment import code, environment, now
 from experiments.points import Point, factors
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
@@ -30,6 +31,8 @@ class Manifest:
     def __init__(self, directory: Path, content: dict[str, Any]) -> None:
         self.directory = directory
         self.content = content
+        self._done: set[str] = set()
+        self._attempts: Counter[str] = Counter()
 
     @classmethod
     def new(
@@ -78,6 +81,7 @@ class Manifest:
             "config_sha256": experiment.sha256(),
             "code": code(),
             "environment": {**environment(), **surroundings},
+            "executor": None,
             "traces": [],
             "plan": [],
             "runs": [],
@@ -99,73 +103,103 @@ class Manifest:
         return runs
 
     def save(self) -> None:
-        """Replace the file, whole or not at all."""
+        """Replace the file, whole or not at all. Cost: 10 us a run."""
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = self.directory / (FILE + ".partial")
-        partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(_text(self.content), encoding="utf-8")
         os.replace(partial, self.directory / FILE)
 
-    def done(self, key: str) -> bool:
-        """Say whether a cell has a run that counts."""
-        return any(run["cell"] == key and run["valid"] for run in self.runs)
+    def plan(self, cells: Iterable[tuple[Cell, str]]) -> None:
+        """Note which cells there are to be, in their order, each with its key.
 
-    def attempts(self, cell: Cell) -> int:
-        """Count the runs of a cell, whatever became of them."""
-        return sum(run["run_id"].startswith(cell.stem) for run in self.runs)
-
-    def supersede(self, points: Mapping[str, str]) -> None:
-        """Take runs of other cells than these out of the count: they are stale.
-
-        ``points`` has the point of every cell by its key: points that were renamed, or
-        have another number since, keep their runs.
+        Runs of other cells are stale and taken out of the count. A point that has
+        another name or number since keeps its runs.
         """
-        for run in self.runs:
-            if run["cell"] in points:
-                run["point"] = points[run["cell"]]
-            elif run["valid"]:
-                run["valid"] = False
-                run["reason"] = "superseded: the experiment or the code has changed"
-
-    def add(
-        self,
-        cell: Cell,
-        key: str,
-        result: RunResult,
-        files: RunFiles | None,
-        *,
-        started: str,
-        seconds: float,
-        load_average: float,
-    ) -> None:
-        """List a run that is over. ``files`` are its final names, if it has any."""
-        details = dataclasses.asdict(result)
-        recorded = details.pop("recorded")
-        assert recorded == (files is not None)
-        self.runs.append(
+        self.content["plan"] = [
             {
-                "run_id": cell.run_id,
                 "cell": key,
                 "point": cell.point,
                 "block": cell.block,
                 "arm": cell.arm.name,
-                "scheduler": cell.arm.scheduler,
                 "order": cell.order,
-                "attempt": cell.attempt,
-                "requests": self._relative(files.requests) if files else None,
-                "samples": self._relative(files.samples) if files else None,
-                "started": started,
-                "seconds": round(seconds, 3),
-                "load_average": round(load_average, 2),
-                **details,
             }
-        )
+            for cell, key in cells
+        ]
+        planned = {each["cell"]: each["point"] for each in self.content["plan"]}
+        for run in self.runs:
+            if run["cell"] in planned:
+                run["point"] = planned[run["cell"]]
+            elif run["valid"]:
+                run["valid"] = False
+                run["reason"] = "superseded: the experiment or the code has changed"
+            self._count(run)
+
+    def done(self, key: str) -> bool:
+        """Say whether a cell has a run that counts."""
+        return key in self._done
+
+    def attempts(self, cell: Cell) -> int:
+        """Count the runs that bear a cell's name, whatever became of them."""
+        return self._attempts[cell.stem]
+
+    def last_reason(self, key: str) -> str:
+        """Return why the last run of a cell did not count."""
+        mine = [run for run in self.runs if run["cell"] == key]
+        return str(mine[-1]["reason"])
+
+    def add(
+        self, outcome: Outcome, result: RunResult, key: str, files: RunFiles | None
+    ) -> None:
+        """List a run that is over. ``files`` are its final names, if it has any."""
+        cell = outcome.cell
+        details = dataclasses.asdict(result)
+        recorded = details.pop("recorded")
+        assert recorded == (files is not None)
+        run = {
+            "run_id": cell.run_id,
+            "cell": key,
+            "point": cell.point,
+            "block": cell.block,
+            "arm": cell.arm.name,
+            "scheduler": cell.arm.scheduler,
+            "order": cell.order,
+            "attempt": cell.attempt,
+            "requests": self._relative(files.requests) if files else None,
+            "samples": self._relative(files.samples) if files else None,
+            "started": outcome.started,
+            "seconds": round(outcome.seconds, 3),
+            "load_average": round(outcome.load_average, 2),
+            **details,
+        }
+        self.runs.append(run)
+        self._count(run)
+
+    def _count(self, run: Mapping[str, Any]) -> None:
+        if run["valid"]:
+            self._done.add(run["cell"])
+        run_id = run["run_id"]
+        self._attempts[run_id[: run_id.rindex("-t") + 2]] += 1
 
     def finish(self) -> None:
-        """Note that every cell has had its runs."""
+        """Note that every cell has had its runs, and list them as they were planned."""
+        places = {each["cell"]: n for n, each in enumerate(self.content["plan"])}
+        self.runs.sort(key=lambda run: places.get(run["cell"], -1))
         self.content["finished"] = now()
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.directory).as_posix()
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    """Write a manifest as JSON, each entry of its lists on a line of its own."""
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, list) and value:
+            entries = ",\n  ".join(map(json.dumps, value))
+            lines.append(f"{json.dumps(key)}: [\n  {entries}\n ]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
 
 
 def _window_ns(experiment: Experiment) -> list[int]:
@@ -195,8 +229,3 @@ def _classes(experiment: Experiment) -> list[dict[str, Any]]:
         share = (workload.stop_of(entry) - entry.start_s) / workload.duration_s
         described["offered_per_s"] += entry.arrivals.mean_rate_per_s() * share
     return list(found.values())
-
-
-def now() -> str:
-    """Return the time of day in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

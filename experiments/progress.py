@@ -24,8 +24,8 @@ from experiments.worlds.world import Cell, RunResult
 class Watcher(Protocol):
     """Who is told how an experiment gets on."""
 
-    def planned(self, runs: int, seconds_each: float) -> None:
-        """Learn how many runs are to come, and about how long each takes."""
+    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
+        """Learn how many runs are to come, how long each takes, how many at a time."""
 
     def started(self, cell: Cell) -> None:
         """Learn that a run begins."""
@@ -40,7 +40,7 @@ class Watcher(Protocol):
 class Silence:
     """A watcher that says nothing."""
 
-    def planned(self, runs: int, seconds_each: float) -> None:
+    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
         """Ignore it."""
 
     def started(self, cell: Cell) -> None:
@@ -71,8 +71,9 @@ class ProgressBar:
         self._task = self._progress.add_task("", total=None, left="?")
         self._runs_left = 0
         self._seconds_each = 0.0
-        self._seconds: list[float] = []
-        self._began = time.monotonic()
+        self._ended = 0
+        self._began = self._last = time.monotonic()
+        self._block = -1
 
     def __enter__(self) -> ProgressBar:
         self._progress.start()
@@ -81,23 +82,26 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def planned(self, runs: int, seconds_each: float) -> None:
+    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
         """Set the bar's length."""
-        self._runs_left, self._seconds_each = runs, seconds_each
+        self._runs_left, self._seconds_each = runs, seconds_each / (lanes or 1)
+        self._began = self._last = time.monotonic()
         self._progress.update(self._task, total=runs)
-        minutes = runs * seconds_each / 60
-        self._console.print(f"{runs} runs to go, about {minutes:.1f} minutes")
+        minutes = runs * self._seconds_each / 60
+        lasting = f", about {minutes:.1f} minutes" if lanes else ""
+        self._console.print(f"{runs} runs to go{lasting}")
 
     def started(self, cell: Cell) -> None:
         """Show what runs now."""
-        self._began = time.monotonic()
         again = f" (attempt {cell.attempt + 1})" if cell.attempt else ""
         block = f"block {cell.block + 1}/{cell.experiment.experiment.blocks}"
-        if not self._console.is_terminal and cell.order == 0 and not cell.attempt:
+        if not self._console.is_terminal and cell.block > self._block:
             self._console.print(f"{block}, {self._left()} left")
+        self._block = max(self._block, cell.block)
+        point = f"  {cell.point}" if cell.point else ""
         self._progress.update(
             self._task,
-            description=f"{block}  [bold]{cell.arm.name}[/]{again}",
+            description=f"{block}{point}  [bold]{cell.arm.name}[/]{again}",
             left=self._left(),
         )
         self._progress.refresh()
@@ -109,20 +113,20 @@ class ProgressBar:
 
     def ended(self, cell: Cell, result: RunResult, seconds: float) -> None:
         """Advance, unless the run has to be repeated; say so if it did not count."""
-        self._seconds.append(seconds)
+        self._ended += 1
+        self._last = time.monotonic()
         if result.valid:
             self._runs_left -= 1
             self._progress.advance(self._task)
         else:
             self._console.print(f"{cell.run_id} does not count: {result.reason}")
-        self._began = time.monotonic()
         self.tick()
 
     def _left(self) -> str:
-        """Estimate the time left from the runs so far and the present one."""
+        """Estimate the time left from the pace so far, however many run at a time."""
         each = self._seconds_each
-        if self._seconds:
-            each = sum(self._seconds) / len(self._seconds)
-        left_s = self._runs_left * each - (time.monotonic() - self._began)
+        if self._ended:
+            each = (self._last - self._began) / self._ended
+        left_s = self._runs_left * each - (time.monotonic() - self._last)
         minutes, seconds = divmod(max(0, round(left_s)), 60)
         return f"{minutes}:{seconds:02d}"

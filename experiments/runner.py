@@ -1,42 +1,45 @@
 """The order in which an experiment runs, and what it does when a run goes wrong.
 
-A randomised complete block design: each block draws one trace, replays it to every arm,
-and shuffles the order of the arms from the seed, so that a drift of the machine (heat,
-neighbours) falls on all arms alike. A run that does not count (its generator was late,
-its broker failed) is kept with the reason and repeated.
+A randomised complete block design at every point: each block draws one trace, replays
+it to every arm, and shuffles the order of the arms from the seed, so that a drift of
+the machine (heat, neighbours) falls on all arms alike; the points are shuffled within a
+block for the same reason. A run that does not count (its generator was late, its broker
+failed) is kept with the reason and repeated.
 
 A cell's key is the hash of all that its rows depend on: configuration, trace, code. So
 ``resume`` repeats no cell that is done and every cell whose configuration or code has
-changed since. Files get their final names only when they are whole.
+changed since. Files get their final names only when they are whole. Executors run
+cells; this process alone writes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments import trace
+from experiments.cells import Outcome, Work, cell_key
 from experiments.config import Experiment
 from experiments.config_errors import ExperimentError
+from experiments.drawings import Drawings
 from experiments.environment import code_sha256
-from experiments.manifest import Manifest, now
+from experiments.executors.executor import Executor
+from experiments.manifest import Manifest
 from experiments.points import Point, points
 from experiments.progress import Watcher
-from experiments.recording import identity_fault
-from experiments.trace import Trace
-from experiments.worlds.world import Cell, RunFiles, RunResult, World
+from experiments.worlds.world import Cell, RunFiles, World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """A cell without a run that counts, and why its last run did not."""
 
+    point: str
     block: int
     arm: str
     reason: str
@@ -54,7 +57,8 @@ def plan(found: Sequence[Point]) -> Iterator[Cell]:
 
 def _block(point: Point, block: int) -> Iterator[Cell]:
     """Yield a block's cells at one point, the arms in an order of its own."""
-    experiment, prefix = point.experiment, _prefix(point)
+    experiment = point.experiment
+    prefix = "" if point.number is None else f"p{point.number:03d}-"
     arms = list(experiment.all_arms())
     seed = experiment.experiment.seed
     random.Random(f"{prefix}{seed}/{block}/order").shuffle(arms)
@@ -69,38 +73,30 @@ def _block(point: Point, block: int) -> Iterator[Cell]:
         )
 
 
-def _prefix(point: Point) -> str:
-    return "" if point.number is None else f"p{point.number:03d}-"
+def keys_of(cells: Sequence[Cell], world: str, code: str) -> list[str]:
+    """Return the key of every cell.
 
-
-def cell_key(cell: Cell, world: str, trace_sha256: str, code: str) -> str:
-    """Return the hash of everything that the rows of a cell depend on."""
-    experiment = cell.experiment
-    content, arm = experiment.content(), cell.arm.model_dump(mode="json")
-    # Not the other arms, nor what the analysis makes of the rows, nor what another
-    # world is told; of the header, the seed has made the trace.
-    for section in ("experiment", "arms", "analysis", "virtual", "model"):
-        if section != world:
-            del content[section]
-    if world != "model":
-        del arm["model"]
-    depends_on = {
-        **content,
-        "world": world,
-        "seed": experiment.experiment.seed,
-        "block": cell.block,
-        "arm": arm,
-        "trace": trace_sha256,
-        "code": code,
-    }
-    text = json.dumps(depends_on, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    A factor may leave an arm as it is. Its cells at two points then depend on the same
+    and have the same rows, but each point has runs of its own: such cells are told
+    apart by their number.
+    """
+    seen: Counter[str] = Counter()
+    keys = []
+    for cell in cells:
+        key = cell_key(cell, world, code)
+        copy = seen[key]
+        seen[key] += 1
+        if copy:
+            key = hashlib.sha256(f"{key}/{copy}".encode()).hexdigest()
+        keys.append(key)
+    return keys
 
 
 def run(
     experiment: Experiment,
     directory: Path,
     world: World,
+    executor: Executor,
     watcher: Watcher,
     *,
     resume: bool,
@@ -109,46 +105,90 @@ def run(
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment.
+    :raises experiments.cells.CellFailed: if a cell raised in another process.
+    :raises experiments.worlds.world.WorldError: if no cell can run.
     """
     found = points(experiment)
     manifest = _open(experiment, found, directory, world, resume=resume)
-    shas = _draw_traces(found, manifest)
+    manifest.content["executor"] = executor.name
     cells = list(plan(found))
-    keys = [
-        cell_key(cell, world.name, shas[cell.point, cell.block], code_sha256())
-        for cell in cells
-    ]
-    manifest.supersede({key: cell.point for cell, key in zip(cells, keys, strict=True)})
-    manifest.content["plan"] = [
-        {
-            "cell": key,
-            "point": cell.point,
-            "block": cell.block,
-            "arm": cell.arm.name,
-            "order": cell.order,
-        }
-        for cell, key in zip(cells, keys, strict=True)
-    ]
+    keys = keys_of(cells, world.name, code_sha256())
+    drawings = Drawings(
+        directory, found, manifest.content["traces"], manifest.content["code"]["sha256"]
+    )
+    manifest.content["traces"] = drawings.entries
+    manifest.plan(zip(cells, keys, strict=True))
     manifest.save()
-    todo = [
+    todo = _Todo(manifest, drawings, watcher)
+    todo.add(
         (cell, key)
         for cell, key in zip(cells, keys, strict=True)
         if not manifest.done(key)
-    ]
-    watcher.planned(len(todo), world.estimate_s(experiment))
-    replayed: Trace | None = None
-    for cell, key in todo:
-        path = _trace_path(directory, cell.prefix, cell.block)
-        if replayed is None or replayed.sha256 != shas[cell.point, cell.block]:
-            replayed = trace.read(path, cell.block)
-        _run_cell(cell, key, replayed, world, watcher, manifest)
+    )
+    watcher.planned(len(todo), world.estimate_s(experiment), executor.lanes)
+    with contextlib.closing(executor.outcomes(todo)) as outcomes:
+        for outcome in outcomes:
+            todo.take(outcome)
     manifest.finish()
     manifest.save()
     return [
-        Missing(block=cell.block, arm=cell.arm.name, reason=_last_reason(manifest, key))
+        Missing(
+            point=cell.point,
+            block=cell.block,
+            arm=cell.arm.name,
+            reason=manifest.last_reason(key),
+        )
         for cell, key in zip(cells, keys, strict=True)
         if not manifest.done(key)
     ]
+
+
+class _Todo:
+    """The cells to run, and what is done with their outcomes."""
+
+    def __init__(
+        self, manifest: Manifest, drawings: Drawings, watcher: Watcher
+    ) -> None:
+        self._manifest = manifest
+        self._drawings = drawings
+        self._watcher = watcher
+        self._waiting: deque[Cell] = deque()
+        self._keys: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, cells: Iterable[tuple[Cell, str]]) -> None:
+        """Add cells with their keys."""
+        for cell, key in cells:
+            self._waiting.append(cell)
+            self._keys[cell.stem] = key
+
+    def next(self) -> Work | None:
+        """Hand out the next cell, see `executors.executor.Todo`."""
+        if not self._waiting:
+            return None
+        cell = self._waiting.popleft()
+        cell = replace(cell, attempt=self._manifest.attempts(cell))
+        self._tries[cell.stem] += 1
+        self._watcher.started(cell)
+        return Work(cell=cell, with_trace=self._drawings.wanted(cell))
+
+    def take(self, outcome: Outcome) -> None:
+        """Store a run, list it, and have its cell repeated if it does not count."""
+        cell, result = outcome.cell, outcome.result
+        fault = self._drawings.fault(outcome)
+        if fault and result.valid:
+            result = replace(result, valid=False, reason=fault)
+        self._drawings.store(outcome)
+        files = _store(self._manifest.directory, outcome)
+        self._manifest.add(outcome, result, self._keys[cell.stem], files)
+        self._manifest.save()
+        self._watcher.ended(cell, result, outcome.seconds)
+        retries = cell.experiment.limits.retries
+        if not result.valid and self._tries[cell.stem] <= retries:
+            self._waiting.appendleft(cell)
 
 
 def _open(
@@ -174,98 +214,24 @@ def _open(
         )
     fresh.content["created"] = old.content["created"]
     fresh.content["runs"] = old.runs
+    fresh.content["traces"] = old.content["traces"]
     return fresh
 
 
-def _draw_traces(
-    found: Sequence[Point], manifest: Manifest
-) -> dict[tuple[str, int], str]:
-    """Draw and store the trace of every point and block; return their hashes."""
-    shas = {}
-    manifest.content["traces"] = []
-    for point in found:
-        for block in range(point.experiment.experiment.blocks):
-            drawn = trace.generate(point.experiment, block)
-            path = _trace_path(manifest.directory, _prefix(point), block)
-            trace.store(drawn, path)
-            shas[point.name, block] = drawn.sha256
-            manifest.content["traces"].append(
-                {
-                    "point": point.name,
-                    "block": block,
-                    "file": path.relative_to(manifest.directory).as_posix(),
-                    "sha256": drawn.sha256,
-                    "requests": len(drawn),
-                }
-            )
-    return shas
-
-
-def _run_cell(
-    cell: Cell,
-    key: str,
-    replayed: Trace,
-    world: World,
-    watcher: Watcher,
-    manifest: Manifest,
-) -> None:
-    """Run a cell until a run counts or its retries are used up."""
-    for _ in range(1 + cell.experiment.limits.retries):
-        cell = replace(cell, attempt=manifest.attempts(cell))
-        watcher.started(cell)
-        started, began = now(), time.monotonic()
-        load_average = os.getloadavg()[0]
-        final = _files(manifest.directory, cell.run_id)
-        partial = RunFiles(
-            requests=final.requests.with_suffix(".partial"),
-            samples=final.samples.with_suffix(".partial"),
-        )
-        result = _checked(world.run(cell, replayed, partial), replayed)
-        if result.recorded:
-            os.replace(partial.requests, final.requests)
-            os.replace(partial.samples, final.samples)
-        seconds = time.monotonic() - began
-        manifest.add(
-            cell,
-            key,
-            result,
-            final if result.recorded else None,
-            started=started,
-            seconds=seconds,
-            load_average=load_average,
-        )
-        manifest.save()
-        watcher.ended(cell, result, seconds)
-        if result.valid:
-            return
-
-
-def _checked(result: RunResult, replayed: Trace) -> RunResult:
-    """Hold a result against its trace: same hash, and every request accounted for."""
-    if not result.valid:
-        return result
-    fault = identity_fault(result.counts, len(replayed))
-    if result.trace_sha256 != replayed.sha256:
-        fault = f"replayed the trace {result.trace_sha256}, not {replayed.sha256}"
-    return replace(result, valid=not fault, reason=fault)
-
-
-def _files(directory: Path, run_id: str) -> RunFiles:
+def _store(directory: Path, outcome: Outcome) -> RunFiles | None:
+    """Write a run's files, whole or not at all; return their names, if it has any."""
+    if outcome.requests is None or outcome.samples is None:
+        return None
+    name = f"{outcome.cell.run_id}.parquet"
     files = RunFiles(
-        requests=directory / "requests" / f"{run_id}.parquet",
-        samples=directory / "samples" / f"{run_id}.parquet",
+        requests=directory / "requests" / name, samples=directory / "samples" / name
     )
-    for path in (files.requests, files.samples):
+    for path, content in (
+        (files.requests, outcome.requests),
+        (files.samples, outcome.samples),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(content)
+        os.replace(partial, path)
     return files
-
-
-def _trace_path(directory: Path, prefix: str, block: int) -> Path:
-    point = f"point-{prefix[1:]}" if prefix else ""
-    return directory / "traces" / f"{point}block-{block:03d}.parquet"
-
-
-def _last_reason(manifest: Manifest, key: str) -> str:
-    """Return why the last run of a cell did not count."""
-    mine = [run for run in manifest.runs if run["cell"] == key]
-    return str(mine[-1]["reason"])

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,24 +49,31 @@ _LOCAL: Final = {
 
 
 @contextlib.contextmanager
-def spark_session(master: str = LOCAL) -> Iterator[SparkSession]:
+def spark_session(
+    master: str = LOCAL, packages: Sequence[Path] = (_PACKAGE,)
+) -> Iterator[SparkSession]:
     """Start a session, and stop it at the end; there is one in a process at a time.
+
+    ``packages`` are the directories of those that the workers of a cluster need, and
+    that are sent to them; workers on this machine have what this process has.
 
     Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, where
     Spark's launcher looks for them: without the latter, Spark's workers would be
-    whatever ``python3`` means on PATH.
+    whatever ``python3`` means on PATH. A cluster may have its Python elsewhere: there a
+    ``PYSPARK_PYTHON`` that is set is left alone.
 
     :raises spark_analysis.java.NoJava: if nothing can run Spark.
     """
+    local = master.startswith("local")
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if local or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryFile() as chatter:
         try:
             with _standard_error_to(chatter.fileno()):
                 session = _start(master)
             try:
-                local = master.startswith("local")
-                with contextlib.nullcontext() if local else _code_on_workers(session):
+                with contextlib.nullcontext() if local else _sent(packages, session):
                     yield session
             finally:
                 session.stop()
@@ -122,14 +129,14 @@ def _standard_error_to(descriptor: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _code_on_workers(session: SparkSession) -> Iterator[None]:
-    """Send this package to workers that do not have it installed."""
+def _sent(packages: Sequence[Path], session: SparkSession) -> Iterator[None]:
+    """Send packages to the workers; this process keeps its own."""
     with tempfile.TemporaryDirectory() as directory:
-        archive = shutil.make_archive(
-            str(Path(directory, "spark_analysis")),
-            "zip",
-            root_dir=_PACKAGE.parent,
-            base_dir=_PACKAGE.name,
-        )
-        session.sparkContext.addPyFile(archive)
+        archive = Path(directory, "doorkeeper.zip")
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            for package in packages:
+                for path in sorted(package.rglob("*")):
+                    if path.is_file() and path.suffix != ".pyc":
+                        file.write(path, path.relative_to(package.parent))
+        session.sparkContext.addPyFile(str(archive))
         yield

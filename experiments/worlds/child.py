@@ -43,8 +43,13 @@ def bind(binding: Binding) -> None:
         # Nice values order the processes of one session; between sessions, where the
         # kernel groups by them (sched(7), autogroup), this file does.
         _AUTOGROUP.write_text(str(binding.nice), encoding="utf-8")
+    die_with(binding.parent)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != binding.parent:
+    if os.getppid() != parent:
         sys.exit("the parent died before its child could be bound to it")
 
 

@@ -5,8 +5,9 @@ time from the other; on a machine with a single CPU both share it, and the manif
 so. Every run starts from an empty data directory, which is deleted afterwards. Broker
 and generator stamp by the same monotonic clock, so their rows subtract.
 
-Nothing here raises because a run went wrong: a broker that fails to start, dies or will
-not stop, and a generator that is late, are results with a reason; the runner decides.
+Nothing here raises because a run went wrong: a broker that dies or will not stop, and a
+generator that is late, are results with a reason; the runner decides. Only a broker
+that ends before it listens stops the experiment: its configuration will not do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from experiments.trace import Trace
 from experiments.worlds.child import Binding
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.processes import Child, RunFailed
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
 
 # Starting both processes, setting up, joining and writing the rows.
 _OVERHEAD_S = 0.8
@@ -183,7 +184,7 @@ def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
         expected += 1
     found: dict[str, Address] = {}
     for _ in range(expected):
-        line = broker.line(_START_TIMEOUT_S)
+        line = _said(cell, broker)
         name, _, address = line.removeprefix(_READY).partition("://")
         host, _, port = address.rpartition(":")
         if not line.startswith(_READY) or not port.isdecimal():
@@ -191,6 +192,19 @@ def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
         found[name] = (host.strip("[]"), int(port))
     data = [address for name, address in found.items() if name != control]
     return {"data": data[0], "control": found.get(control or "")}
+
+
+def _said(cell: Cell, broker: Child) -> str:
+    """Wait for a line from a broker that starts.
+
+    :raises WorldError: if the broker ended: the next one would do so too.
+    """
+    try:
+        return broker.line(_START_TIMEOUT_S)
+    except RunFailed as failure:
+        if not broker.ended:
+            raise
+        raise WorldError(f"arm {cell.arm.name!r} cannot start: {failure}") from failure
 
 
 def _observations(at: Path) -> Seen:

@@ -93,6 +93,11 @@ class Child:
         """Return the process's id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Say whether the process is no more."""
+        return self._process.poll() is not None
+
     def tell(self, line: str) -> None:
         """Write a line to the process's standard input.
 

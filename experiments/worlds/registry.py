@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 from experiments.worlds.world import World
 
+# Worlds whose runs are computed, not measured: the same rows on any machine, whatever
+# else it does meanwhile.
+INDEPENDENT = ("virtual", "model")
+
 
 def make_world(name: str, tick: Callable[[], None]) -> World:
     """Make the world called ``name``; it calls ``tick`` about once a second."""

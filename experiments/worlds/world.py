@@ -81,6 +81,10 @@ class RunResult:
     broker_cpu_wait_s: float | None = None
 
 
+class WorldError(Exception):
+    """No cell can run here, whatever is repeated; the message says why."""
+
+
 class World(Protocol):
     """A place to replay traces in."""
 
@@ -93,6 +97,8 @@ class World(Protocol):
         """Replay the trace to the cell's arm and write its rows to ``out``.
 
         A run that went wrong is a result with a reason, not an exception.
+
+        :raises WorldError: if the next run would go wrong in the same way.
         """
 
     def estimate_s(self, experiment: Experiment) -> float:

@@ -15,6 +15,7 @@ import pytest
 
 from experiments import recording, runner
 from experiments.config import Experiment, ExperimentError, parse
+from experiments.executors.sequential import Sequential
 from experiments.points import points
 from experiments.progress import Silence
 from experiments.recording import MEASURES, STAMPS, Results
@@ -108,7 +109,14 @@ class FakeWorld:
 def run(
     directory: Path, world: FakeWorld, *, resume: bool = False, **header: Any
 ) -> Any:
-    return runner.run(experiment(**header), directory, world, Silence(), resume=resume)
+    return runner.run(
+        experiment(**header),
+        directory,
+        world,
+        Sequential(world),
+        Silence(),
+        resume=resume,
+    )
 
 
 def manifest(directory: Path) -> Any:

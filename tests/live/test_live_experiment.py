@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,11 +26,13 @@ import pytest
 
 from experiments import runner, trace
 from experiments.config import Experiment, parse
+from experiments.executors.sequential import Sequential
+from experiments.points import points
 from experiments.progress import Silence
 from experiments.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
 from experiments.runner import plan
 from experiments.worlds.live import Live
-from experiments.worlds.world import RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, WorldError
 
 pytestmark = pytest.mark.live
 
@@ -220,22 +223,22 @@ def experiment(**changes: Any) -> Experiment:
 
 def run_first_cell(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    cell = next(iter(plan(built)))
+    cell = next(iter(plan(points(built))))
     world = Live(tick=lambda: None)
     return world.run(cell, trace.generate(built, cell.block), out), out
 
 
-def test_a_broker_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_stops_the_experiment(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         built = experiment(
             broker={"set": {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}}
         )
-        result, _ = run_first_cell(built, tmp_path)
-    assert not result.valid
-    assert not result.recorded
-    assert result.reason.startswith("broker ended with status 2: Error: ")
-    assert str(port) in result.reason
+        with pytest.raises(WorldError) as stopped:
+            run_first_cell(built, tmp_path)
+    words = r"arm '\S+' cannot start: broker ended with status 2: Error: "
+    assert re.match(words, str(stopped.value))
+    assert str(port) in str(stopped.value)
 
 
 def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> None:
@@ -282,9 +285,10 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
 def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:
     content = experiment().content()
     content["arms"] = content["arms"][:2]
+    live = Live(lambda: None)
     assert (
         runner.run(
-            parse(content), tmp_path, Live(lambda: None), Silence(), resume=False
+            parse(content), tmp_path, live, Sequential(live), Silence(), resume=False
         )
         == []
     )

@@ -1,0 +1,207 @@
+"""One cell as a unit of work: a value goes in, bytes come out, wherever that is.
+
+A cell draws its own trace from the seed, so that nothing but a few kilobytes has to
+travel to a process or a machine that runs it, and it gives back the contents of its
+files, which only the process with the directory writes. So cells can be executed
+anywhere, by the same function, with the same bytes as result.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from experiments import trace
+from experiments.config import Experiment
+from experiments.environment import now
+from experiments.recording import identity_fault
+from experiments.trace import Trace
+from experiments.worlds.registry import make_world
+from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+
+
+class CellFailed(Exception):
+    """A cell raised: a fault of ours, or a machine that cannot run cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A cell to run, and whether to bring back the trace that it drew."""
+
+    cell: Cell
+    with_trace: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A run that is over: how it went, and the contents of its files, if it has any.
+
+    ``trace`` is the content of the trace's file, if it was asked for;
+    ``trace_sha256`` and ``trace_requests`` are what was drawn here.
+    """
+
+    cell: Cell
+    result: RunResult
+    requests: bytes | None
+    samples: bytes | None
+    trace: bytes | None
+    trace_sha256: str
+    trace_requests: int
+    started: str
+    seconds: float
+    load_average: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A cell that raised, in words that survive the way to another process."""
+
+    words: str
+    ours: bool
+
+
+class Bench:
+    """A world, and the trace that was replayed in it last."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._drawing = ""
+        self._trace: Trace | None = None
+
+    def run(self, work: Work) -> Outcome:
+        """Draw the cell's trace, replay it, and read what was recorded."""
+        cell, drawn = work.cell, self._draw(work.cell)
+        started, began = now(), time.monotonic()
+        load_average = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-cell-") as scratch:
+            files = RunFiles(
+                requests=Path(scratch, "requests.parquet"),
+                samples=Path(scratch, "samples.parquet"),
+            )
+            result = _checked(self._world.run(cell, drawn, files), drawn)
+            return Outcome(
+                cell=cell,
+                result=result,
+                requests=files.requests.read_bytes() if result.recorded else None,
+                samples=files.samples.read_bytes() if result.recorded else None,
+                trace=_stored(drawn, Path(scratch)) if work.with_trace else None,
+                trace_sha256=drawn.sha256,
+                trace_requests=len(drawn),
+                started=started,
+                seconds=time.monotonic() - began,
+                load_average=load_average,
+            )
+
+    def _draw(self, cell: Cell) -> Trace:
+        drawing = drawing_key(cell.experiment, cell.block)
+        if self._trace is None or drawing != self._drawing:
+            self._trace = trace.generate(cell.experiment, cell.block)
+            self._drawing = drawing
+        return self._trace
+
+
+def attempt(world: str, work: Work) -> Outcome | Failure:
+    """Run a cell in a process that was started for it."""
+    try:
+        return _bench(world).run(work)
+    except WorldError as error:
+        return Failure(words=str(error), ours=False)
+    except Exception:
+        return Failure(words=f"{work.cell.run_id}: {traceback.format_exc()}", ours=True)
+
+
+def expect(found: Outcome | Failure) -> Outcome:
+    """Return an outcome.
+
+    :raises CellFailed: if the cell raised.
+    :raises WorldError: if no cell can run there.
+    """
+    if isinstance(found, Outcome):
+        return found
+    raise CellFailed(found.words) if found.ours else WorldError(found.words)
+
+
+def cell_key(cell: Cell, world: str, code: str) -> str:
+    """Return the hash of everything that the rows of a cell depend on.
+
+    Not of how the point is called or which others there are, nor of the other arms, nor
+    of what is only decided when the rows are there: repetition and analysis.
+    """
+    limits = cell.experiment.limits.model_dump(mode="json")
+    del limits["retries"]
+    depends_on = {
+        "trace": _drawn_from(cell.experiment, cell.block),
+        "arm": cell.arm.name,
+        "keys": cell.experiment.broker_keys(cell.arm),
+        "limits": limits,
+        "told": _told(cell, world),
+        "world": world,
+        "block": cell.block,
+        "code": code,
+        "python": platform.python_version(),
+    }
+    return _hash(depends_on)
+
+
+def drawing_key(experiment: Experiment, block: int) -> str:
+    """Return the hash of everything that a trace depends on, but the code."""
+    return _hash(_drawn_from(experiment, block))
+
+
+def _told(cell: Cell, world: str) -> dict[str, Any]:
+    """Return what only this world is told."""
+    if world == "virtual":
+        return cell.experiment.virtual.model_dump(mode="json")
+    if world == "model":
+        settings = cell.arm.model.settings(cell.experiment.model)
+        return {**settings.model_dump(mode="json"), "own": cell.arm.model.own}
+    return {}
+
+
+def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
+    """Return what a trace is drawn from; what bounds the analysis has no part in it."""
+    workload = experiment.workload.model_dump(mode="json", by_alias=True)
+    del workload["warmup_s"]
+    for entry in workload["traffic"]:
+        del entry["slo_ms"]
+    return {
+        "workload": workload,
+        "seed": experiment.experiment.seed,
+        "block": block,
+    }
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def _bench(world: str) -> Bench:
+    """Return this process's bench: the next cell may replay the same trace."""
+    return Bench(make_world(world, lambda: None))
+
+
+def _stored(drawn: Trace, scratch: Path) -> bytes:
+    """Return the content of a trace's file."""
+    path = scratch / "trace.parquet"
+    trace.store(drawn, path)
+    return path.read_bytes()
+
+
+def _checked(result: RunResult, replayed: Trace) -> RunResult:
+    """Hold a result against its trace: same hash, and every request accounted for."""
+    if not result.valid:
+        return result
+    fault = identity_fault(result.counts, len(replayed))
+    if result.trace_sha256 != replayed.sha256:
+        fault = f"replayed the trace {result.trace_sha256}, not {replayed.sha256}"
+    return replace(result, valid=not fault, reason=fault)

@@ -1,0 +1,111 @@
+"""The traces of an experiment: which are stored, and whether all runs drew the same.
+
+Points of a sweep that differ in no traffic replay the same traces, so a trace is stored
+once, under the hash of what it was drawn from. The first run of a cell that needs it
+brings it along; no process draws all of them before the first run may begin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.cells import Outcome, drawing_key
+from experiments.points import Point
+from experiments.worlds.world import Cell
+
+
+class Drawings:
+    """What ``traces`` in the manifest lists, and the files that it names.
+
+    ``known`` are the entries of an earlier manifest; those of the same experiment and
+    code whose file is still there are kept.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        points: Sequence[Point],
+        known: Sequence[Mapping[str, Any]],
+        code: str,
+    ) -> None:
+        self._directory = directory
+        self._code = code
+        self._in_sweep = points[0].number is not None
+        self._places: dict[str, list[tuple[str, int]]] = {}
+        self._sha256: dict[str, str] = {}
+        self._asked: set[str] = set()
+        self.entries: list[dict[str, Any]] = []
+        for point in points:
+            for block in range(point.experiment.experiment.blocks):
+                drawing = drawing_key(point.experiment, block)
+                self._places.setdefault(drawing, []).append((point.name, block))
+        for entry in known:
+            self._take_up(entry)
+
+    def wanted(self, cell: Cell) -> bool:
+        """Say whether this cell should bring its trace along; True once for each."""
+        drawing = drawing_key(cell.experiment, cell.block)
+        if drawing in self._asked:
+            return False
+        self._asked.add(drawing)
+        return True
+
+    def fault(self, outcome: Outcome) -> str:
+        """Say that a run drew another trace than those before it, or say nothing.
+
+        That happens only where runs are made by different versions of Python or NumPy.
+        """
+        drawing = drawing_key(outcome.cell.experiment, outcome.cell.block)
+        first = self._sha256.setdefault(drawing, outcome.trace_sha256)
+        if first == outcome.trace_sha256:
+            return ""
+        return f"drew the trace {outcome.trace_sha256}, others drew {first}"
+
+    def store(self, outcome: Outcome) -> None:
+        """Store the trace that a run brought along, and list it for all its places."""
+        if outcome.trace is None:
+            return
+        drawing = drawing_key(outcome.cell.experiment, outcome.cell.block)
+        path = self._path(drawing, outcome.cell.block)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(outcome.trace)
+        os.replace(partial, path)
+        self._list(drawing, outcome.trace_sha256, outcome.trace_requests)
+
+    def _take_up(self, entry: Mapping[str, Any]) -> None:
+        """Keep an entry of an earlier manifest, if its trace would be drawn again."""
+        drawing = entry.get("drawing", "")
+        kept = (
+            drawing in self._places
+            and drawing not in self._asked
+            and entry["code"] == self._code
+            and (self._directory / entry["file"]).exists()
+        )
+        if kept:
+            self._asked.add(drawing)
+            self._sha256[drawing] = entry["sha256"]
+            self._list(drawing, entry["sha256"], entry["requests"])
+
+    def _list(self, drawing: str, sha256: str, requests: int) -> None:
+        for point, block in self._places[drawing]:
+            path = self._path(drawing, block)
+            self.entries.append(
+                {
+                    "point": point,
+                    "block": block,
+                    "file": path.relative_to(self._directory).as_posix(),
+                    "sha256": sha256,
+                    "requests": requests,
+                    "drawing": drawing,
+                    "code": self._code,
+                }
+            )
+        self.entries.sort(key=lambda entry: entry["block"])
+
+    def _path(self, drawing: str, block: int) -> Path:
+        name = f"{drawing[:16]}-" if self._in_sweep else ""
+        return self._directory / "traces" / f"{name}block-{block:03d}.parquet"

@@ -1,0 +1,24 @@
+"""One cell after the other, in this process: for worlds that measure the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from experiments.cells import Bench, Outcome
+from experiments.executors.executor import Todo
+from experiments.worlds.world import World
+
+
+class Sequential:
+    """Runs cells in the world that it is given, in the order of the plan."""
+
+    name = "sequential"
+    lanes: int | None = 1
+
+    def __init__(self, world: World) -> None:
+        self._bench = Bench(world)
+
+    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
+        """Run cells, see `Executor`; an exception of the world's is not caught."""
+        while (work := todo.next()) is not None:
+            yield self._bench.run(work)

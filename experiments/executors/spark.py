@@ -1,0 +1,90 @@
+"""A Spark cluster: the same cells by the same function, on as many machines as it has.
+
+Every cell is a job of one task. Jobs are submitted from threads, as many as the cluster
+has cores and as many again, so that a core always has work and results come one by
+one: a single job over all cells would bring them together, or one after the other. A
+cell whose machine is lost is repeated by Spark.
+
+The code travels along; the libraries that it needs (``requirements.lock``) have to be
+installed where the workers run, in a Python of the same version that ``PYSPARK_PYTHON``
+names. A worker that would run other code than this process refuses.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from experiments.cells import CellFailed, Failure, Outcome, Work, attempt
+from experiments.environment import code_sha256
+from experiments.executors.executor import Todo, stream
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_UNDER_WAY = 2
+_THREADS_MAX = 1024
+
+
+class Spark:
+    """Runs cells of a world on the cluster of the session that ``connect`` opens.
+
+    The session has to send `environment.CODE_PACKAGES` to its workers.
+    """
+
+    name = "spark"
+    lanes: int | None = None
+
+    def __init__(
+        self, world: str, connect: Callable[[], AbstractContextManager[SparkSession]]
+    ) -> None:
+        self._world = world
+        self._connect = connect
+
+    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
+        """Run cells, see `Executor`."""
+        with self._connect() as session, ThreadPoolExecutor(_THREADS_MAX) as threads:
+            context = session.sparkContext
+            try:
+                yield from stream(
+                    lambda work: threads.submit(_job, context, self._world, work),
+                    todo,
+                    # Asked each time: workers come and go.
+                    lambda: _UNDER_WAY * context.defaultParallelism,
+                )
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                context.cancelAllJobs()
+                raise
+
+
+def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:
+    """Run a cell on a worker, if it has the code whose hash is ``code``."""
+    found = code_sha256()
+    if found == code:
+        return attempt(world, work)
+    words = (
+        f"{socket.gethostname()} would run other code: {found[:12]}, not {code[:12]}"
+    )
+    return Failure(words=words, ours=True)
+
+
+def _job(context: SparkContext, world: str, work: Work) -> Outcome | Failure:
+    """Have Spark run one cell, and wait for it."""
+    code = code_sha256()
+    try:
+        one = context.parallelize([work], 1)
+        return one.map(lambda each: attempt_there(code, world, each)).collect()[0]
+    except Exception as error:
+        raise CellFailed(f"{work.cell.run_id}: Spark says: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """Return the line of Java's and Python's traces that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (telling or lines or [type(error).__name__])[0]
