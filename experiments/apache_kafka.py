@@ -38,6 +38,7 @@ _CLASSES: dict[str, str | tuple[str, str]] = {
     "kafka-leader-election": _TOOLS + "LeaderElectionCommand",
     "kafka-log-dirs": _TOOLS + "LogDirsCommand",
     "kafka-producer-perf-test": _TOOLS + "ProducerPerformance",
+    "kafka-reassign-partitions": _TOOLS + "reassign.ReassignPartitionsCommand",
     "kafka-server-start": "kafka.Kafka",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-topics": _TOOLS + "TopicCommand",

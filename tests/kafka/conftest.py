@@ -32,12 +32,27 @@ SETTINGS = {
 }
 
 
+@pytest.fixture(scope="session")
+def programs_of() -> Iterator[Callable[[str], KafkaPrograms]]:
+    """The programs of the version that is asked for."""
+    found: dict[str, KafkaPrograms] = {}
+
+    def of_version(version: str) -> KafkaPrograms:
+        if version not in found:
+            found[version] = KafkaPrograms(version)
+        return found[version]
+
+    yield of_version
+    for programs in found.values():
+        programs.close()
+
+
 @pytest.fixture(scope="session", params=VERSIONS)
-def programs(request: pytest.FixtureRequest) -> Iterator[KafkaPrograms]:
+def programs(
+    request: pytest.FixtureRequest, programs_of: Callable[[str], KafkaPrograms]
+) -> KafkaPrograms:
     """Apache Kafka's command-line programs of each version."""
-    programs = KafkaPrograms(request.param)
-    yield programs
-    programs.close()
+    return programs_of(request.param)
 
 
 class Tools:
@@ -47,7 +62,6 @@ class Tools:
         self, programs: KafkaPrograms, broker: BrokerProcess, data: Path
     ) -> None:
         self.bootstrap = broker.bootstrap
-        self.group = f"group-{programs.version}"
         self.offline = programs.succeed
         self.stop_broker = broker.stop
         self._programs = programs
@@ -79,10 +93,21 @@ class Tools:
         new = NewTopic(topic, partitions, 1, config=config)
         admin.create_topics([new])[topic].result(20)
 
-    def produce(self, topic: str, lines: list[str], codec: str = "none") -> None:
+    def produce(
+        self,
+        topic: str,
+        lines: list[str],
+        codec: str = "none",
+        *,
+        idempotent: bool = False,
+    ) -> None:
         """Produce each line as a record, without a tool."""
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "compression.type": codec}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "compression.type": codec,
+                "enable.idempotence": idempotent,
+            }
         )
         for line in lines:
             producer.produce(topic, line.encode())
@@ -96,9 +121,13 @@ class Tools:
             *("--group", group),
         ).lines
 
+    def files(self, pattern: str) -> list[Path]:
+        """Return files of the broker."""
+        return sorted(self._data.glob(pattern))
+
     def segment_files(self, topic: str, suffix: str) -> list[Path]:
         """Return the files of partition 0, oldest first."""
-        return sorted(self._data.glob(f"{topic}-0/*.{suffix}"))
+        return self.files(f"{topic}-0/*.{suffix}")
 
     def broker_file_sizes(self, topic: str) -> dict[str, int]:
         """Return the size of each partition's log, by its directory's name."""
@@ -116,9 +145,20 @@ class Tools:
         }
 
 
+@pytest.fixture(scope="session")
+def tools(
+    programs: KafkaPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tools]:
+    """Programs of one version, and a broker that all tests of them share."""
+    directory = tmp_path_factory.mktemp(f"tools-{programs.version}")
+    broker = BrokerProcess(directory)
+    yield Tools(programs, broker, directory / "data")
+    broker.close()
+
+
 @pytest.fixture
-def tools(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Tools]:
-    """Programs of one version, and a new broker for them."""
+def own_broker(programs: KafkaPrograms, tmp_path: Path) -> Iterator[Tools]:
+    """Programs of one version, and a broker that the test may stop."""
     broker = BrokerProcess(tmp_path)
     yield Tools(programs, broker, tmp_path / "data")
     broker.close()
@@ -163,9 +203,12 @@ class Both:
 
 
 @pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(
+    programs_of: Callable[[str], KafkaPrograms],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Both]:
     """Apache Kafka 3.9 and us, with the same settings."""
-    programs = KafkaPrograms(VERSIONS[0])
+    programs = programs_of(VERSIONS[0])
     directory = tmp_path_factory.mktemp("both")
     kafka = ApacheKafka(programs, directory, **SETTINGS)
     try:

@@ -162,7 +162,7 @@ class KafkaPrograms:
 
     def _java_with_jars(self) -> list[str]:
         return [
-            *("nice", "-n", "10", str(self._java)),
+            str(self._java),
             *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Xshare:auto", f"-Dlog4j.configuration={_LOG4J.as_uri()}"),
             *("-cp", f"{self._jars}/*"),

@@ -1,4 +1,4 @@
-"""Records and groups by Kafka's own tools, 3.9 and 4.1, against our broker."""
+"""Records by Kafka's own tools, 3.9 and 4.1, against our broker."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_verifiable_producer_and_consumer_agree(tools: Tools) -> None:
     assert sorted(int(event["value"]) for event in sent) == list(range(500))
     told = tools(
         *("kafka-verifiable-consumer", "--topic", "verified", "--verbose"),
-        *("--group-id", tools.group, "--max-messages", "500"),
+        *("--group-id", "verifying", "--max-messages", "500"),
         *("--reset-policy", "earliest"),
     )
     events = [json.loads(line) for line in told.lines]
@@ -70,7 +70,7 @@ def test_perf_tools_move_every_record(tools: Tools) -> None:
     assert told.lines[-1].startswith("20000 records sent")
     told = tools(
         *("kafka-consumer-perf-test", "--topic", "perf", "--messages", "20000"),
-        *("--group", tools.group, "--timeout", "20000"),
+        *("--group", "performing", "--timeout", "20000"),
     )
     head, row = (line.split(", ") for line in told.lines[-2:])
     assert dict(zip(head, row, strict=True))["data.consumed.in.nMsg"] == "20000"
@@ -94,6 +94,23 @@ def test_kafka_get_offsets_knows_every_special_time(tools: Tools) -> None:
     )
 
 
+def test_kafka_get_offsets_picks_topics_and_partitions(tools: Tools) -> None:
+    tools.create("picked-a", 3)
+    tools.create("picked-b", 1)
+    every = [f"picked-a:{index}:0" for index in range(3)] + ["picked-b:0:0"]
+    for picked, wanted in (
+        (("--topic", "picked-.*"), every),
+        (("--topic", "picked-a", "--partitions", "0,2"), [every[0], every[2]]),
+        (("--topic-partitions", "picked-a:1-,picked-b"), every[1:]),
+        (("--topic-partitions", "picked-[ab]:0"), [every[0], every[3]]),
+    ):
+        assert tools("kafka-get-offsets", *picked).lines == wanted
+    nowhere = tools.run("kafka-get-offsets", "--topic", "nowhere")
+    assert nowhere.status == 1
+    internal = ("kafka-get-offsets", "--topic", "__consumer_offsets")
+    assert tools.run(*internal, "--exclude-internal-topics").status == 1
+
+
 def test_kafka_delete_records_moves_the_start(tools: Tools, tmp_path: Path) -> None:
     tools.create("shortened", 1)
     tools.produce("shortened", list("abcdef"))
@@ -103,43 +120,16 @@ def test_kafka_delete_records_moves_the_start(tools: Tools, tmp_path: Path) -> N
     told = tools("kafka-delete-records", "--offset-json-file", str(file))
     assert "partition: shortened-0\tlow_watermark: 4" in told.out
     assert tools.consume("shortened", 2) == ["e", "f"]
+    file.write_text(json.dumps({"partitions": [{**wanted, "offset": 7}]}))
+    told = tools.run("kafka-delete-records", "--offset-json-file", str(file))
+    assert "OffsetOutOfRangeException" in told.out + told.err
+    file.write_text(json.dumps({"partitions": [{**wanted, "offset": -1}]}))
+    told = tools("kafka-delete-records", "--offset-json-file", str(file))
+    assert "partition: shortened-0\tlow_watermark: 6" in told.out
 
 
-def test_kafka_consumer_groups_lists_describes_resets_and_deletes(
-    tools: Tools,
-) -> None:
-    tools.create("grouped", 2)
-    tools.produce("grouped", [f"{number}" for number in range(10)])
-    tools.consume("grouped", 10, group=tools.group)
-    groups = "kafka-consumer-groups"
-    of_group = ("--group", tools.group)
-    assert tools.group in tools(groups, "--list").lines
-    listed = tools(groups, "--list", "--state").table
-    assert {row["STATE"] for row in listed if row["GROUP"] == tools.group} == {"Empty"}
-    described = tools(groups, "--describe", *of_group).table
-    assert sum(int(row["CURRENT-OFFSET"]) for row in described) == 10
-    assert {row["LAG"] for row in described} == {"0"}
-
-    reset = ("--reset-offsets", *of_group, "--topic", "grouped")
-    tools(groups, *reset, "--to-earliest", "--dry-run")
-    assert tools(groups, "--describe", *of_group).table == described
-    # Kafka 3.9 forgets the ends of these lines, so that it is no table.
-    told = tools(groups, *reset, "--to-earliest", "--execute").out
-    assert sorted(re.findall(r"grouped\s+(\d)\s+(\d)", told)) == [
-        ("0", "0"),
-        ("1", "0"),
-    ]
-    described = tools(groups, "--describe", *of_group).table
-    assert sum(int(row["LAG"]) for row in described) == 10
-
-    told = tools(groups, "--delete-offsets", *of_group, "--topic", "grouped").out
-    assert re.findall(r"grouped\s+\d\s+(\w+)", told) == ["Successful"] * 2
-    told = tools(groups, "--delete", *of_group)
-    assert f"groups ('{tools.group}') was successful" in told.out
-    assert tools.group not in tools(groups, "--list").lines
-
-
-def test_kafka_dump_log_reads_our_files(tools: Tools) -> None:
+def test_kafka_dump_log_reads_our_files(own_broker: Tools) -> None:
+    tools = own_broker
     tools.create("dumped", 1, "index.interval.bytes=200")
     for codec in CODECS:
         tools.produce("dumped", [f"{codec} {n}" for n in range(30)], codec)
@@ -160,3 +150,23 @@ def test_kafka_dump_log_reads_our_files(tools: Tools) -> None:
             assert payloads == [
                 (str(at), f"{CODECS[at // 30]} {at % 30}") for at in range(150)
             ]
+
+
+def test_kafka_dump_log_decodes_our_offsets_and_producers(own_broker: Tools) -> None:
+    tools = own_broker
+    tools.create("read", 1)
+    tools.produce("read", list("abc"), idempotent=True)
+    assert tools.consume("read", 3, group="reader") == list("abc")
+    tools.stop_broker()
+    files = sorted(tools.files("__consumer_offsets-*/*.log"))
+    told = tools.offline(
+        *("kafka-dump-log", "--offsets-decoder"),
+        *("--files", ",".join(str(file) for file in files if file.stat().st_size)),
+    ).out
+    for word in ("reader", "read", "offset", "protocol"):
+        assert word in told
+    # Kafka 3.9 prints a decoder of its own, 4.1 the records as JSON.
+    assert re.search(r"offset_commit::.*partition=0|\"partition\":0", told)
+    (snapshot,) = tools.files("read-0/*.snapshot")
+    told = tools.offline("kafka-dump-log", "--files", str(snapshot)).out
+    assert re.search(r"producerId: \d+ producerEpoch: 0 .*lastSequence: 2", told)
