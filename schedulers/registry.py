@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from schedulers.adaptive_lifo import AdaptiveLifo
 from schedulers.ageing import Ageing
 from schedulers.drr import Drr
 from schedulers.edf import Edf
@@ -55,6 +56,7 @@ POLICIES: Mapping[str, SchedulerFactory] = MappingProxyType(
         "reserved": Reserved,
         "2dfq": TwoDfq,
         "fair-call-queue": FairCallQueue,
+        "adaptive-lifo": AdaptiveLifo,
     }
 )
 

@@ -24,6 +24,7 @@ from broker.config import (
     NUM_NETWORK_THREADS,
     BrokerConfig,
 )
+from broker.laws import LawBook
 from experiments import recording
 from experiments.config import Experiment
 from experiments.senders import senders
@@ -87,6 +88,7 @@ class Model:
             trace_sha256=trace.sha256,
             counts=recording.counts(rows, len(trace)),
             lateness_ns={"p50": 0, "p99": 0, "max": 0},
+            violations=run.laws.totals(),
         )
 
 
@@ -97,6 +99,7 @@ class _Run:
     engine: Engine
     readers: Readers
     recorder: Recorder
+    laws: LawBook
     ended_ns: int
 
     @classmethod
@@ -108,7 +111,11 @@ class _Run:
         seed = f"{experiment.experiment.seed}/{cell.block}"
         layout = lay_out(config, arm.model.own, random.Random(f"{seed}/policy"))
         quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
-        engine = Engine(_sites(layout, settings, quantum_ns), quantum_ns=quantum_ns)
+        engine = Engine(
+            _sites(layout, settings, quantum_ns),
+            quantum_ns=quantum_ns,
+            refusal_ns=round(settings.refusal_us * 1000),
+        )
         processors = [Processor() for _ in range(config[NUM_NETWORK_THREADS])]
         own = Processor() if layout.own_reader else None
         classes = Classes(config, settings, flat=layout.flat_levels, seed=seed)
@@ -120,9 +127,13 @@ class _Run:
             [*processors, own] if own else processors,
         )
 
+        book = LawBook(layout.planes, config, lambda: engine.now_ns)
+        laws = book.by_plane
+
         def done(task: ModelTask) -> None:
             classes.learn(task)
             recorder.record(task)
+            laws[task.plane].finished(task, task.connection, task.response_sent_ns)
 
         readers = Readers(
             engine,
@@ -139,6 +150,7 @@ class _Run:
             engine=engine,
             readers=readers,
             recorder=recorder,
+            laws=book,
             ended_ns=round(ended_s * 1e9),
         )
 

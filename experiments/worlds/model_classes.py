@@ -88,11 +88,12 @@ class Classes:
         return task
 
     def learn(self, task: ModelTask) -> None:
-        """Learn from a request that is done what it has cost."""
-        if self._learns:
+        """Learn from a request that was served what it has cost."""
+        if self._learns and task.refusal is None:
             bucket = task.api_key, task.size_bytes.bit_length()
-            known_ns = self._learned_ns.get(bucket, task.attained_ns)
-            change_ns = task.attained_ns - known_ns >> _AVERAGE_SHIFT
+            cost_ns = task.service_ns
+            known_ns = self._learned_ns.get(bucket, cost_ns)
+            change_ns = cost_ns - known_ns >> _AVERAGE_SHIFT
             self._learned_ns[bucket] = known_ns + change_ns
 
     def _flow_of(self, request_class: str, client: str, connection: int) -> str:

@@ -25,9 +25,10 @@ class ModelSection(Section):
     cores). Handlers can be preempted every ``granularity_us`` of their service (0:
     anywhere); ``preemption_us`` and ``switch_us`` are lost at each preemption and at
     each start of another request. ``service_us`` is the cost of requests whose traffic
-    entry states none. Policies are told an expected cost: what the broker would have
-    learned (``estimate`` = ``learned``) or the true one, times ``estimate_bias`` and a
-    lognormal error of ``estimate_sigma``; and the true size too if ``sizes_known``.
+    entry states none, ``refusal_us`` that of an answer which turns a request away.
+    Policies are told an expected cost: what the broker would have learned (``estimate``
+    = ``learned``) or the true one, times ``estimate_bias`` and a lognormal error of
+    ``estimate_sigma``; and the true size too if ``sizes_known``.
     ``misclassified`` is the share of other requests taken for control.
     """
 
@@ -36,6 +37,7 @@ class ModelSection(Section):
     preemption_us: Rate = 0.0
     switch_us: Rate = 0.0
     service_us: Mean = 100.0
+    refusal_us: Rate = 10.0
     estimate: Literal["learned", "true"] = "learned"
     estimate_bias: Mean = 1.0
     estimate_sigma: Rate = 0.0

@@ -99,14 +99,20 @@ class Site:
 
 
 class Engine:
-    """Runs sites from event to event until nothing is left, or until a deadline."""
+    """Runs sites from event to event until nothing is left, or until a deadline.
 
-    def __init__(self, sites: Iterable[Site], *, quantum_ns: int) -> None:
+    ``refusal_ns`` is what it takes to turn a task away.
+    """
+
+    def __init__(
+        self, sites: Iterable[Site], *, quantum_ns: int, refusal_ns: int = 0
+    ) -> None:
         self.now_ns = 0
         self.sites = tuple(sites)
         self._site_of = {plane: site for site in self.sites for plane in site.planes}
         self._events: list[tuple[int, int, Any, int]] = []
         self._serial = 0
+        self._refusal_ns = refusal_ns
         self._source: Arrivals | None = None
         for site in self.sites:
             site.check_every_ns = site.overheads.granularity_ns or quantum_ns
@@ -176,6 +182,8 @@ class Engine:
             starts_ns = now_ns
             if site.overhead_ns:
                 starts_ns += self._overhead_ns(site, task)
+            if task.refusal is not None:
+                task.demand_ns = self._refusal_ns
             task.epoch += 1
             task.check_planned = False
             task.charged_ns = starts_ns

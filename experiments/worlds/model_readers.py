@@ -1,11 +1,11 @@
 """Connections and the processors that read them, as Kafka's network threads do.
 
 A connection has one request in the broker at a time; the next one stays in its socket
-until the response is sent (mute, unmute). A processor reads its ready connections in
-turn. If the queue is full, a *blind* one blocks: it reads no other connection and sends
-no response until there is room (scenario S1 of KIP-291). A *class-aware* one puts the
-request aside and goes on; of those put aside, the most urgent is let in first. Reading
-and sending take no time here.
+until the response is sent (mute, unmute), and longer if the client is throttled. A
+processor reads its ready connections in turn. If the queue is full, a *blind* one
+blocks: it reads no other connection and sends no response until there is room (scenario
+S1 of KIP-291). A *class-aware* one puts the request aside and goes on; of those put
+aside, the most urgent is let in first. Reading and sending take no time here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from experiments.worlds.model_engine import NEVER_NS, Engine
 from experiments.worlds.model_task import ModelTask
@@ -142,10 +143,22 @@ class Readers:
         assert admitted, (plane, task)
 
     def _respond(self, task: ModelTask, now_ns: int) -> None:
-        """Send the response, and unmute the connection."""
+        """Send the response, and unmute the connection, unless it is throttled."""
         task.response_dequeued_ns = task.response_sent_ns = now_ns
         connection = self._connections[task.connection]
+        if task.throttled_until_ns > now_ns:
+            self._engine.at(
+                task.throttled_until_ns, partial(self._end_throttle, connection)
+            )
+        else:
+            self._unmute(connection)
+        self._done(task)
+
+    def _unmute(self, connection: Connection) -> None:
         connection.busy = False
         if connection.pending:
             connection.processor.ready.append(connection)
-        self._done(task)
+
+    def _end_throttle(self, connection: Connection, now_ns: int) -> None:
+        self._unmute(connection)
+        self._read(connection.processor, now_ns)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from broker.apis.refusal import error_of
 from experiments.recording import MEASURES, NEVER, STAMPS, Int64s, Results
 from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_readers import Processor, Readers
@@ -55,6 +56,7 @@ class Recorder:
                 task.attained_ns,
                 task.suspended_ns,
                 task.preemptions,
+                _error_code(task),
             )
         )
 
@@ -63,7 +65,7 @@ class Recorder:
 
         A client sends when it means to; it has its answer as soon as that is sent.
         """
-        width = 1 + len(_RECORDED)
+        width = 2 + len(_RECORDED)
         table = np.frombuffer(self._requests, dtype=np.int64).reshape(-1, width)
         rows = len(intended_ns)
         columns = {
@@ -73,10 +75,12 @@ class Recorder:
         index = table[:, 0]
         for place, name in enumerate(_RECORDED, start=1):
             columns[name][index] = table[:, place]
+        error_codes = np.zeros(rows, np.int16)
+        error_codes[index] = table[:, -1]
         columns["client_done_ns"] = columns["response_sent_ns"].copy()
         return Results(
             columns=columns,
-            error_code=np.zeros(rows, np.int16),
+            error_code=error_codes,
             ended_ns=ended_ns,
         )
 
@@ -118,3 +122,8 @@ class Recorder:
                 *(plane.seated, readers.outside(plane), idle, max(0.0, 1 - share)),
             )
             self._samples.append(row)
+
+
+def _error_code(task: ModelTask) -> int:
+    """Return what the answer says: Kafka's code if the request was turned away."""
+    return 0 if task.refusal is None else int(error_of(task.api_key, task.refusal))

@@ -53,6 +53,7 @@ class ModelTask(Task):
         self.api_key = api_key
         self.deadline_ns = self.size_ns = self.tag = self.plane = self.seat = None
         self.serve = self.done = self.coroutine = self.refusal = None
+        self.locking = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1

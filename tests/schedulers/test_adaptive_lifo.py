@@ -1,0 +1,55 @@
+"""Adaptive LIFO, against a list that is searched, and a history that is looked up."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedulers import Job, SchedulerConfig, make
+
+INTERVAL_NS = 100_000_000
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("arrive", "pick", "pick and resume")),
+        st.integers(0, 60_000_000),
+        st.none() | st.integers(1, 150_000_000),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_it_serves_as_its_rules_say(steps):
+    config = SchedulerConfig(options={"interval.ms": INTERVAL_NS // 1_000_000})
+    policy = make("adaptive-lifo", config)
+    now_ns, new, begun = 0, [], []
+    was_empty_at_ns = []
+    for number, (verb, wait_ns, patience_ns) in enumerate(steps):
+        now_ns += wait_ns
+        if not new:
+            was_empty_at_ns.append(now_ns)
+        if verb == "arrive":
+            deadline_ns = None if patience_ns is None else now_ns + patience_ns
+            job = Job(number=number, deadline_ns=deadline_ns)
+            policy.arrive(job, now_ns)
+            new.append(job)
+            continue
+        found = policy.pick(now_ns)
+        if begun:
+            expected = min(begun, key=lambda job: job.number)
+            begun.remove(expected)
+        elif not new:
+            expected = None
+        else:
+            stands = all(at_ns < now_ns - INTERVAL_NS for at_ns in was_empty_at_ns)
+            oldest = new[0]
+            expired = oldest.deadline_ns is not None and oldest.deadline_ns < now_ns
+            expected = new[-1] if stands and not expired else oldest
+            new.remove(expected)
+        assert found is expected
+        if found is not None and verb == "pick and resume":
+            policy.leave(found, now_ns, done=False)
+            policy.resume(found, now_ns)
+            begun.append(found)
+        policy.check()
+        assert list(policy.waiting()) == sorted(begun, key=lambda it: it.number) + new
