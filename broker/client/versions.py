@@ -2,9 +2,10 @@
 
 Ranges stop where the shape of a request changes into something that is not needed here:
 Fetch before topic ids (13), FindCoordinator before many keys (4), OffsetFetch before
-many groups (8), OffsetCommit before member epochs (9). They begin where Apache Kafka
-2.4 and later all answer. ApiVersions is asked in version 3; a broker that does not know
-that answers in version 0, which is asked next (KIP-511).
+many groups (8), OffsetCommit before member epochs (9). They begin where the shape
+begins; Apache Kafka 2.4 and later speak some version of each. ApiVersions is asked in
+version 3; a broker that does not know that answers in version 0, which is asked next
+(KIP-511).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.FETCH: (4, 12),
         ApiKey.LIST_OFFSETS: (1, 7),
         ApiKey.METADATA: (4, 12),
-        ApiKey.OFFSET_COMMIT: (2, 8),
+        ApiKey.OFFSET_COMMIT: (5, 8),
         ApiKey.OFFSET_FETCH: (1, 7),
         ApiKey.FIND_COORDINATOR: (1, 3),
         ApiKey.JOIN_GROUP: (2, 9),

@@ -1,0 +1,70 @@
+"""Commits every so often what earlier polls have returned.
+
+Kafka's ``enable.auto.commit``. The positions are noted when the user polls again, that
+is when what was returned before has been processed, and committed beside the poll.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from broker.client.commits import Commits, OffsetAndMetadata
+from broker.client.config import ClientConfig
+from broker.client.consumer_config import AUTO_COMMIT_INTERVAL_MS, ENABLE_AUTO_COMMIT
+from broker.client.partitions import TopicPartition
+from broker.client.signals import Signal
+from broker.client.subscription_state import SubscriptionState
+from broker.errors import KafkaError
+
+
+class AutoCommit:
+    """The commits of one consumer that nobody asks for."""
+
+    def __init__(
+        self, config: ClientConfig, commits: Commits, subscriptions: SubscriptionState
+    ) -> None:
+        self._enabled = config[ENABLE_AUTO_COMMIT]
+        self._interval_s = config.seconds(AUTO_COMMIT_INTERVAL_MS)
+        self._commits = commits
+        self._subscriptions = subscriptions
+        self._next_s: float | None = None
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._due = Signal()
+
+    def polled(self, now_s: float) -> None:
+        """Note the positions, if it is time."""
+        if not self._enabled:
+            return
+        if self._next_s is None:
+            self._next_s = now_s + self._interval_s
+        elif now_s >= self._next_s:
+            self._next_s = now_s + self._interval_s
+            self._offsets = returned(self._subscriptions)
+            self._due.notify()
+
+    async def now(self) -> None:
+        """Commit before partitions are given up.
+
+        What fails here costs duplicates; it must not cost the rebalance.
+        """
+        if self._enabled:
+            with suppress(KafkaError):
+                await self._commits.commit(returned(self._subscriptions))
+
+    async def run(self) -> None:
+        """Commit what was noted, until cancelled."""
+        while True:
+            await self._due.wait()
+            # What fails now is committed by the next one.
+            with suppress(KafkaError):
+                await self._commits.commit(self._offsets)
+
+
+def returned(
+    subscriptions: SubscriptionState,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the positions as they are committed."""
+    return {
+        partition: OffsetAndMetadata(position)
+        for partition, position in subscriptions.positions().items()
+    }

@@ -1,0 +1,124 @@
+"""Offsets of a group: committed to its coordinator, and fetched from there.
+
+The second half of Kafka's ``ConsumerCoordinator``. Passing errors are tried again until
+``default.api.timeout.ms`` is over; a commit of a member that the group has moved on
+without fails at once (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS),
+because what it says may not be true any more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.consumer_config import DEFAULT_API_TIMEOUT_MS, ISOLATION_LEVEL
+from broker.client.failures import check, is_retriable
+from broker.client.group_member import GroupMember
+from broker.client.partitions import TopicPartition, by_topic
+from broker.client.versions import Row
+from broker.errors import KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+_NONE = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset, the next one to read, and a note beside it."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Commits:
+    """Commits and fetches offsets for one member."""
+
+    def __init__(
+        self, config: ClientConfig, member: GroupMember, rng: random.Random
+    ) -> None:
+        self._member = member
+        self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
+        self._stable = config[ISOLATION_LEVEL] == "read_committed"
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit ``offsets``; raises `KafkaError`."""
+        if not offsets:
+            await trio.lowlevel.checkpoint()
+            return
+        topics: dict[str, list[Row]] = {}
+        for (topic, number), (offset, metadata) in offsets.items():
+            row = Row(
+                partition_index=number,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata=metadata,
+            )
+            topics.setdefault(topic, []).append(row)
+        member = self._member
+        request = {
+            "group_id": member.group,
+            "group_instance_id": member.instance_id,
+            "topics": [
+                Row(name=name, partitions=rows) for name, rows in topics.items()
+            ],
+        }
+        await self._insist(ApiKey.OFFSET_COMMIT, request)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what is committed; partitions without are left out."""
+        grouped = by_topic(partitions)
+        request = {
+            "group_id": self._member.group,
+            "topics": [
+                Row(name=name, partition_indexes=numbers)
+                for name, numbers in grouped.items()
+            ],
+            "require_stable": self._stable,
+        }
+        answer = await self._insist(ApiKey.OFFSET_FETCH, request)
+        return {
+            TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
+                each.committed_offset, each.metadata or ""
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.committed_offset != _NONE
+        }
+
+    async def _insist(self, api_key: ApiKey, request: Mapping[str, Any]) -> Entity:
+        """Ask until the answer is whole, or the error final, or time is up."""
+        until_s = trio.current_time() + self._timeout_s
+        failures = 0
+        while True:
+            member = self._member
+            row = Row(
+                generation_id_or_member_epoch=member.generation,
+                member_id=member.member_id,
+                **request,
+            )
+            try:
+                answer = await member.call(api_key, row)
+                for topic in answer.topics:
+                    for each in topic.partitions:
+                        what = f"{api_key.name} of {topic.name}-{each.partition_index}"
+                        check(each.error_code, what)
+            except KafkaError as error:
+                member.mind(error.code)
+                failures += 1
+                wait_s = self._backoff.after(failures)
+                late = trio.current_time() + wait_s >= until_s
+                if late or not is_retriable(error.code):
+                    raise
+                await trio.sleep(wait_s)
+            else:
+                return answer

@@ -1,0 +1,336 @@
+"""The consumer: topics of a group, or partitions of one's own choice; records out.
+
+Kafka's ``KafkaConsumer``, in Trio's idiom: iterated over, or polled. What a poll has
+returned counts as processed at the next poll, not before; so a block that ends by an
+exception does not commit what it was working on, and the group repeats it.
+
+>>> async def example():
+...     async with open_consumer("localhost:9092", group_id="readers") as consumer:
+...         consumer.subscribe(["greetings"])
+...         async for record in consumer:
+...             print(record.offset, record.value)
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from broker.client.auto_commit import AutoCommit, returned
+from broker.client.background import background
+from broker.client.commits import Commits, OffsetAndMetadata
+from broker.client.config import (
+    ClientConfig,
+    parse_bootstrap,
+)
+from broker.client.consumer_config import (
+    ALLOW_AUTO_CREATE_TOPICS,
+    DEFAULT_API_TIMEOUT_MS,
+    GROUP_ID,
+    MAX_POLL_RECORDS,
+    consumer_config,
+)
+from broker.client.consumer_coordinator import ConsumerCoordinator
+from broker.client.consumer_record import ConsumerRecord
+from broker.client.failures import timed_out
+from broker.client.fetcher import Fetcher
+from broker.client.group_member import GroupMember
+from broker.client.metadata import Metadata
+from broker.client.network_client import Connect, NetworkClient, connect_tcp
+from broker.client.offset_calls import OffsetAndTimestamp, OffsetCalls
+from broker.client.partitions import TopicPartition
+from broker.client.positions import Positions
+from broker.client.rebalance_listener import RebalanceListener
+from broker.client.signals import Changes
+from broker.client.subscription_state import EARLIEST, LATEST, SubscriptionState
+from broker.errors import ConfigError
+
+# Iteration looks after rebalances and lets others run once in so many records.
+_RECORDS_PER_POLL: Final = 64
+
+
+@asynccontextmanager
+async def open_consumer(
+    bootstrap: str,
+    *,
+    connect: Connect = connect_tcp,
+    rng: random.Random | None = None,
+    **settings: Any,
+) -> AsyncIterator[KafkaConsumer]:
+    """Open a consumer for the cluster at ``bootstrap``, a list of host:port.
+
+    Settings are Kafka's, with underscores for points. Raises `ConfigError`.
+    """
+    config = consumer_config(settings)
+    consumer = KafkaConsumer(config, bootstrap, connect, rng or random.Random())
+    async with background() as nursery:
+        await nursery.start(consumer.client.run)
+        for task in consumer.tasks:
+            nursery.start_soon(task)
+        try:
+            yield consumer
+        except Exception:
+            await consumer.close(in_peace=False)
+            raise
+        await consumer.close(in_peace=True)
+
+
+class KafkaConsumer:
+    """Reads records; made by `open_consumer`."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        bootstrap: str,
+        connect: Connect,
+        rng: random.Random,
+    ) -> None:
+        self.client = client = NetworkClient(config, connect, rng)
+        auto_create = config[ALLOW_AUTO_CREATE_TOPICS]
+        self._metadata = metadata = Metadata(
+            config, parse_bootstrap(bootstrap), client, rng, auto_create=auto_create
+        )
+        self._subscriptions = subscriptions = SubscriptionState()
+        self._offsets = OffsetCalls(config, client, metadata, rng)
+        self._fetcher = Fetcher(config, client, metadata, subscriptions, rng)
+        self.tasks = [metadata.run, self._fetcher.run]
+        self._commits: Commits | None = None
+        self._coordinator: ConsumerCoordinator | None = None
+        if config[GROUP_ID] is not None:
+            member = GroupMember(config, client, metadata)
+            self._commits = Commits(config, member, rng)
+            auto_commit = AutoCommit(config, self._commits, subscriptions)
+            self._coordinator = ConsumerCoordinator(
+                config, member, auto_commit, metadata, subscriptions, rng
+            )
+            self._coordinator.on_change = self._notify
+            self.tasks.append(self._coordinator.run)
+        self._positions = Positions(
+            config, subscriptions, self._offsets, self._commits, rng
+        )
+        self.tasks.append(self._positions.run)
+        self._positions.on_position = self._notify
+        self._news = Changes()
+        self._fetcher.on_records = self._news.notify
+        self._fetcher.on_out_of_range = self._positions.out_of_range
+        client.on_change = self._wake
+        self._api_timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
+        self._max_poll_records = config[MAX_POLL_RECORDS]
+        self._subscribed = False
+        self._polling = False
+        self._returned = 0
+
+    # ---- what to read ---------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Iterable[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Read topics as a member of the group, from the next poll on."""
+        if self._coordinator is None:
+            raise ConfigError(GROUP_ID.name, None, "a group to subscribe in")
+        if self._subscriptions.assigned and not self._subscribed:
+            raise ValueError("partitions are assigned: subscribe or assign, not both")
+        self._subscribed = True
+        self._coordinator.subscribe(topics, listener)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        await self.close(in_peace=True)
+        self._subscribed = False
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, whatever others read."""
+        if self._subscribed:
+            raise ValueError("topics are subscribed to: subscribe or assign, not both")
+        wanted = [TopicPartition(*each) for each in partitions]
+        self._metadata.add({topic for topic, _ in wanted})
+        self._subscriptions.assign(wanted)
+        self._notify()
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._subscriptions.assigned
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return nothing of these until they are resumed; what is in store stays."""
+        for partition in partitions:
+            self._subscriptions.state(partition).paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these."""
+        for partition in partitions:
+            self._subscriptions.state(partition).paused = False
+        self._notify()
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic; raises `KafkaError`."""
+        until_s = trio.current_time() + self._api_timeout_s
+        count = await self._metadata.wait_for(topic, until_s)
+        return [TopicPartition(topic, number) for number in range(count)]
+
+    # ---- records --------------------------------------------------------------------
+
+    async def poll(
+        self, max_records: int | None = None, timeout_s: float = math.inf
+    ) -> list[ConsumerRecord]:
+        """Return some records; none, when ``timeout_s`` is over.
+
+        What earlier polls have returned counts as processed. Cancelled, nothing has
+        been taken. Raises `KafkaError`: a partition that cannot be read, a group that
+        does not want us; and whatever a rebalance listener raises.
+        """
+        if self._polling:
+            raise trio.BusyResourceError("another task polls this consumer")
+        until_s = trio.current_time() + timeout_s
+        count = max_records or self._max_poll_records
+        self._polling = True
+        try:
+            await trio.lowlevel.checkpoint()
+            while True:
+                may_take = await self._rebalanced(until_s)
+                records = self._take(count) if may_take else []
+                if records or trio.current_time() >= until_s:
+                    return records
+                with trio.move_on_at(until_s):
+                    await self._news.next()
+        finally:
+            self._polling = False
+
+    def __aiter__(self) -> KafkaConsumer:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record, whenever there is one."""
+        self._returned += 1
+        rebalances = self._coordinator is not None and self._coordinator.needs_user
+        if self._returned % _RECORDS_PER_POLL and not rebalances and not self._polling:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            records = self._take(1)
+            if records:
+                return records[0]
+        return (await self.poll(1))[0]
+
+    async def _rebalanced(self, until_s: float) -> bool:
+        """Take part in a rebalance; False if it still needs us when time is up."""
+        if self._coordinator is None:
+            return True
+        with trio.move_on_at(until_s):
+            await self._coordinator.poll()
+        return not self._coordinator.needs_user
+
+    def _take(self, count: int) -> list[ConsumerRecord]:
+        records = self._subscriptions.take(count)
+        if self._subscriptions.has_room:
+            self._subscriptions.has_room = False
+            self._fetcher.wake()
+        return records
+
+    # ---- positions ------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset; raises `ValueError` for a partition that is not ours."""
+        if offset < 0:
+            raise ValueError(f"offset {offset}, expected 0 or more")
+        self._subscriptions.state(partition).seek(offset)
+        self._notify()
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on at the first record there is."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on at the first record there is not yet."""
+        self._reset(partitions, LATEST)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record, finding it; raises `KafkaError`."""
+        state = self._subscriptions.state(partition)
+        self._positions.wake()
+        with trio.move_on_after(self._api_timeout_s):
+            await trio.lowlevel.checkpoint()
+            while state.position is None:
+                if state.failure is not None:
+                    raise state.failure
+                await self._news.next()
+        if state.position is None:
+            raise timed_out(f"{partition} has no position")
+        return state.position
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after each time, None where there is none."""
+        found = await self._offsets.insist(times_ms)
+        return {
+            partition: None if each.offset < 0 else each
+            for partition, each in found.items()
+        }
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        found = await self._offsets.insist(dict.fromkeys(partitions, EARLIEST))
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset behind the last record of each partition."""
+        found = await self._offsets.insist(dict.fromkeys(partitions, LATEST))
+        return {partition: each.offset for partition, each in found.items()}
+
+    # ---- commits --------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets, or all that has been returned; raises `KafkaError`."""
+        if offsets is None:
+            await self._group().commit(returned(self._subscriptions))
+        else:
+            await self._group().commit(
+                {
+                    partition: OffsetAndMetadata(at) if isinstance(at, int) else at
+                    for partition, at in offsets.items()
+                }
+            )
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group has committed; partitions without are left out."""
+        return await self._group().committed(partitions)
+
+    async def close(self, *, in_peace: bool) -> None:
+        """Leave the group; in peace, having committed what was returned."""
+        if self._coordinator is not None:
+            await self._coordinator.leave(in_peace=in_peace)
+        self._subscriptions.assign(())
+
+    # ---- how ------------------------------------------------------------------------
+
+    def _group(self) -> Commits:
+        if self._commits is None:
+            raise ConfigError(GROUP_ID.name, None, "a group to commit for")
+        return self._commits
+
+    def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        for partition in partitions:
+            self._subscriptions.state(partition).reset(timestamp)
+        self._notify()
+
+    def _notify(self) -> None:
+        """Something is wanted that was not, or there that was not."""
+        self._news.notify()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._positions.wake()
+        self._fetcher.wake()

@@ -1,0 +1,161 @@
+"""Records as a consumer gets them, unpacked from what a broker sent.
+
+Kafka's ``ConsumerRecord`` and ``CompletedFetch``. Batches are checked (CRC) as they
+come in and unpacked one by one as they are asked for, so that what is prefetched stays
+compressed. Left out by their kind: control records, records before the position (a
+broker sends whole batches), and with ``isolation.level=read_committed`` the batches of
+transactions that the answer lists as aborted (KIP-98).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from broker.client.partitions import TopicPartition
+from broker.errors import ErrorCode, KafkaError
+from broker.log.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    split_batches,
+)
+from broker.log.codecs import decompress
+from broker.log.records import read_varint
+
+_ABORT: Final = b"\0\0"
+
+
+class ConsumerRecord(NamedTuple):
+    """A record, and where it stood."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class FetchedBatches:
+    """The batches of one partition in one answer, and which of them to leave out.
+
+    ``aborted`` are (first offset, producer id), or None if all records are wanted.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        records: bytes,
+        aborted: Iterable[tuple[int, int]] | None,
+    ) -> None:
+        self._partition = partition
+        self._batches = deque(split_batches(records))
+        self._committed_only = aborted is not None
+        self._aborted = deque(sorted(aborted or ()))
+        self._aborting: set[int] = set()
+        self.size_bytes = sum(header.size for header, _ in self._batches)
+        self.next_offset: int | None = None
+        if self._batches:
+            self.next_offset = self._batches[-1][0].last_offset + 1
+
+    def next_batch(self) -> tuple[list[ConsumerRecord], int] | None:
+        """Return the records of the next batch and the bytes that they came in.
+
+        Raises CORRUPT_MESSAGE or INVALID_RECORD.
+        """
+        if not self._batches:
+            return None
+        header, batch = self._batches.popleft()
+        records: list[ConsumerRecord] = []
+        if not self._is_left_out(header, batch):
+            records = list(_records(self._partition, header, _unpacked(header, batch)))
+        return records, header.size
+
+    def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
+        if header.attributes & CONTROL:
+            for marker in _records(self._partition, header, _unpacked(header, batch)):
+                # Version and type, two bytes each; 0 ends in an abort, 1 in a commit.
+                if (marker.key or b"")[2:4] == _ABORT:
+                    self._aborting.discard(header.producer_id)
+            return True
+        if not (self._committed_only and header.attributes & TRANSACTIONAL):
+            return False
+        while self._aborted and self._aborted[0][0] <= header.last_offset:
+            self._aborting.add(self._aborted.popleft()[1])
+        return header.producer_id in self._aborting
+
+
+def _unpacked(header: BatchHeader, batch: memoryview) -> bytes:
+    return decompress(header.attributes & CODEC_MASK, batch[HEADER_SIZE:])
+
+
+def _records(
+    partition: TopicPartition, header: BatchHeader, data: bytes
+) -> Iterator[ConsumerRecord]:
+    stamped = header.attributes & LOG_APPEND_TIME
+    topic, number = partition
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = read_varint(data, at)
+            end = at + length
+            timestamp, at = read_varint(data, at + 1)
+            offset, at = read_varint(data, at)
+            key, at = _field(data, at)
+            value, at = _field(data, at)
+            headers: tuple[tuple[str, bytes | None], ...] = ()
+            if data[at]:
+                headers, at = _headers(data, at)
+            else:
+                at += 1
+            if at != end:
+                raise _invalid("a record's length and fields disagree")
+            yield ConsumerRecord(
+                topic,
+                number,
+                header.base_offset + offset,
+                header.max_timestamp if stamped else header.base_timestamp + timestamp,
+                key,
+                value,
+                headers,
+            )
+    except (IndexError, UnicodeDecodeError):
+        raise _invalid("a record ends within a field") from None
+
+
+def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = read_varint(data, at)
+    found = []
+    for _ in range(count):
+        name, at = _field(data, at)
+        content, at = _field(data, at)
+        if name is None:
+            raise _invalid("a header without a key")
+        found.append((name.decode(), content))
+    return tuple(found), at
+
+
+def _field(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size = data[at]
+    if size & 0x81:
+        # More than one byte, or negative.
+        size, at = read_varint(data, at)
+        if size < 0:
+            return None, at
+    else:
+        size >>= 1
+        at += 1
+    end = at + size
+    if end > len(data):
+        raise _invalid(f"a field of {size} bytes")
+    return data[at:end], end
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_record, message)

@@ -1,0 +1,209 @@
+"""Fetches ahead: one request per broker at a time, as far ahead as the settings allow.
+
+Kafka's ``Fetcher``, on its own task. A broker is asked for all partitions that it leads
+and that are wanted, as soon as each of them has less in store than
+``max.partition.fetch.bytes``. Were the others asked for alone while one is full, their
+long poll would hold up the full one's next fetch when it has run dry (KAFKA-17182 has
+Kafka 4 do the same). So a partition holds less than twice that bound. Fetch sessions
+(KIP-227) are not used: every request says all that it wants.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import (
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ClientConfig,
+)
+from broker.client.connection import Answer
+from broker.client.consumer_config import (
+    FETCH_MAX_BYTES,
+    FETCH_MAX_WAIT_MS,
+    FETCH_MIN_BYTES,
+    ISOLATION_LEVEL,
+    MAX_PARTITION_FETCH_BYTES,
+)
+from broker.client.consumer_record import FetchedBatches
+from broker.client.failures import STALE_METADATA, is_retriable
+from broker.client.metadata import Leader, Metadata
+from broker.client.network_client import NetworkClient
+from broker.client.partitions import TopicPartition
+from broker.client.signals import Signal
+from broker.client.subscription_state import PartitionState, SubscriptionState
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+# What was asked: the states by partition, and the version of each at that time.
+_Asked = dict[TopicPartition, tuple[PartitionState, int]]
+
+
+class Fetcher:
+    """The task that keeps the store of a consumer filled."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        subscriptions: SubscriptionState,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._subscriptions = subscriptions
+        self._committed_only = config[ISOLATION_LEVEL] == "read_committed"
+        self._min_bytes = config[FETCH_MIN_BYTES]
+        self._max_wait = timedelta(milliseconds=config[FETCH_MAX_WAIT_MS])
+        self._max_bytes = config[FETCH_MAX_BYTES]
+        self._partition_bytes = config[MAX_PARTITION_FETCH_BYTES]
+        self._timeout_s = config.seconds(REQUEST_TIMEOUT_MS)
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+        self._wake = Signal()
+        self.on_records: Callable[[], None] = _nobody
+        # Positions beyond an end of the log: the consumer says what to do about them.
+        self.on_out_of_range: Callable[[PartitionState], None] = _nowhere
+
+    def wake(self) -> None:
+        """Look again: something is wanted, or wanted no more."""
+        self._wake.notify()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            await self._wake.wait(self._step(trio.current_time()))
+
+    # ---- asking ---------------------------------------------------------------------
+
+    def _step(self, now_s: float) -> float:
+        """Ask every broker that may be asked; return when to look again by itself."""
+        next_s = float("inf")
+        by_leader: dict[int, list[tuple[PartitionState, Leader]]] = {}
+        for state in self._subscriptions.states:
+            if state.paused or state.position is None or state.failure is not None:
+                continue
+            if state.retry_at_s > now_s:
+                next_s = min(next_s, state.retry_at_s)
+                continue
+            leader = self._metadata.leader(state.partition)
+            if leader is None:
+                self._metadata.request_update()
+            else:
+                by_leader.setdefault(leader.node_id, []).append((state, leader))
+        for node_id, wanted in by_leader.items():
+            node = self._client.node(self._metadata.address(node_id, "fetch"))
+            full = any(
+                each.prefetched_bytes >= self._partition_bytes for each, _ in wanted
+            )
+            if full or node.in_flight:
+                continue
+            if node.ready():
+                asked = {each.partition: (each, each.version) for each, _ in wanted}
+                node.submit(
+                    ApiKey.FETCH,
+                    self._request(wanted),
+                    partial(self._answered, asked),
+                    self._timeout_s,
+                )
+            elif node.throttled_until_s > now_s:
+                next_s = min(next_s, node.throttled_until_s)
+        return next_s
+
+    def _request(self, wanted: list[tuple[PartitionState, Leader]]) -> Row:
+        topics: dict[str, list[Row]] = {}
+        for state, leader in wanted:
+            topic, number = state.partition
+            row = Row(
+                partition=number,
+                current_leader_epoch=leader.epoch,
+                fetch_offset=state.fetch_from,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=self._partition_bytes,
+            )
+            topics.setdefault(topic, []).append(row)
+        return Row(
+            cluster_id=None,
+            replica_id=-1,
+            max_wait=self._max_wait,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=int(self._committed_only),
+            session_id=0,
+            session_epoch=-1,
+            topics=[Row(topic=name, partitions=rows) for name, rows in topics.items()],
+            forgotten_topics_data=(),
+            rack_id="",
+        )
+
+    # ---- answers --------------------------------------------------------------------
+
+    def _answered(self, asked: _Asked, answer: Answer) -> None:
+        code = answer.code if isinstance(answer, KafkaError) else _code_of(answer)
+        if isinstance(answer, KafkaError) or code is not ErrorCode.none:
+            for state, version in asked.values():
+                self._refused(state, version, code)
+        else:
+            for topic in answer.responses:
+                for each in topic.partitions:
+                    name = TopicPartition(topic.topic, each.partition_index)
+                    if name in asked:
+                        self._take(*asked[name], each)
+        self.on_records()
+        self._wake.notify()
+
+    def _take(self, state: PartitionState, version: int, found: Entity) -> None:
+        if not self._subscriptions.is_current(state, version):
+            return
+        if found.error_code is not ErrorCode.none:
+            self._refused(state, version, found.error_code)
+            return
+        aborted = None
+        if self._committed_only:
+            aborted = [
+                (each.first_offset, each.producer_id)
+                for each in found.aborted_transactions or ()
+            ]
+        try:
+            state.store(FetchedBatches(state.partition, found.records or b"", aborted))
+        except KafkaError as error:
+            state.failure = error
+
+    def _refused(self, state: PartitionState, version: int, code: ErrorCode) -> None:
+        if not self._subscriptions.is_current(state, version):
+            return
+        state.retry_at_s = trio.current_time() + self._backoff.after(1)
+        if code in STALE_METADATA:
+            self._metadata.request_update()
+        elif code is ErrorCode.offset_out_of_range:
+            # With records still in store, the position itself is not out of range yet.
+            if state.position == state.fetch_from:
+                self.on_out_of_range(state)
+        elif not is_retriable(code):
+            state.failure = KafkaError(code, f"{state.partition} cannot be fetched")
+
+
+def _code_of(answer: Entity) -> ErrorCode:
+    # Before version 7 only partitions had errors.
+    code: ErrorCode = getattr(answer, "error_code", ErrorCode.none)
+    return code
+
+
+def _nobody() -> None:
+    """Nobody waits for records."""
+
+
+def _nowhere(state: PartitionState) -> None:
+    raise AssertionError(f"nobody resets {state.partition}")

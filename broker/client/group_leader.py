@@ -1,0 +1,55 @@
+"""What the leader of a group does for the others: divide, and watch what it divided.
+
+Kafka's ``ConsumerCoordinator.onLeaderElected`` and its ``MetadataSnapshot``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.client.assignors import assign
+from broker.client.consumer_protocol import decode_subscription, encode_assignment
+from broker.client.group_member import Joined
+from broker.client.metadata import Metadata, counts_of
+
+
+class GroupLeader:
+    """The leader's part of one member, which may be any number of times leader."""
+
+    def __init__(self, metadata: Metadata, rejoin: Callable[[], None]) -> None:
+        self._metadata = metadata
+        self._rejoin = rejoin
+        self._topics: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}
+
+    def retire(self) -> None:
+        """Lead no more."""
+        self._topics, self._counts = frozenset(), {}
+
+    async def divide(self, joined: Joined) -> dict[str, bytes]:
+        """Divide the partitions of all topics of the group among its members."""
+        members = {
+            member: decode_subscription(metadata, instance_id)
+            for member, instance_id, metadata in joined.members
+        }
+        topics = frozenset(t for each in members.values() for t in each.topics)
+        if not topics <= counts_of(self._metadata, topics).keys():
+            # A topic that nobody has is worth one question, and then watched for.
+            self._metadata.add(topics)
+            self._metadata.request_update()
+            await self._metadata.changes.next()
+        self._topics = topics
+        self._counts = dict(counts_of(self._metadata, topics))
+        assignment = assign(joined.protocol, self._counts, members)
+        return {
+            member: encode_assignment(partitions)
+            for member, partitions in assignment.items()
+        }
+
+    async def run(self) -> None:
+        """Have the group join again when its topics have changed, until cancelled."""
+        while True:
+            await self._metadata.changes.next()
+            if self._topics and counts_of(self._metadata, self._topics) != self._counts:
+                self.retire()
+                self._rejoin()

@@ -1,0 +1,189 @@
+"""A member's side of the group protocol: requests to the coordinator, and who we are.
+
+Kafka's ``AbstractCoordinator``: finding the coordinator, joining (KIP-394's two steps),
+syncing, heartbeats, leaving, static membership (KIP-345). When to do these things, and
+what the assignment means, is decided elsewhere (`ConsumerCoordinator`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from broker.client.config import ClientConfig
+from broker.client.consumer_config import (
+    GROUP_ID,
+    GROUP_INSTANCE_ID,
+    MAX_POLL_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+)
+from broker.client.failures import COORDINATOR_MOVED, check
+from broker.client.metadata import Metadata
+from broker.client.network_client import Address, NetworkClient
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import Entity
+
+_PROTOCOL_TYPE: Final = "consumer"
+_GROUP_KEY: Final = 0
+# A join is answered when the last member has joined, or the time for that is over.
+_JOIN_LAPSE_S: Final = 5.0
+NO_GENERATION: Final = -1
+# The coordinator does not know us any more, under this id or in this generation.
+FORGOTTEN: Final = frozenset(
+    {ErrorCode.unknown_member_id, ErrorCode.illegal_generation}
+)
+
+
+class Joined(NamedTuple):
+    """The answer to a join: ``members`` (id, instance id, subscription) if we lead."""
+
+    protocol: str
+    leads: bool
+    skips_assignment: bool
+    members: tuple[tuple[str, str | None, bytes], ...]
+
+
+class GroupMember:
+    """One member of one group."""
+
+    def __init__(
+        self, config: ClientConfig, client: NetworkClient, metadata: Metadata
+    ) -> None:
+        group = config[GROUP_ID]
+        assert group is not None
+        self.group = group
+        self.instance_id = config[GROUP_INSTANCE_ID]
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self._protocol: str | None = None
+        self._client = client
+        self._metadata = metadata
+        self._session_ms = config[SESSION_TIMEOUT_MS]
+        self._rebalance_ms = config[MAX_POLL_INTERVAL_MS]
+        self._coordinator: Address | None = None
+
+    async def call(self, api_key: ApiKey, row: Row, timeout_s: float = 0.0) -> Entity:
+        """Ask the coordinator, which is found first if need be; raises `KafkaError`."""
+        coordinator = self._coordinator or await self._find()
+        try:
+            answer = await self._client.call(coordinator, api_key, row, timeout_s)
+            check(getattr(answer, "error_code", ErrorCode.none), api_key.name)
+        except KafkaError as error:
+            self.mind(error.code)
+            raise
+        return answer
+
+    def mind(self, code: ErrorCode) -> None:
+        """Look for the coordinator again if an error says that it has moved."""
+        if code in COORDINATOR_MOVED:
+            self._coordinator = None
+
+    async def _find(self) -> Address:
+        row = Row(key=self.group, key_type=_GROUP_KEY)
+        address = self._metadata.any_address()
+        found = await self._client.call(address, ApiKey.FIND_COORDINATOR, row)
+        check(found.error_code, found.error_message)
+        self._coordinator = Address(found.host, found.port, "group")
+        return self._coordinator
+
+    # ---- membership -----------------------------------------------------------------
+
+    async def join(self, protocols: Mapping[str, bytes]) -> Joined:
+        """Join with subscriptions by strategy, and wait for the others."""
+        try:
+            return await self._join(protocols)
+        except KafkaError as error:
+            if error.code is not ErrorCode.member_id_required:
+                raise
+        return await self._join(protocols)
+
+    async def _join(self, protocols: Mapping[str, bytes]) -> Joined:
+        row = Row(
+            group_id=self.group,
+            session_timeout=timedelta(milliseconds=self._session_ms),
+            rebalance_timeout=timedelta(milliseconds=self._rebalance_ms),
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[
+                Row(name=name, metadata=metadata)
+                for name, metadata in protocols.items()
+            ],
+            reason=None,
+        )
+        timeout_s = self._rebalance_ms / 1000 + _JOIN_LAPSE_S
+        coordinator = self._coordinator or await self._find()
+        try:
+            joined = await self._client.call(
+                coordinator, ApiKey.JOIN_GROUP, row, timeout_s
+            )
+            if joined.error_code is ErrorCode.member_id_required:
+                self.member_id = joined.member_id
+            check(joined.error_code, f"cannot join {self.group}")
+        except KafkaError as error:
+            self.mind(error.code)
+            raise
+        self.member_id = joined.member_id
+        self.generation = joined.generation_id
+        self._protocol = joined.protocol_name or ""
+        members = (
+            (each.member_id, getattr(each, "group_instance_id", None), each.metadata)
+            for each in joined.members
+        )
+        return Joined(
+            self._protocol,
+            joined.leader == joined.member_id,
+            getattr(joined, "skip_assignment", False),
+            tuple(members),
+        )
+
+    async def sync(self, assignments: Mapping[str, bytes]) -> bytes:
+        """Hand in the assignments, if we lead, and return our own."""
+        row = self._identity(
+            protocol_type=_PROTOCOL_TYPE,
+            protocol_name=self._protocol,
+            assignments=[
+                Row(member_id=member, assignment=assignment)
+                for member, assignment in assignments.items()
+            ],
+        )
+        answer = await self.call(
+            ApiKey.SYNC_GROUP, row, self._rebalance_ms / 1000 + _JOIN_LAPSE_S
+        )
+        assignment: bytes = answer.assignment
+        return assignment
+
+    async def heartbeat(self) -> None:
+        """Say that we live; raises `KafkaError` with what the coordinator says."""
+        await self.call(ApiKey.HEARTBEAT, self._identity())
+
+    async def leave(self) -> None:
+        """Leave the group; a static member stays, to come back under its name."""
+        if self.generation == NO_GENERATION or self.instance_id is not None:
+            return
+        member = Row(
+            member_id=self.member_id,
+            group_instance_id=None,
+            reason="the consumer is closing or too slow",
+        )
+        row = Row(group_id=self.group, members=[member])
+        self.forget(keep_id=False)
+        await self.call(ApiKey.LEAVE_GROUP, row)
+
+    def forget(self, *, keep_id: bool) -> None:
+        """Be a member no more, or not in this generation."""
+        self.generation = NO_GENERATION
+        if not keep_id:
+            self.member_id = ""
+
+    def _identity(self, **more: object) -> Row:
+        return Row(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            **more,
+        )

@@ -1,0 +1,126 @@
+"""Offsets by timestamp, asked of the leaders.
+
+Kafka's ``OffsetFetcher``. ListOffsets is asked of each leader, so one round may answer
+a part of what was wanted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.consumer_config import DEFAULT_API_TIMEOUT_MS, ISOLATION_LEVEL
+from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
+from broker.client.metadata import Metadata
+from broker.client.network_client import NetworkClient
+from broker.client.partitions import TopicPartition
+from broker.client.versions import Row
+from broker.errors import ErrorCode, KafkaError
+from broker.wire.api_keys import ApiKey
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset, and the timestamp of the record there (-1 for an end of the log)."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class OffsetCalls:
+    """Asks leaders for offsets."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._isolation = int(config[ISOLATION_LEVEL] == "read_committed")
+        self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+
+    async def insist(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return all that is wanted; raises `KafkaError`, also when time is up."""
+        until_s = trio.current_time() + self._timeout_s
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        failures = 0
+        while True:
+            missing = {name: at for name, at in wanted.items() if name not in found}
+            found |= await self.list_offsets(missing)
+            if len(found) == len(wanted):
+                return found
+            if trio.current_time() >= until_s:
+                raise timed_out(f"the offsets of {', '.join(map(str, missing))}")
+            failures += 1
+            with trio.move_on_after(self._backoff.after(failures)):
+                await self._metadata.changes.next()
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return offsets by timestamp, -1 where no record is as late.
+
+        Partitions whose leader is not known or gives a passing error are left out.
+        Raises `KafkaError` for any other error.
+        """
+        self._metadata.add({topic for topic, _ in wanted})
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for partition, timestamp in wanted.items():
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                self._metadata.request_update()
+            else:
+                by_leader.setdefault(leader.node_id, {})[partition] = timestamp
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        for node_id, partitions in by_leader.items():
+            found |= await self._ask(node_id, partitions)
+        return found
+
+    async def _ask(
+        self, node_id: int, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        topics: dict[str, list[Row]] = {}
+        for (topic, number), timestamp in wanted.items():
+            row = Row(
+                partition_index=number, current_leader_epoch=-1, timestamp=timestamp
+            )
+            topics.setdefault(topic, []).append(row)
+        row = Row(
+            replica_id=-1,
+            isolation_level=self._isolation,
+            topics=[Row(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+        address = self._metadata.address(node_id)
+        try:
+            answer = await self._client.call(address, ApiKey.LIST_OFFSETS, row)
+        except KafkaError as error:
+            self._forgive(error.code)
+            return {}
+        found = {}
+        for topic_answer in answer.topics:
+            for each in topic_answer.partitions:
+                name = TopicPartition(topic_answer.name, each.partition_index)
+                if each.error_code is ErrorCode.none:
+                    found[name] = OffsetAndTimestamp(each.offset, each.timestamp)
+                else:
+                    self._forgive(each.error_code)
+        return found
+
+    def _forgive(self, code: ErrorCode) -> None:
+        """Let an error pass that passes by itself; raise any other."""
+        if code in STALE_METADATA:
+            self._metadata.request_update()
+        if not is_retriable(code):
+            check(code, "offsets cannot be listed")

@@ -1,0 +1,140 @@
+"""Where to begin: a task that finds the positions of partitions that have none.
+
+First what the group has committed, then ``auto.offset.reset``; or where a seek to an
+end, or a position out of range, has sent the partition. Kafka's
+``updateFetchPositions`` and ``resetPositionsIfNeeded``. A seek, or a loss of the
+partition, while the question is on its way makes the answer void.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.commits import Commits
+from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.consumer_config import AUTO_OFFSET_RESET
+from broker.client.failures import is_retriable
+from broker.client.offset_calls import OffsetCalls
+from broker.client.signals import Signal
+from broker.client.subscription_state import (
+    EARLIEST,
+    LATEST,
+    PartitionState,
+    SubscriptionState,
+)
+from broker.errors import ErrorCode, KafkaError
+
+_POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+class Positions:
+    """Gives positions to partitions without one."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        subscriptions: SubscriptionState,
+        offsets: OffsetCalls,
+        commits: Commits | None,
+        rng: random.Random,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._commits = commits
+        self._policy = _POLICIES[config[AUTO_OFFSET_RESET]]
+        self._backoff = Backoff(
+            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
+        )
+        self._wake = Signal()
+        self.on_position: Callable[[], None] = _nobody
+
+    def wake(self) -> None:
+        """Look again: partitions have come, or been reset."""
+        self._wake.notify()
+
+    def out_of_range(self, state: PartitionState) -> None:
+        """Do with a position beyond the log's ends what the settings say."""
+        if self._policy is None:
+            state.failure = KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"{state.partition} has no offset {state.position}",
+            )
+        else:
+            state.reset(self._policy)
+            self.wake()
+
+    async def run(self) -> None:
+        """Find positions until cancelled."""
+        failures = 0
+        while True:
+            missing = self._missing()
+            if not missing:
+                failures = 0
+                await self._wake.wait()
+                continue
+            try:
+                await self._find_committed(each for each in missing if _is_fresh(each))
+                await self._find_by_time(self._missing())
+            except KafkaError as error:
+                if not is_retriable(error.code):
+                    for state in self._missing():
+                        state.failure = error
+            self.on_position()
+            if self._missing():
+                failures += 1
+                wait_s = self._backoff.after(failures)
+                await self._wake.wait(trio.current_time() + wait_s)
+
+    def _missing(self) -> list[PartitionState]:
+        return [
+            each
+            for each in self._subscriptions.states
+            if each.position is None and each.failure is None
+        ]
+
+    async def _find_committed(self, fresh: Iterable[PartitionState]) -> None:
+        asked = {each.partition: (each, each.version) for each in fresh}
+        if not asked:
+            return
+        found = {}
+        if self._commits is not None:
+            found = await self._commits.committed(asked)
+        for partition, (state, version) in asked.items():
+            if not self._subscriptions.is_current(state, version):
+                continue
+            if partition in found:
+                state.seek(found[partition].offset)
+            elif self._policy is None:
+                state.failure = KafkaError(
+                    ErrorCode.offset_out_of_range,
+                    f"{partition} has no committed offset to begin at",
+                )
+            else:
+                state.reset(self._policy)
+
+    async def _find_by_time(self, states: Iterable[PartitionState]) -> None:
+        asked = {
+            each.partition: (each, each.version, each.reset_to)
+            for each in states
+            if each.reset_to is not None
+        }
+        if not asked:
+            return
+        wanted = {name: to for name, (_, _, to) in asked.items() if to is not None}
+        for partition, found in (await self._offsets.list_offsets(wanted)).items():
+            state, version, _ = asked[partition]
+            if self._subscriptions.is_current(state, version):
+                state.seek(found.offset)
+
+
+def _is_fresh(state: PartitionState) -> bool:
+    """Tell whether a partition has not been told yet where to begin."""
+    return state.reset_to is None
+
+
+def _nobody() -> None:
+    """Nobody waits for positions."""

@@ -1,0 +1,46 @@
+"""What a consumer tells its user when partitions come and go.
+
+Kafka's ``ConsumerRebalanceListener``. The calls are made while the user is in a poll,
+never beside the processing of records, and the poll ends after them. An exception that
+one raises is raised by that poll.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.client.partitions import TopicPartition
+
+
+class RebalanceListener(Protocol):
+    """Hears of rebalances; every call may commit, seek, and wait."""
+
+    async def on_partitions_revoked(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Let go of partitions that are still ours: the last chance to commit."""
+
+    async def on_partitions_assigned(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Begin with partitions that are new to us."""
+
+    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Drop partitions that others may have had since: too late to commit."""
+
+
+class SilentListener:
+    """Does nothing."""
+
+    async def on_partitions_revoked(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Do nothing."""
+
+    async def on_partitions_assigned(
+        self, partitions: frozenset[TopicPartition]
+    ) -> None:
+        """Do nothing."""
+
+    async def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Do nothing."""
