@@ -184,6 +184,36 @@ def plan(config: Path, schedulers: str | None, world: str | None) -> None:
 
 
 @main.command()
+@_CONFIG
+@click.argument("run_dirs", type=_RUN_DIR, nargs=-1)
+@click.option(
+    "--world", "worlds", type=click.Choice(["virtual", "model"]), multiple=True
+)
+@click.option("--tolerance", default=0.01, show_default=True, help="Relative.")
+def theory(
+    config: Path, run_dirs: tuple[Path, ...], worlds: tuple[str, ...], tolerance: float
+) -> None:
+    """Print what closed forms say of each arm beside what was measured.
+
+    Runs the experiment in the model world (and the virtual one where it is quick), or
+    reads recordings of it. Exit status 1 if a prediction is contradicted.
+    """
+    from rich.console import Console
+
+    from experiments import commands
+    from experiments.config_errors import ExperimentError
+    from experiments.theory import command
+
+    try:
+        chosen = commands.load(config, None, None)
+        agrees = command.run(chosen, run_dirs, worlds, tolerance, Console())
+    except ExperimentError as error:
+        raise click.UsageError(str(error)) from error
+    if not agrees:
+        raise SystemExit(1)
+
+
+@main.command()
 @click.argument("run_dir", type=_RUN_DIR)
 @click.option("--out", type=_DIRECTORY, help="Default RUN_DIR/report.")
 @click.option("--master", metavar="URL", help="A Spark cluster; default local.")

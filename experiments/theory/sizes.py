@@ -64,9 +64,14 @@ class Sizes:
         square = self.rate * _integral(lambda t: 2 * t * self.survival(t), size)
         return square / 2 / (1 - load) ** 2 + size / (1 - load)
 
-    def mean_over_sizes(self, of_size: Callable[[float], float]) -> float:
-        """Return the mean of a function of size over all jobs."""
-        return _integral(lambda x: of_size(x) * self.density(x), self.largest)
+    def mean_over_sizes(
+        self,
+        of_size: Callable[[float], float],
+        density: Callable[[float], float] | None = None,
+    ) -> float:
+        """Return the mean of a function of size over all jobs, or those of a kind."""
+        of_kind = density or self.density
+        return _integral(lambda x: of_size(x) * of_kind(x), self.largest)
 
     def load(self, size: float = math.inf) -> float:
         """Return the load of the jobs up to a size."""

@@ -1,0 +1,145 @@
+"""``doorkeeper theory``: run or read an experiment, compare it with closed forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.config import Experiment, parse
+from experiments.config_errors import ExperimentError
+from experiments.points import Point, points
+from experiments.theory.compare import Comparison, Row, compare
+from experiments.theory.measure import Block, recorded, replay
+from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
+from experiments.worlds.registry import make_world
+
+# A world that takes longer than this for the whole experiment is run if asked for.
+_PATIENCE_S = 60.0
+_VERDICTS = {True: "agrees", False: "[red]differs[/red]", None: ""}
+
+
+def run(
+    experiment: Experiment,
+    run_dirs: Sequence[Path],
+    worlds: Sequence[str],
+    tolerance: float,
+    console: Console,
+) -> bool:
+    """Print the table of every world; say whether no prediction is contradicted.
+
+    ``worlds`` are run if there are no recordings; none means the model, and the virtual
+    world where it can be run and does not take long.
+
+    :raises ExperimentError: if a recording is not of this experiment's shape.
+    """
+    found = []
+    for world, point, blocks in _blocks(experiment, run_dirs, worlds, console):
+        found.append(
+            compare(point.experiment, world, point.name, blocks, tolerance=tolerance)
+        )
+    _print(found, tolerance, console)
+    return all(comparison.agrees for comparison in found)
+
+
+def _blocks(
+    experiment: Experiment,
+    run_dirs: Sequence[Path],
+    worlds: Sequence[str],
+    console: Console,
+) -> Iterator[tuple[str, Point, dict[str, list[Block]]]]:
+    """Yield the blocks of every arm, world by world and point by point."""
+    for run_dir in run_dirs:
+        manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
+        # What was run is what theory speaks of, not what the file says by now.
+        ran = parse(manifest["config"])
+        if ran.name != experiment.name:
+            raise ExperimentError(
+                str(run_dir), f"is a recording of {ran.name}, not of {experiment.name}"
+            )
+        for point in points(ran):
+            yield manifest["world"], point, _by_arm(recorded(run_dir, point))
+    if run_dirs:
+        return
+    for name in worlds or _default_worlds(experiment, console):
+        there = experiment.with_world(name)
+        world = make_world(name, lambda: None)
+        for point in points(there):
+            with console.status(f"{name} {point.name}"):
+                blocks = _by_arm(replay(world, point))
+            yield name, point, blocks
+
+
+def _by_arm(runs: Iterator[tuple[str, Block]]) -> dict[str, list[Block]]:
+    blocks: dict[str, list[Block]] = {}
+    for arm, block in runs:
+        blocks.setdefault(arm, []).append(block)
+    return blocks
+
+
+def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
+    if any(entry.service is None for entry in experiment.workload.traffic):
+        return ["model"]
+    virtual = make_world("virtual", lambda: None)
+    found = points(experiment)
+    runs = experiment.experiment.blocks * len(experiment.arms)
+    seconds = runs * sum(virtual.estimate_s(point.experiment) for point in found)
+    if seconds <= _PATIENCE_S:
+        return ["model", "virtual"]
+    console.print(
+        f"the virtual world would take about {seconds / 60:.0f} minutes: "
+        "--world virtual runs it",
+        highlight=False,
+    )
+    return ["model"]
+
+
+def _print(found: Sequence[Comparison], tolerance: float, console: Console) -> None:
+    table = Table()
+    for name in ("world", "point", "arm", "class", "quantity"):
+        table.add_column(name)
+    for name in ("theory", "measured", "interval", "off by"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    rows = [row for comparison in found for row in comparison.rows]
+    for row in rows:
+        table.add_row(*_cells(row))
+    if not any(row.point for row in rows):
+        table.columns.pop(1)
+    console.print(table)
+    for world, point, arm, reason in (it for each in found for it in each.silences):
+        where = " ".join(part for part in (world, point, arm) if part)
+        console.print(f"{where}: no closed form ({reason})", highlight=False)
+    wrong = sum(row.agrees is False for row in rows)
+    judged = sum(row.agrees is not None for row in rows)
+    console.print(
+        f"{judged - wrong} of {judged} predictions lie within their interval, widened "
+        f"by {tolerance:.0%}; all intervals of a world hold at once",
+        highlight=False,
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    head = [row.world, row.point, row.arm, row.reported or "all", row.quantity]
+    verdict = _VERDICTS[row.agrees]
+    if not row.predicted:
+        return [*head, "0", f"{row.measured:.1e}", "", "", verdict]
+    unit, scale = _unit(row.quantity)
+    low, high = row.measured - row.half, row.measured + row.half
+    return [
+        *head,
+        f"{row.predicted * scale:.4g}{unit}",
+        f"{row.measured * scale:.4g}{unit}",
+        f"{low * scale:.4g} to {high * scale:.4g}",
+        f"{row.measured / row.predicted - 1:+.1%}",
+        verdict,
+    ]
+
+
+def _unit(quantity: str) -> tuple[str, float]:
+    if quantity == BUSY_SERVERS:
+        return "", 1.0
+    return ("/s", 1.0) if quantity == THROUGHPUT else (" ms", 1e3)

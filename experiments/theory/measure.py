@@ -1,0 +1,126 @@
+"""What recorded rows say of the quantities that theory predicts, one block at a time.
+
+A block is one replication: its requests depend on one another, blocks do not. So a
+block counts as one value of each quantity, and intervals are over blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import mul
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from experiments.points import Point
+from experiments.theory.predict import (
+    BUSY_SERVERS,
+    MEAN_WAIT,
+    P99_WAIT,
+    THROUGHPUT,
+    WORK_X_WAIT,
+)
+from experiments.theory.services import Moments
+from experiments.trace import generate
+from experiments.worlds.world import Cell, RunFiles, World
+
+_COLUMNS = ["class", "intended_ns", "client_done_ns", "service_ns", "outcome"]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One arm's measures in one block; times in seconds.
+
+    ``values`` has them by quantity and class. ``path`` is the sum of size times wait
+    over all requests, in square nanoseconds, None if any went unserved.
+    """
+
+    values: Mapping[Key, float]
+    moments: Mapping[str, Moments]
+    path: int | None
+
+
+def replay(world: World, point: Point) -> Iterator[tuple[str, Block]]:
+    """Run every arm in every block, and yield what each run shows. Files are not kept.
+
+    :raises RuntimeError: if a run does not count.
+    """
+    experiment = point.experiment
+    with tempfile.TemporaryDirectory(prefix="doorkeeper-theory-") as scratch:
+        files = RunFiles(
+            requests=Path(scratch) / "requests", samples=Path(scratch) / "samples"
+        )
+        for block in range(experiment.experiment.blocks):
+            trace = generate(experiment, block)
+            for order, arm in enumerate(experiment.arms):
+                cell = Cell(experiment=experiment, block=block, arm=arm, order=order)
+                result = world.run(cell, trace, files)
+                if not result.valid:
+                    raise RuntimeError(f"{cell.run_id}: {result.reason}")
+                yield arm.name, _read(files.requests, point)
+
+
+def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, Block]]:
+    """Yield what each run of a recording shows that counts."""
+    manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
+    arms = {arm.name for arm in point.experiment.arms}
+    for run in manifest["runs"]:
+        here = run.get("point", "") == point.name
+        if run["valid"] and here and run["arm"] in arms:
+            yield run["arm"], _read(run_dir / run["requests"], point)
+
+
+def pooled(blocks: list[Block]) -> dict[str, Moments]:
+    """Return the moments of each class's service over blocks of one arm."""
+    return {
+        name: Moments(
+            mean=float(np.mean([it.moments[name].mean for it in blocks])),
+            square=float(np.mean([it.moments[name].square for it in blocks])),
+        )
+        for name in blocks[0].moments
+        if all(name in it.moments for it in blocks)
+    }
+
+
+def _read(path: Path, point: Point) -> Block:
+    workload = point.experiment.workload
+    window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
+    return block_of(pq.read_table(path, columns=_COLUMNS), window_ns)
+
+
+def block_of(rows: pa.Table, window_ns: list[int]) -> Block:
+    """Return the measures of one run's rows; only what was served has a wait."""
+    start_ns, end_ns = window_ns
+    seconds = (end_ns - start_ns) / 1e9
+    served = np.asarray(rows["outcome"].combine_chunks().cast(pa.string())) == "ok"
+    classes = np.asarray(rows["class"].combine_chunks().cast(pa.string()))
+    intended = rows["intended_ns"].to_numpy()
+    done = rows["client_done_ns"].fill_null(-1).to_numpy()
+    service = rows["service_ns"].fill_null(0).to_numpy()
+    wait = np.where(served, done - intended - service, 0)
+    inside = served & (intended >= start_ns) & (intended < end_ns)
+    ended = served & (done >= start_ns) & (done < end_ns)
+    values: dict[Key, float] = {
+        (BUSY_SERVERS, ""): float(service[inside].sum()) / 1e9 / seconds,
+        (WORK_X_WAIT, ""): float(np.dot(service[inside] / 1e9, wait[inside] / 1e9))
+        / seconds,
+    }
+    moments = {}
+    for name in dict.fromkeys(classes.tolist()):
+        mine = classes == name
+        values[THROUGHPUT, name] = float(np.count_nonzero(ended & mine)) / seconds
+        waits, sizes = wait[inside & mine] / 1e9, service[inside & mine] / 1e9
+        if len(waits):
+            values[MEAN_WAIT, name] = float(waits.mean())
+            values[P99_WAIT, name] = float(np.quantile(waits, 0.99))
+            moments[name] = Moments(
+                mean=float(sizes.mean()), square=float(np.square(sizes).mean())
+            )
+    path = sum(map(mul, service.tolist(), wait.tolist())) if served.all() else None
+    return Block(values=values, moments=moments, path=path)

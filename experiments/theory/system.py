@@ -1,0 +1,262 @@
+"""Which queueing system an arm is, read from the experiment that describes it.
+
+The planes are the broker's own, laid out as the world lays them out; only their policy
+is named here, not run. What no closed form knows (bursts, overheads, a queue that may
+fill, requests turned away) is found here or in ``predict``, and said in words.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.config import (
+    DOORKEEPER_CLASS_LEVELS,
+    DOORKEEPER_PRIORITY_AGEING_MS,
+    DOORKEEPER_QUANTUM_US,
+    DOORKEEPER_SCHEDULER_OPTIONS,
+    DOORKEEPER_WFQ_FLOW,
+    DOORKEEPER_WFQ_WEIGHTS,
+    BrokerConfig,
+)
+from experiments.config import Arm, Experiment
+from experiments.theory.services import Moments, moments
+from experiments.workload import (
+    CLASS_OF_API,
+    CONTROL,
+    ConstantService,
+    Poisson,
+    Service,
+    Traffic,
+)
+from experiments.worlds.model_config import ModelSection
+from experiments.worlds.model_planes import Layout, lay_out
+from experiments.worlds.model_task import ModelTask
+from planes import PlaneCore
+from schedulers import POLICIES, Scheduler
+
+# Settings of the model that the forms here take into account.
+_KNOWN_SETTINGS = frozenset(
+    {
+        "server",
+        "granularity_us",
+        "service_us",
+        "estimate",
+        "estimate_bias",
+        "estimate_sigma",
+        "sizes_known",
+        "misclassified",
+    }
+)
+
+
+class NoClosedForm(Exception):
+    """No form applies; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Poisson requests that a plane cannot tell apart; times in seconds.
+
+    ``reported`` is their class in the results, ``request_class`` and ``level`` what the
+    policy is told. A request can be preempted between ``units`` equal parts; ``rate``
+    is spread over connections that have ``connection_rate`` each. ``service`` is None
+    if the moments were measured.
+    """
+
+    reported: str
+    request_class: str
+    level: int
+    rate: float
+    connection_rate: float
+    moments: Moments
+    service: Service | None
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """A policy in front of servers of its own.
+
+    ``segment_s`` is the length of the pieces between preemption points, 0 if there is a
+    point anywhere, None if the pieces are the streams' ``units``. ``true_sizes`` says
+    that the policy is told them.
+    """
+
+    name: str
+    policy: str
+    scheduler: Scheduler
+    servers: int
+    streams: Sequence[Stream]
+    segment_s: float | None
+    true_sizes: bool
+    ageing_s: float | None
+    quantum_s: float
+    ratio: float
+    weights: Mapping[str, float]
+    flow: str
+    capacity: float
+
+    @property
+    def load(self) -> float:
+        """Return the work that is offered, in servers."""
+        return sum(stream.rate * stream.moments.mean for stream in self.streams)
+
+
+def system(
+    experiment: Experiment, arm: Arm, world: str, measured: Mapping[str, Moments]
+) -> tuple[Plane, ...]:
+    """Return the planes of an arm, each with servers of its own.
+
+    ``measured`` has the moments of reported classes whose service no config states.
+
+    :raises NoClosedForm: if no form is known for such a system.
+    """
+    config = BrokerConfig.load(None, experiment.broker_keys(arm))
+    settings = _settings(experiment, arm, world)
+    own = arm.model.own if world == "model" else ()
+    layout = lay_out(config, own, random.Random(0))
+    cpu = world != "model" or settings.server == "cpu"
+    if cpu and len(layout.planes) > 1:
+        raise NoClosedForm("planes take turns at one CPU")
+    streams = _streams(experiment, config, settings, layout, world, measured)
+    return tuple(
+        _plane(
+            core,
+            config,
+            settings,
+            [it for it in streams if _plane_of(layout, it) is core],
+            servers=1 if cpu else core.seats,
+            world=world,
+            bound=_bound(experiment, core),
+        )
+        for core in layout.planes
+    )
+
+
+def _plane(
+    core: PlaneCore,
+    config: BrokerConfig,
+    settings: ModelSection,
+    streams: Sequence[Stream],
+    *,
+    servers: int,
+    world: str,
+    bound: float,
+) -> Plane:
+    if core.admission.judges:
+        raise NoClosedForm("admission may turn requests away")
+    made: Any = type(core.scheduler)
+    named = [name for name, factory in POLICIES.items() if factory is made]
+    exact = settings.estimate_bias == 1 and settings.estimate_sigma == 0
+    told = settings.sizes_known or settings.estimate == "true"
+    segment_s = settings.granularity_us * 1e-6 if world == "model" else None
+    ageing_ms = config[DOORKEEPER_PRIORITY_AGEING_MS]
+    return Plane(
+        name=core.name,
+        policy=named[0] if named else "a policy of one's own",
+        scheduler=core.scheduler,
+        servers=servers,
+        streams=streams,
+        segment_s=segment_s,
+        true_sizes=world == "model" and told and exact,
+        ageing_s=ageing_ms / 1000 if ageing_ms else None,
+        quantum_s=config[DOORKEEPER_QUANTUM_US] * 1e-6,
+        ratio=config[DOORKEEPER_SCHEDULER_OPTIONS].get("ratio", 2.0),
+        weights={
+            name: float(weight)
+            for name, weight in config[DOORKEEPER_WFQ_WEIGHTS].items()
+        },
+        flow=config[DOORKEEPER_WFQ_FLOW],
+        capacity=bound,
+    )
+
+
+def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
+    """Return the model's settings; outside the model, those that nobody can choose."""
+    if world != "model":
+        if world == "virtual" and experiment.virtual.latency_us != (0.0, 0.0):
+            raise NoClosedForm("bytes take time to travel")
+        return ModelSection()
+    settings = arm.model.settings(experiment.model)
+    for name, field in ModelSection.model_fields.items():
+        if name not in _KNOWN_SETTINGS and getattr(settings, name) != field.default:
+            raise NoClosedForm(f"{name} = {getattr(settings, name)} in the model")
+    return settings
+
+
+def _streams(
+    experiment: Experiment,
+    config: BrokerConfig,
+    settings: ModelSection,
+    layout: Layout,
+    world: str,
+    measured: Mapping[str, Moments],
+) -> list[Stream]:
+    levels: dict[str, int] = config[DOORKEEPER_CLASS_LEVELS]
+    if layout.flat_levels:
+        levels = {name: int(name != CONTROL) for name in levels}
+    streams = []
+    for entry in experiment.workload.traffic:
+        rate = _poisson_rate(experiment, entry)
+        service, found = _service(entry, settings, world, measured)
+        right = CLASS_OF_API[entry.request.api]
+        share = settings.misclassified
+        parts = [(CONTROL, share), (right, 1 - share)] if share else [(right, 1.0)]
+        streams += [
+            Stream(
+                reported=entry.reported_class,
+                request_class=request_class,
+                level=levels[request_class],
+                rate=rate * part,
+                connection_rate=rate / entry.connections,
+                moments=found,
+                service=service,
+                units=getattr(entry.request, "partitions", 1),
+            )
+            for request_class, part in parts
+            if rate * part
+        ]
+    return streams
+
+
+def _poisson_rate(experiment: Experiment, entry: Traffic) -> float:
+    whole = entry.start_s == 0 and entry.stop_s is None
+    if not isinstance(entry.arrivals, Poisson) or not whole:
+        kind = entry.arrivals.kind if whole else "not for the whole run"
+        raise NoClosedForm(f"arrivals of {entry.name} are not Poisson ({kind})")
+    return entry.arrivals.rate_per_s
+
+
+def _service(
+    entry: Traffic,
+    settings: ModelSection,
+    world: str,
+    measured: Mapping[str, Moments],
+) -> tuple[Service | None, Moments]:
+    if world == "live":
+        if entry.reported_class not in measured:
+            raise NoClosedForm(f"the service of {entry.name} was not measured")
+        return None, measured[entry.reported_class]
+    service = entry.service
+    if service is None:
+        if world == "virtual":
+            raise NoClosedForm(f"{entry.name} has no service, only a cost per slice")
+        service = ConstantService(kind="constant", mean_us=settings.service_us)
+    return service, moments(service)
+
+
+def _plane_of(layout: Layout, stream: Stream) -> PlaneCore:
+    return layout.plane_of(ModelTask(0, 0, 1, request_class=stream.request_class))
+
+
+def _bound(experiment: Experiment, core: PlaneCore) -> float:
+    """Return the queue's bound, infinite if there are too few connections to reach it.
+
+    A connection has one request in the broker at a time.
+    """
+    connections = sum(entry.connections for entry in experiment.workload.traffic)
+    capacity = core.admission.capacity
+    return float("inf") if connections <= capacity else float(capacity)
