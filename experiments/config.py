@@ -96,7 +96,11 @@ class VirtualWorld(Section):
 
 
 class Analysis(Section):
-    """What the analysis computes, and when it may call a difference one."""
+    """What the analysis computes, and when it may call a difference one.
+
+    ``compare`` are pairs of arms to be compared with each other; with the baseline all
+    arms are.
+    """
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
         0.5,
@@ -110,6 +114,7 @@ class Analysis(Section):
     exceedances_shown: Annotated[int, Field(ge=1)] = 30
     exceedances_headline: Annotated[int, Field(ge=1)] = 100
     resamples: Annotated[int, Field(ge=100)] = 2000
+    compare: tuple[tuple[Name, Name], ...] = ()
 
 
 class Experiment(Section):
@@ -139,6 +144,9 @@ class Experiment(Section):
                 f"baseline {self.experiment.baseline!r} is none of the arms "
                 + ", ".join(names)
             )
+        strangers = {arm for pair in self.analysis.compare for arm in pair} - set(names)
+        if strangers:
+            raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
         return self
 
@@ -179,6 +187,9 @@ class Experiment(Section):
         ]
         content = self.model_dump(mode="json", by_alias=True)
         content["arms"] = [arm.model_dump(mode="json") for arm in arms]
+        kept = {arm.name for arm in arms}
+        pairs = content["analysis"]["compare"]
+        content["analysis"]["compare"] = [p for p in pairs if kept.issuperset(p)]
         return parse(content)
 
     def with_world(self, world: str) -> Experiment:

@@ -10,19 +10,28 @@ import importlib
 import json
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from spark_analysis.compare import compare
-from spark_analysis.comparison import Comparison, results
-from spark_analysis.contract import load_manifest
+from spark_analysis.manifest import load_manifest
+from spark_analysis.results import results
 from spark_analysis.session import LOCAL, spark_session
-from spark_analysis.table import as_csv, as_latex, as_markdown
+from spark_analysis.study import Study
+from spark_analysis.study_tables import study_tables
+from spark_analysis.table import Table, as_csv, as_latex, as_markdown
 from spark_analysis.tables import tables
 from spark_analysis.terminal import show
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# With more points than this, a point has tables and no figures: nobody looks at four
+# hundred pictures, and drawing them would take longer than the analysis.
+POINTS_DRAWN_MAX: Final = 4
 # A file has no width; this one shows every column.
 _PIPED_WIDTH: Final = 120
 WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
@@ -50,38 +59,61 @@ def analyze(
         console.status("Spark is reading the recordings …"),
         spark_session(master or LOCAL) as spark,
     ):
-        comparison = compare(spark, manifest)
+        study = compare(spark, manifest)
     loading.join()
     with console.status("Drawing …"):
-        write_report(comparison, out_dir)
-    show(comparison, console)
+        write_report(study, out_dir)
+    show(study, console)
     page = os.path.relpath(out_dir / "index.html")
     console.print(f"Report: {page}", style="bold", highlight=False)
 
 
-def write_report(comparison: Comparison, out_dir: Path) -> None:
-    """Write ``results.json``, ``words.json``, the tables, the figures and the page."""
+def write_report(study: Study, out_dir: Path) -> None:
+    """Write ``results.json``, ``words.json``, the tables, the figures and the page.
+
+    In a sweep, tables of a point lie in a folder of its own, named as its runs are;
+    its figures, too, where there are so few points that somebody will look at them.
+    """
     # Imported here: matplotlib takes longer to load than most commands take to run.
-    from spark_analysis.figures.listing import plots
-    from spark_analysis.figures.style import save, styled
+    from spark_analysis.figures.listing import plots, study_plots
+    from spark_analysis.figures.style import styled
     from spark_analysis.report.page import page
     from spark_analysis.words import words
 
     out_dir.mkdir(parents=True, exist_ok=True)
-    found = json.dumps(results(comparison), indent=1, allow_nan=False)
+    found = json.dumps(results(study), indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")
-    said = json.dumps(words(comparison), indent=1, ensure_ascii=False)
+    said = json.dumps(words(study), indent=1, ensure_ascii=False)
     _write(out_dir / "words.json", said + "\n")
-    for table in tables(comparison):
-        for suffix, writer in WRITERS.items():
-            _write(out_dir / "tables" / f"{table.name}.{suffix}", writer(table))
-    listed = plots(comparison)
-    figures = out_dir / "figures"
+    _write_tables(study_tables(study), out_dir / "tables")
+    figures: dict[str, str] = {}
     with styled():
-        for name, plot in listed.items():
-            save(plot.draw(comparison), figures, name)
-    svgs = {name: (figures / f"{name}.svg").read_text("utf-8") for name in listed}
-    _write(out_dir / "index.html", page(comparison, listed, svgs))
+        for name, plot in study_plots(study).items():
+            figures[name] = _draw(plot.draw(study), out_dir / "figures" / name)
+        for place, comparison in enumerate(study.comparisons):
+            folder = study.folder(place)
+            _write_tables(tables(comparison), out_dir / "tables" / folder)
+            if len(study.comparisons) > POINTS_DRAWN_MAX:
+                continue
+            for name, of_point in plots(comparison).items():
+                path = Path(folder, name)
+                drawn = _draw(of_point.draw(comparison), out_dir / "figures" / path)
+                figures[path.as_posix()] = drawn
+    _write(out_dir / "index.html", page(study, figures))
+
+
+def _write_tables(found: Iterable[Table], folder: Path) -> None:
+    for table in found:
+        for suffix, writer in WRITERS.items():
+            _write(folder / f"{table.name}.{suffix}", writer(table))
+
+
+def _draw(figure: Figure, path: Path) -> str:
+    """Save a figure as SVG and PNG, and return the SVG."""
+    from spark_analysis.figures.style import save
+
+    save(figure, path.parent, path.name)
+    return path.with_suffix(".svg").read_text("utf-8")
 
 
 def _write(path: Path, text: str) -> None:

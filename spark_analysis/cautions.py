@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from spark_analysis.comparison import Comparison
-from spark_analysis.sentences import again_sentence, differs
+from spark_analysis.sentences import again_sentence, differs, replays_apart
 from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.violations import violations_sentence
 from spark_analysis.wording import p_value
 
 
@@ -32,6 +33,11 @@ def cautions(comparison: Comparison) -> tuple[str, ...]:
             f"{p_value(floor)}: every verdict is inconclusive, and none means sameness."
         )
     again = comparison.again
-    if again is not None and any(differs(cell) for cell in comparison.of_arm(again)):
+    broken = manifest.deterministic and replays_apart(comparison)
+    alarms = [c for c in comparison.of_arm(again or "") if differs(c)]
+    if broken or alarms:
         found.append(again_sentence(comparison))
+    broken_laws = violations_sentence(manifest)
+    if broken_laws:
+        found.append(broken_laws)
     return tuple(found)

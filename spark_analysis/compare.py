@@ -1,13 +1,19 @@
-"""The comparison: Spark groups, NumPy decides, and the pieces are put together here."""
+"""The study: Spark groups, NumPy decides, and the pieces are put together here.
+
+Every job runs once, over all points of a sweep: a loop of jobs over points would pay
+Spark's overhead at each of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spark_analysis import grouping
+from spark_analysis.attribute import attribute, design_of
 from spark_analysis.comparison import (
     NS_PER_MS,
     NS_PER_S,
@@ -20,12 +26,15 @@ from spark_analysis.comparison import (
     display_order,
 )
 from spark_analysis.contract import Manifest
-from spark_analysis.load import in_window, read_requests, read_samples
+from spark_analysis.levels import level_ratios
+from spark_analysis.load import read_requests, read_samples
 from spark_analysis.metrics import GOODPUT, Metric, headline_of, metrics_of
+from spark_analysis.pairs import Pair, pair_cells
 from spark_analysis.phases import PHASES
 from spark_analysis.statistics.bootstrap import ratio_interval
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate, mean_interval
+from spark_analysis.study import Study, common_headline, factors_of
 from spark_analysis.tally import Tally, tally
 from spark_analysis.verdict import Contrast, Measured, judge
 
@@ -35,35 +44,74 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-def compare(spark: SparkSession, manifest: Manifest) -> Comparison:
-    """Read, check and compare all arms of one experiment.
+def compare(spark: SparkSession, manifest: Manifest) -> Study:
+    """Read, check and compare all arms of one experiment at all its points.
 
     :raises spark_analysis.contract.RecordingError: if a recording does not hold.
     """
+    views = [manifest.at(point) for point in manifest.points]
     metrics = metrics_of(manifest.options)
     requests = read_requests(spark, manifest)
-    tallies = tally(requests, manifest)
-    window = requests.where(in_window(manifest))
+    tallies: dict[int, list[Tally]] = {place: [] for place in range(len(views))}
+    for counted in tally(requests, manifest):
+        tallies[counted.place].append(counted)
+    window = requests.where("inside")
     pooled = grouping.distributions(window, manifest)
-    run_values = _run_values(tallies, pooled, manifest, metrics)
+    run_values = [
+        _run_values(tallies[place], pooled.get(place, {}), view, metrics)
+        for place, view in enumerate(views)
+    ]
     contrasts = grouping.contrasts(spark, run_values, manifest, metrics)
     tail = metrics.index(headline_of(metrics))
-    slow = grouping.slowest(
-        spark, window, {key: row["value"][tail] for key, row in pooled.items()}
-    )
-    ordered = [key for key in display_order(manifest) if key in pooled]
-    return Comparison(
+    thresholds = {
+        place: {key: row["value"][tail] for key, row in of_point.items()}
+        for place, of_point in pooled.items()
+    }
+    slow = grouping.slowest(spark, window, thresholds)
+    queue = grouping.queue_over_time(read_samples(spark, manifest), manifest)
+    comparisons = []
+    for place, view in enumerate(views):
+        if place not in pooled:
+            continue
+        here = {key[1:]: row for key, row in contrasts.items() if key[0] == place}
+        ordered = [key for key in display_order(view) if key in pooled[place]]
+        late = slow.get(place, {})
+        design, why = design_of(view)
+        compared = Comparison(
+            manifest=view,
+            metrics=metrics,
+            cells=_cells(view, metrics, run_values[place], pooled[place], here),
+            run_values=run_values[place],
+            curves=tuple(_curve(pooled[place][key]) for key in ordered),
+            phases=(
+                *(_all_phases(key, tallies[place]) for key in ordered),
+                *(_slow_phases(key, late[key]) for key in ordered if key in late),
+            ),
+            queue=queue.get(place, ()),
+            design=design,
+            design_why=why,
+            attributions=(),
+        )
+        if design is not None:
+            compared = replace(compared, attributions=attribute(compared, design))
+        comparisons.append(compared)
+    headline = common_headline(comparisons)
+    return Study(
         manifest=manifest,
-        metrics=metrics,
-        cells=_cells(manifest, metrics, run_values, pooled, contrasts),
-        run_values=run_values,
-        curves=tuple(_curve(pooled[key]) for key in ordered),
-        phases=(
-            *(_all_phases(key, tallies) for key in ordered),
-            *(_slow_phases(key, slow[key]) for key in ordered if key in slow),
-        ),
-        queue=grouping.queue_over_time(read_samples(spark, manifest), manifest),
+        comparisons=tuple(comparisons),
+        pairs=pair_cells(comparisons, _pairs(manifest), metrics),
+        levels=level_ratios(comparisons, factors_of(manifest), headline),
+        headline=headline,
     )
+
+
+def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
+    """Return the pairs to compare: those asked for, and in a sweep all rivals too."""
+    asked = manifest.options.pairs
+    if len(manifest.points) == 1:
+        return asked
+    against = [(arm, manifest.baseline) for arm in manifest.rivals]
+    return (*asked, *(pair for pair in against if pair not in asked))
 
 
 def _run_values(
@@ -72,10 +120,13 @@ def _run_values(
     manifest: Manifest,
     metrics: Sequence[Metric],
 ) -> tuple[RunValue, ...]:
-    """Join what was counted with the quantiles, run by run."""
+    """Join what was counted with the quantiles, run by run, in order of display."""
     start, end = manifest.window_ns
+    order = {key: rank for rank, key in enumerate(display_order(manifest))}
     values = []
-    for counted in tallies:
+    for counted in sorted(
+        tallies, key=lambda of: (order[of.class_name, of.arm], of.block)
+    ):
         row = pooled[counted.class_name, counted.arm]
         run = row["blocks"].index(counted.block)
         of_run = {
@@ -147,6 +198,7 @@ def _cell(
     arm, baseline = (
         _measured(manifest, metric, place, runs[k], pooled[k]) for k in (key, base)
     )
+    replayed = manifest.deterministic and manifest.again == key[1]
     row = contrasts.get((*key, metric.name))
     contrast = None
     if row is not None:
@@ -165,7 +217,9 @@ def _cell(
         measured=arm,
         contrast=contrast,
         blocks=len(runs[key]),
-        verdict=judge(metric, arm, baseline, contrast, manifest.options),
+        verdict=judge(
+            metric, arm, baseline, contrast, manifest.options, replayed=replayed
+        ),
     )
 
 

@@ -7,15 +7,15 @@ bytes whatever order Spark worked in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from spark_analysis.attribution import Attribution, Design
 from spark_analysis.contract import Manifest
 from spark_analysis.metrics import Metric, headline_of
 from spark_analysis.statistics import FloatArray
-from spark_analysis.verdict import Contrast, Measured, Verdict
+from spark_analysis.verdict import Contrast, Measured, Verdict, gate
 
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
@@ -92,7 +92,11 @@ class QueuePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that a report of one experiment rests on."""
+    """Everything that a report of one experiment rests on, at one point.
+
+    ``design`` is None where the arms are no full two-level design, ``design_why`` the
+    reason where they were meant to be one.
+    """
 
     manifest: Manifest
     metrics: tuple[Metric, ...]
@@ -101,6 +105,9 @@ class Comparison:
     curves: tuple[Curve, ...]
     phases: tuple[PhaseMeans, ...]
     queue: tuple[QueuePoint, ...]
+    design: Design | None
+    design_why: str
+    attributions: tuple[Attribution, ...]
 
     @property
     def tail_metric(self) -> Metric:
@@ -114,13 +121,18 @@ class Comparison:
         That is, under the baseline and some rival; otherwise the highest quantile
         below it of which this is true.
         """
-        first, highest = self.class_names[0], self.tail_metric
+        highest = self.tail_metric
         for metric in reversed(self.metrics[: self.metrics.index(highest) + 1]):
-            base = self.cell(first, self.manifest.baseline, metric.name)
-            rivals = [self.cell(first, arm, metric.name) for arm in self.rivals]
-            if not base.refused and not all(cell.refused for cell in rivals):
+            if self.shown(metric):
                 return metric
         return highest
+
+    def shown(self, metric: Metric) -> bool:
+        """Whether the first class's may be shown under the baseline and some rival."""
+        first = self.class_names[0]
+        base = self.cell(first, self.manifest.baseline, metric.name)
+        rivals = [self.cell(first, arm, metric.name) for arm in self.rivals]
+        return not base.refused and not all(cell.refused for cell in rivals)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -137,19 +149,12 @@ class Comparison:
     @property
     def rivals(self) -> tuple[str, ...]:
         """Arms that are neither the baseline nor its repetition."""
-        return tuple(
-            arm.name
-            for arm in self.manifest.arms_compared
-            if arm.name != self.manifest.baseline and arm.again_of is None
-        )
+        return self.manifest.rivals
 
     @property
     def again(self) -> str | None:
         """The A/A arm, if there is one of the baseline."""
-        for arm in self.manifest.arms_compared:
-            if arm.again_of == self.manifest.baseline:
-                return arm.name
-        return None
+        return self.manifest.again
 
     def cell(self, class_name: str, arm: str, metric: str) -> Cell:
         """Return one cell.
@@ -161,6 +166,11 @@ class Comparison:
             if key == (class_name, arm, metric):
                 return cell
         raise KeyError((class_name, arm, metric))
+
+    def gate(self, class_name: str, arm: str, metric: Metric) -> str:
+        """Return why an arm's own number may not be shown, or an empty string."""
+        cell = self.cell(class_name, arm, metric.name)
+        return gate(metric, cell.measured, self.manifest.options)
 
     def of_arm(self, arm: str) -> tuple[Cell, ...]:
         """Return the cells of one arm."""
@@ -174,47 +184,3 @@ def display_order(manifest: Manifest) -> list[Key]:
         for entry in manifest.classes
         for arm in manifest.arms_compared
     ]
-
-
-def results(comparison: Comparison) -> dict[str, Any]:
-    """Return what ``results.json`` holds.
-
-    A number that does not exist, is infinite, or was refused is null.
-    """
-    return {"schema": 1, "rows": [_row(cell) for cell in comparison.cells]}
-
-
-def _row(cell: Cell) -> dict[str, Any]:
-    shown = not cell.refused
-    estimate, contrast = cell.measured.estimate, cell.contrast
-    row: dict[str, Any] = {
-        "class": cell.class_name,
-        "arm": cell.arm,
-        "metric": cell.metric.name,
-        "value": finite(estimate.value) if shown else None,
-        "low": finite(estimate.low) if shown else None,
-        "high": finite(estimate.high) if shown else None,
-        "ratio": None,
-        "ratio_low": None,
-        "ratio_high": None,
-        "p": None,
-        "verdict": cell.verdict.text,
-        "n": cell.measured.requests,
-        "blocks": cell.blocks,
-    }
-    if cell.verdict.word == "baseline":
-        row |= {"ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0, "p": 1.0}
-    elif shown and contrast is not None:
-        ratio = contrast.ratio
-        row |= {
-            "ratio": finite(ratio.value),
-            "ratio_low": finite(ratio.low),
-            "ratio_high": finite(ratio.high),
-            "p": contrast.p,
-        }
-    return row
-
-
-def finite(value: float) -> float | None:
-    """Return the number, or None where JSON has no word for it."""
-    return value if math.isfinite(value) else None

@@ -1,7 +1,8 @@
 """What Spark groups, one job each; only small tables come to this process.
 
-Whatever the number of runs: the distribution per class and arm, the contrasts as one
-family per metric, the phases of the slowest requests, and the queue over time. NumPy
+Whatever the number of runs and of points: the distribution per class and arm, the
+contrasts as one family per metric, the phases of the slowest requests, and the queue
+over time, all at every point at once. NumPy
 decides inside the groups; sums are of integers, so neither the partitioning nor the
 number of workers can change a digit.
 """
@@ -10,15 +11,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_analysis.comparison import (
-    Key,
-    QueuePoint,
-    RunValue,
-)
+from spark_analysis.comparison import Key, QueuePoint, RunValue
 from spark_analysis.contract import Manifest
 from spark_analysis.groups import (
     CONTRAST,
@@ -26,7 +23,7 @@ from spark_analysis.groups import (
     contrast_family,
     describe_distribution,
 )
-from spark_analysis.load import aggregates
+from spark_analysis.load import aggregates, bin_ns
 from spark_analysis.metrics import Metric
 from spark_analysis.phases import PHASES
 from spark_analysis.session import apply_to_groups
@@ -34,13 +31,12 @@ from spark_analysis.session import apply_to_groups
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUEUE_BINS: Final = 100
-QUEUE_BIN_NS_MIN: Final = 100_000_000
-
 Row = Mapping[str, Any]
+# What was found at each point, by the point's number.
+Placed = dict[int, dict[Key, Row]]
 
 
-def distributions(window: DataFrame, manifest: Manifest) -> dict[Key, Row]:
+def distributions(window: DataFrame, manifest: Manifest) -> Placed:
     """Return the pooled distribution of every class under every arm, nanoseconds."""
     options = manifest.options
     describe = functools.partial(
@@ -50,22 +46,26 @@ def distributions(window: DataFrame, manifest: Manifest) -> dict[Key, Row]:
         resamples=options.resamples,
         seed=manifest.seed,
     )
-    columns = ("class", "arm", "block", "intended_ns", "latency_ns")
+    columns = ("place", "class", "arm", "block", "intended_ns", "latency_ns")
     found = apply_to_groups(
-        window.select(*columns), ["class", "arm"], describe, DISTRIBUTION
+        window.select(*columns), ["place", "class", "arm"], describe, DISTRIBUTION
     )
-    return {(row["class"], row["arm"]): row for row in found.toArrow().to_pylist()}
+    return _placed(found)
 
 
 def contrasts(
     spark: SparkSession,
-    run_values: Sequence[RunValue],
+    run_values: Sequence[Sequence[RunValue]],
     manifest: Manifest,
     metrics: Sequence[Metric],
-) -> dict[tuple[str, str, str], Row]:
-    """Return the contrasts with the baseline, one family per metric."""
+) -> dict[tuple[int, str, str, str], Row]:
+    """Return the contrasts with the baseline, one family per point and metric.
+
+    ``run_values`` are those of each point.
+    """
     rows = [
         {
+            "place": place,
             "metric": metric.name,
             "class": run.class_name,
             "arm": run.arm,
@@ -73,7 +73,8 @@ def contrasts(
             "value": run.values[metric.name],
         }
         for metric in metrics
-        for run in run_values
+        for place, of_point in enumerate(run_values)
+        for run in of_point
     ]
     contrast = functools.partial(
         contrast_family,
@@ -83,69 +84,74 @@ def contrasts(
         seed=manifest.seed,
     )
     frame = spark.createDataFrame(pa.Table.from_pylist(rows))
-    found = apply_to_groups(frame, ["metric"], contrast, CONTRAST)
+    found = apply_to_groups(frame, ["place", "metric"], contrast, CONTRAST)
     return {
-        (row["class"], row["arm"], row["metric"]): row
+        (row["place"], row["class"], row["arm"], row["metric"]): row
         for row in found.toArrow().to_pylist()
     }
 
 
 def slowest(
-    spark: SparkSession, window: DataFrame, thresholds_ns: Mapping[Key, float]
-) -> dict[Key, Row]:
+    spark: SparkSession,
+    window: DataFrame,
+    thresholds_ns: Mapping[int, Mapping[Key, float]],
+) -> Placed:
     """Return requests and summed phases of answered requests at or beyond a latency."""
     rows = [
-        {"class": key[0], "arm": key[1], "threshold": threshold}
-        for key, threshold in thresholds_ns.items()
+        {"place": place, "class": key[0], "arm": key[1], "threshold": threshold}
+        for place, of_point in thresholds_ns.items()
+        for key, threshold in of_point.items()
     ]
     limits = spark.createDataFrame(pa.Table.from_pylist(rows)).hint("broadcast")
     sums = {"requests": "count(*)", **{p.name: f"sum({p.name})" for p in PHASES}}
     found = (
         window.where("outcome = 'ok'")
-        .join(limits, ["class", "arm"])
+        .join(limits, ["place", "class", "arm"])
         .where("latency_ns >= threshold")
-        .groupBy("class", "arm")
+        .groupBy("place", "class", "arm")
         .agg(*aggregates(sums))
     )
-    return {(row["class"], row["arm"]): row for row in found.toArrow().to_pylist()}
+    return _placed(found)
 
 
-def queue_over_time(samples: DataFrame, manifest: Manifest) -> tuple[QueuePoint, ...]:
+def _placed(found: DataFrame) -> Placed:
+    placed: Placed = {}
+    for row in found.toArrow().to_pylist():
+        placed.setdefault(row["place"], {})[row["class"], row["arm"]] = row
+    return placed
+
+
+def queue_over_time(
+    samples: DataFrame, manifest: Manifest
+) -> dict[int, tuple[QueuePoint, ...]]:
     """Return the queue over time: planes summed, then median and range over blocks."""
-    width = max(QUEUE_BIN_NS_MIN, manifest.window_ns[1] // QUEUE_BINS)
-    of_plane = (
-        samples.selectExpr("*", f"t_ns DIV {width} AS bin")
-        .groupBy("arm", "block", "bin", "plane")
-        .agg(*aggregates({"queued": "avg(queued)", "waiting": "avg(waiting)"}))
+    run = ("place", "arm", "block", "bin")
+    of_plane = samples.groupBy(*run, "plane").agg(
+        *aggregates({"queued": "avg(queued)", "waiting": "avg(waiting)"})
     )
-    of_block = of_plane.groupBy("arm", "block", "bin").agg(
+    of_block = of_plane.groupBy(*run).agg(
         *aggregates({"queued": "sum(queued)", "waiting": "sum(waiting)"})
     )
-    rows = (
-        of_block.groupBy("arm", "bin")
-        .agg(
-            *aggregates(
-                {
-                    "low": "min(queued)",
-                    "middle": "median(queued)",
-                    "high": "max(queued)",
-                    "waiting": "median(waiting)",
-                }
-            )
-        )
-        .toArrow()
-        .to_pylist()
-    )
+    over_blocks = {
+        "low": "min(queued)",
+        "middle": "median(queued)",
+        "high": "max(queued)",
+        "waiting": "median(waiting)",
+    }
+    found = of_block.groupBy("place", "arm", "bin").agg(*aggregates(over_blocks))
+    rows = found.toArrow().to_pylist()
     order = {arm.name: rank for rank, arm in enumerate(manifest.arms_compared)}
-    rows.sort(key=lambda row: (order[row["arm"]], row["bin"]))
-    return tuple(
-        QueuePoint(
+    rows.sort(key=lambda row: (row["place"], order[row["arm"]], row["bin"]))
+    widths = [bin_ns(point.window_ns) for point in manifest.points]
+    placed: dict[int, list[QueuePoint]] = {}
+    for row in rows:
+        point = QueuePoint(
             arm=row["arm"],
-            t_s=(row["bin"] + 0.5) * width / 1e9,
+            t_s=(row["bin"] + 0.5) * widths[row["place"]] / 1e9,
             queued=row["middle"],
             queued_low=row["low"],
             queued_high=row["high"],
             waiting=row["waiting"],
         )
-        for row in rows
-    )
+        placed.setdefault(row["place"], []).append(point)
+    return {place: tuple(points) for place, points in placed.items()}

@@ -6,7 +6,6 @@ workers change nothing. They need no JVM, and are tested without one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -24,20 +23,22 @@ from spark_analysis.statistics.intervals import (
     quantile_interval,
 )
 from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
+from spark_analysis.statistics.ratios import factor, log_ratios
 from spark_analysis.statistics.sign_flip import max_t
 
 CURVE_POINTS: Final = 240
 
 DISTRIBUTION: Final = (
-    "class string, arm string, requests bigint, blocks array<bigint>, "
+    "place bigint, class string, arm string, requests bigint, blocks array<bigint>, "
     "of_runs array<array<double>>, value array<double>, "
     "low array<double>, high array<double>, exceedances array<bigint>, "
     "vif array<double>, effective array<double>, resampled array<array<double>>, "
     "curve_ns array<double>, curve_share array<double>"
 )
 CONTRAST: Final = (
-    "metric string, class string, arm string, ratio double, low double, high double, "
-    "shift double, lower bigint, ties bigint, blocks bigint, p double, p_same double"
+    "place bigint, metric string, class string, arm string, ratio double, "
+    "low double, high double, shift double, lower bigint, ties bigint, "
+    "blocks bigint, p double, p_same double"
 )
 
 
@@ -49,11 +50,11 @@ def describe_distribution(
     resamples: int,
     seed: int,
 ) -> pa.Table:
-    """Describe all requests of one class under one arm.
+    """Describe all requests of one class under one arm at one point.
 
-    Columns needed: class, arm, block, intended_ns, latency_ns. Per level: the quantile
-    of each run, the pooled one with its interval over runs, the weight of the tail
-    beyond it, and the quantile of each resample of blocks. Nanoseconds throughout.
+    Columns needed: place, class, arm, block, intended_ns, latency_ns. Per level: the
+    quantile of each run, the pooled one with its interval over runs, the weight of the
+    tail beyond it, and the quantile of each resample of blocks. Nanoseconds throughout.
     """
     blocks, arrived = _runs_in_arrival_order(table)
     runs = [np.sort(run) for run in arrived]
@@ -67,6 +68,7 @@ def describe_distribution(
     curve, share = exceedance_curve(pooled, CURVE_POINTS)
     return _one_row(
         {
+            "place": table["place"][0].as_py(),
             "class": table["class"][0].as_py(),
             "arm": table["arm"][0].as_py(),
             "requests": len(pooled),
@@ -97,13 +99,13 @@ def contrast_family(
 ) -> pa.Table:
     """Compare every class and arm of one metric with the baseline, as one family.
 
-    Columns needed: metric, class, arm, block, value (one row per run and class).
+    Columns needed: place, metric, class, arm, block, value (one row per run and class).
     ``ratio`` is the geometric mean of the blocks' ratios with its interval, ``shift``
     the Hodges-Lehmann estimate of it, ``lower`` the blocks in which the arm's value was
     lower, ``p`` the max-T adjusted p-value over all classes and arms together.
     """
     rows = sorted(table.to_pylist(), key=lambda row: (row["class"], row["arm"]))
-    metric = rows[0]["metric"]
+    of = {"place": rows[0]["place"], "metric": rows[0]["metric"]}
     blocks = sorted({row["block"] for row in rows})
     values: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
@@ -111,14 +113,15 @@ def contrast_family(
         cell[row["block"]] = row["value"]
     cells = [key for key in values if key[1] != baseline]
     logs = {
-        key: _log_ratios(values[key], values[key[0], baseline], blocks) for key in cells
+        key: log_ratios(values[key], values[key[0], baseline], blocks) for key in cells
     }
     if not cells:
         return _rows([], CONTRAST)
+    margin = margins[of["metric"]]
     adjusted = max_t(np.column_stack([logs[key] for key in cells]), seed)
     return _rows(
         [
-            _contrast(metric, key, logs[key], float(p), confidence, margins[metric])
+            {**of, **_contrast(key, logs[key], float(p), confidence, margin)}
             for key, p in zip(cells, adjusted, strict=True)
         ],
         CONTRAST,
@@ -126,7 +129,6 @@ def contrast_family(
 
 
 def _contrast(
-    metric: str,
     key: tuple[str, str],
     with_gaps: FloatArray,
     p: float,
@@ -137,46 +139,18 @@ def _contrast(
     found = log_ratio_interval(logs, confidence)
     finite = bool(np.all(np.isfinite(logs)))
     return {
-        "metric": metric,
         "class": key[0],
         "arm": key[1],
-        "ratio": _exp(found.value),
-        "low": _exp(found.low),
-        "high": _exp(found.high),
-        "shift": _exp(hodges_lehmann(logs) if finite else found.value),
+        "ratio": factor(found.value),
+        "low": factor(found.low),
+        "high": factor(found.high),
+        "shift": factor(hodges_lehmann(logs) if finite else found.value),
         "lower": int(np.count_nonzero(logs < 0)),
         "ties": int(np.count_nonzero(logs == 0)),
         "blocks": len(logs),
         "p": p,
         "p_same": tost(logs, margin),
     }
-
-
-def _log_ratios(
-    arm: dict[int, float], base: dict[int, float], blocks: list[int]
-) -> FloatArray:
-    """Return log(arm / base) by block: NaN where the class had no requests."""
-    return np.array(
-        [
-            _log_ratio(arm[block], base[block]) if block in arm else math.nan
-            for block in blocks
-        ]
-    )
-
-
-def _log_ratio(value: float, base: float) -> float:
-    """Return the log of a ratio in which either side may be zero or infinite."""
-    if value == base:
-        return 0.0
-    if value == 0.0 or base == math.inf:
-        return -math.inf
-    if base == 0.0 or value == math.inf:
-        return math.inf
-    return math.log(value / base)
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
 
 
 def _runs_in_arrival_order(table: pa.Table) -> tuple[list[int], list[FloatArray]]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_analysis.comparison import Cell, Comparison
 from spark_analysis.sentences import finding, sentence, story, subject
-from spark_analysis.wording import quantity
+from spark_analysis.wording import listed, quantity
 
 # More rivals than this are counted instead of named.
 _NAMED: Final = 4
@@ -32,7 +32,7 @@ def lead(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _named(cells: Sequence[Cell]) -> str:
-    return _listed([f"{finding(cell)} under {cell.arm}" for cell in cells])
+    return listed([f"{finding(cell)} under {cell.arm}" for cell in cells])
 
 
 def _counted(cells: Sequence[Cell]) -> str:
@@ -49,7 +49,7 @@ def _counted(cells: Sequence[Cell]) -> str:
         count = sum(cell.verdict.word == word for cell in cells)
         if count:
             parts.append(f"{of} under {count}")
-    return _listed(parts)
+    return listed(parts)
 
 
 def _range(cells: Sequence[Cell]) -> str:
@@ -80,7 +80,7 @@ def _payers(worse: Sequence[Cell]) -> str:
     for cell in worse:
         words = f"{cell.metric.label} {finding(cell)}"
         paid.setdefault((cell.class_name, cell.arm), []).append(words)
-    return _listed(
+    return listed(
         [f"{key[0]} under {key[1]} ({', '.join(told)})" for key, told in paid.items()]
     )
 
@@ -96,16 +96,10 @@ def _payers_counted(worse: Sequence[Cell], arms: int) -> str:
         most = max(cells, key=_factor)
         told = f"{most.metric.label} {finding(most)} under {most.arm}"
         parts.append(f"{name} under {count} of {arms} arms (at most {told})")
-    return _listed(parts)
+    return listed(parts)
 
 
 def _factor(cell: Cell) -> float:
     assert cell.contrast is not None
     ratio = cell.contrast.ratio.value
     return max(ratio, 1 / ratio) if ratio > 0 else float("inf")
-
-
-def _listed(words: Sequence[str]) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"

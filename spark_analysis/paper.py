@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spark_analysis.contract import Manifest, RecordingError, load_manifest
+from spark_analysis.contract import Manifest, RecordingError
+from spark_analysis.manifest import load_manifest
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.wording import THIN_SPACE, digits, p_value, percent
 
@@ -29,6 +30,8 @@ def build(run_dir: Path, out_pdf: Path) -> None:
     :raises RecordingError: if the directory has no report yet, or is no run.
     """
     manifest = load_manifest(run_dir)
+    if len(manifest.points) > 1:
+        raise RecordingError(f"{run_dir}: a sweep; the paper is set from one point")
     report = run_dir / "report"
     facts = facts_of(manifest, _words(report))
     with tempfile.TemporaryDirectory() as directory:

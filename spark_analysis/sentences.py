@@ -38,6 +38,12 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
     if contrast is None:
         spread = interval(cell.measured.estimate)
         return f"The {subject(cell)} under {cell.arm} is {value} ({spread})."
+    if cell.verdict.word == "identical":
+        return (
+            f"The {subject(cell)} under {cell.arm} is identical to {baseline}'s in "
+            f"every block, {value}, as it must be in the "
+            f"{comparison.manifest.world} world."
+        )
     told = from_to(comparison, cell)
     evidence = _evidence(comparison, cell)
     if cell.verdict.word == "equivalent":
@@ -154,7 +160,7 @@ def finding(cell: Cell) -> str:
         return change(cell.contrast.ratio.value)
     if cell.verdict.word == "equivalent":
         return f"equal within {percent(cell.metric.margin)}"
-    return "undecided"
+    return "identical" if cell.verdict.word == "identical" else "undecided"
 
 
 def differs(cell: Cell) -> bool:
@@ -181,6 +187,8 @@ def again_sentence(comparison: Comparison) -> str:
             "There is no A/A arm in this experiment, so the false alarms of its own "
             "tests are not measured."
         )
+    if comparison.manifest.deterministic:
+        return _replayed_sentence(comparison, arm)
     cells = [c for c in comparison.of_arm(arm) if not c.refused and c.contrast]
     ratios = [c.contrast.ratio.value for c in cells if c.contrast]
     wrong = [c for c in cells if differs(c)]
@@ -200,3 +208,29 @@ def again_sentence(comparison: Comparison) -> str:
         f"{arm} is {base} once more: no difference was found, as it should be; "
         f"{spread}."
     )
+
+
+def _replayed_sentence(comparison: Comparison, arm: str) -> str:
+    """Say of an A/A arm in a deterministic world whether it is identical."""
+    manifest = comparison.manifest
+    apart = replays_apart(comparison)
+    if apart:
+        return (
+            f"{arm} is {manifest.baseline} once more in the {manifest.world} world, "
+            f"which is meant to be deterministic, and yet it differs in "
+            f"{', '.join(apart)}: the world is broken, and nothing here holds."
+        )
+    return (
+        f"{arm} is {manifest.baseline} once more and identical in every class, metric "
+        f"and block, by construction: the {manifest.world} world is deterministic. So "
+        "it measures no false alarms; they are measured by simulation, in the tests."
+    )
+
+
+def replays_apart(comparison: Comparison) -> list[str]:
+    """Return where an A/A arm in a deterministic world is not identical."""
+    return [
+        f"{cell.metric.label} of {cell.class_name}"
+        for cell in comparison.of_arm(comparison.again or "")
+        if cell.contrast and cell.contrast.blocks_tied != cell.contrast.blocks
+    ]

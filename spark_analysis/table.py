@@ -60,6 +60,11 @@ def ratio_ends(value: Estimate | None) -> str:
     return NONE if value is None else ratio_interval(value)
 
 
+def share_ends(value: Estimate | None) -> str:
+    """Write an interval of a share, which may be negative; two columns as CSV."""
+    return NONE if value is None else f"{digits(value.low)} to {digits(value.high)}"
+
+
 def plain_number(value: int) -> str:
     """Write an ordinal."""
     return str(value)
@@ -99,7 +104,7 @@ class Table:
 # ---- as files ----
 
 
-_SPREAD = (ends, ratio_ends)
+_SPREAD = (ends, ratio_ends, share_ends)
 
 
 def as_csv(table: Table) -> str:

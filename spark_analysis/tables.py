@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from spark_analysis.attribution_table import attribution_table
 from spark_analysis.comparison import Cell, Comparison, PhaseMeans
 from spark_analysis.phases import PHASES
 from spark_analysis.table import (
@@ -29,6 +30,7 @@ def tables(comparison: Comparison) -> tuple[Table, ...]:
         phases_table(comparison),
         again_table(comparison),
         runs_table(comparison),
+        *([attribution_table(comparison)] if comparison.attributions else ()),
     )
 
 

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_analysis.comparison import display_order
 from spark_analysis.contract import OUTCOMES, Manifest, RecordingError, Run
-from spark_analysis.load import aggregates, in_window
+from spark_analysis.load import aggregates
 from spark_analysis.phases import PHASES
 
 if TYPE_CHECKING:
@@ -29,8 +28,12 @@ _FOREVER_NS: Final = "1e300D"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """One class in one run, within the window: integers only."""
+    """One class in one run, within the window: integers only.
 
+    ``place`` is the number of the run's point.
+    """
+
+    place: int
     class_name: str
     arm: str
     block: int
@@ -45,17 +48,17 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
     :raises RecordingError: naming the first run that breaks the contract.
     """
     rows = (
-        requests.groupBy("run_id", "block", "arm", "class")
+        requests.groupBy("run_id", "place", "block", "arm", "class")
         .agg(*aggregates(_checks() | _values(manifest)))
         .toArrow()
         .to_pylist()
     )
     check(rows, manifest)
     inside = [row for row in rows if row["in_window"]]
-    order = {key: rank for rank, key in enumerate(display_order(manifest))}
-    inside.sort(key=lambda row: (order[row["class"], row["arm"]], row["block"]))
+    inside.sort(key=lambda row: (row["place"], row["class"], row["arm"], row["block"]))
     return tuple(
         Tally(
+            place=row["place"],
             class_name=row["class"],
             arm=row["arm"],
             block=row["block"],
@@ -69,23 +72,26 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
 
 def check(rows: Sequence[Row], manifest: Manifest) -> None:
     """Hold one row per run and class against the manifest and against each other."""
-    known = {entry.name for entry in manifest.classes}
     of_run: dict[str, list[Row]] = {}
     for row in rows:
-        if row["class"] not in known:
-            raise RecordingError(
-                f"run {row['run_id']}: class {row['class']!r} found, "
-                f"the manifest knows {sorted(known)}"
-            )
         of_run.setdefault(row["run_id"], []).append(row)
-    prints: dict[int, tuple[str, int]] = {}
+    known = {
+        point.name: {entry.name for entry in point.classes} for point in manifest.points
+    }
+    prints: dict[tuple[str, int], tuple[str, int]] = {}
     for run in manifest.runs_compared:
         found = of_run.get(run.run_id, [])
+        strange = sorted({row["class"] for row in found} - known[run.point])
+        if strange:
+            raise RecordingError(
+                f"run {run.run_id}: class {strange[0]!r} found, "
+                f"the manifest knows {sorted(known[run.point])}"
+            )
         _check_run(run, found)
         print_of_all = 0
         for row in found:
             print_of_all ^= row["print"]
-        first = prints.setdefault(run.block, (run.run_id, print_of_all))
+        first = prints.setdefault((run.point, run.block), (run.run_id, print_of_all))
         if print_of_all != first[1]:
             raise RecordingError(
                 f"runs {first[0]} and {run.run_id} of block {run.block} "
@@ -131,21 +137,23 @@ def _checks() -> dict[str, str]:
 
 def _values(manifest: Manifest) -> dict[str, str]:
     """Return SQL over the rows in the window."""
-    inside = in_window(manifest)
-    answered = f"outcome = 'ok' AND {inside}"
     return {
-        **{name: f"count_if(outcome = '{name}' AND {inside})" for name in OUTCOMES},
-        "in_window": f"count_if({inside})",
-        "good": f"count_if(latency_ns <= {_slo(manifest)} AND {inside})",
-        **{p.name: f"sum(IF({answered}, {p.name}, 0))" for p in PHASES},
+        **{name: f"count_if(outcome = '{name}' AND inside)" for name in OUTCOMES},
+        "in_window": "count_if(inside)",
+        "good": f"count_if(latency_ns <= {_slo(manifest)} AND inside)",
+        **{p.name: f"sum(IF(outcome = 'ok' AND inside, {p.name}, 0))" for p in PHASES},
     }
 
 
 def _slo(manifest: Manifest) -> str:
     """Return SQL for the latency at which an answer still counts as good."""
+    places: dict[tuple[str, int], list[str]] = {}
+    for place, point in enumerate(manifest.points):
+        for entry in point.classes:
+            if entry.slo_ns is not None:
+                places.setdefault((entry.name, entry.slo_ns), []).append(str(place))
     cases = "".join(
-        f" WHEN '{entry.name}' THEN {entry.slo_ns}D"
-        for entry in manifest.classes
-        if entry.slo_ns is not None
+        f" WHEN class = '{name}' AND place IN ({', '.join(found)}) THEN {slo_ns}D"
+        for (name, slo_ns), found in places.items()
     )
-    return f"CASE class{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS
+    return f"CASE{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS

@@ -8,11 +8,18 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Comparison
 from spark_analysis.lead import lead
 from spark_analysis.metrics import Metric
 from spark_analysis.sentences import again_sentence, headline, story
+from spark_analysis.study import Study
+from spark_analysis.study_words import (
+    pair_sentences,
+    study_again,
+    study_attribution,
+    study_cautions,
+    study_lead,
+)
 from spark_analysis.tables import verdict_word
 from spark_analysis.wording import (
     NONE,
@@ -29,26 +36,49 @@ _STYLES: Final = {
     "better": "green",
     "worse": "red",
     "equivalent": "blue",
+    "identical": "blue",
     "inconclusive": "yellow",
     "refused": "dim",
     "baseline": "dim",
 }
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print the comparison as a table and in sentences."""
+def show(study: Study, console: Console) -> None:
+    """Print the answer: of one point with its table, of a sweep in sentences."""
     console.print()
-    console.print(Text(comparison.manifest.title, style="bold"))
+    console.print(Text(study.manifest.title, style="bold"))
+    if study.swept:
+        _show_sweep(study, console)
+    else:
+        _show_point(study, console)
+
+
+def _show_sweep(study: Study, console: Console) -> None:
+    console.print(f"{len(study.comparisons)} points, {study.headline.label} each")
+    console.print()
+    for text in study_cautions(study):
+        console.print(_text(text, "bold red"))
+    for text in study_lead(study):
+        console.print(_text(f"· {text}"))
+    console.print(_text(f"· {study_again(study)}", "dim"))
+
+
+def _show_point(study: Study, console: Console) -> None:
+    (comparison,) = study.comparisons
     metrics = comparison.metrics
     if console.width < _WIDE:
         metrics = (comparison.headline, metrics[-1])
     console.print(_table(comparison, metrics))
     console.print()
-    for text in cautions(comparison):
+    for text in study_cautions(study):
         console.print(_text(text, "bold red"))
     console.print(_text(" ".join(lead(comparison)), "bold"))
     for arm in comparison.rivals:
         console.print(_text(f"· {headline(comparison, story(comparison, arm))}"))
+    for text in pair_sentences(study, study.class_names):
+        console.print(_text(f"· {text}"))
+    for text in study_attribution(study):
+        console.print(_text(text, "bold"))
     console.print(_text(f"· {again_sentence(comparison)}"))
     for text in _refusals(comparison):
         console.print(_text(f"· {text}", "dim"))

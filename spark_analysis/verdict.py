@@ -4,7 +4,8 @@ The order of the questions matters. A cell whose tail is too thin is refused bef
 anybody looks at its p-value. Sameness within the margin is asked before difference: a
 difference that is real but smaller than what was declared to matter is no news. What is
 left without an answer is inconclusive, which is not the same as equal; with so few
-blocks that no data could have given a small p, that is said.
+blocks that no data could have given a small p, that is said. An A/A arm whose world is
+deterministic is no experiment: it is identical, or the world is broken.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.statistics.sign_flip import smallest_p
 
-Word = Literal["baseline", "better", "worse", "equivalent", "inconclusive", "refused"]
+Word = Literal[
+    "baseline",
+    "better",
+    "worse",
+    "equivalent",
+    "identical",
+    "inconclusive",
+    "refused",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +87,26 @@ def judge(
     baseline: Measured,
     contrast: Contrast | None,
     options: Options,
+    *,
+    replayed: bool = False,
 ) -> Verdict:
-    """Return the verdict on an arm; ``contrast`` is None for the baseline itself."""
-    refusal = _refusal(metric, arm, options)
-    if refusal is not None:
-        return refusal
+    """Return the verdict on an arm; ``contrast`` is None for the baseline itself.
+
+    ``replayed`` is an A/A arm in a deterministic world, which can only be identical.
+    """
+    why = gate(metric, arm, options)
+    if why:
+        return Verdict(word="refused", why=why)
     thin = arm.tail is not None and arm.tail.effective < options.exceedances_headline
     if contrast is None:
         return Verdict(word="baseline", exploratory=thin)
-    refusal = _baseline_refusal(metric, baseline, options)
-    if refusal is not None:
-        return refusal
+    why = _baseline_gate(metric, baseline, options)
+    if why:
+        return Verdict(word="refused", why=why)
     if baseline.tail is not None and math.isfinite(baseline.estimate.value):
         thin = thin or baseline.tail.effective < options.exceedances_headline
+    if replayed and contrast.blocks_tied == contrast.blocks:
+        return Verdict(word="identical", exploratory=thin)
     return Verdict(word=compare(metric, contrast, options), exploratory=thin)
 
 
@@ -107,36 +123,28 @@ def compare(metric: Metric, contrast: Contrast, options: Options) -> Word:
     return "better" if lower == metric.lower_is_better else "worse"
 
 
-def _refusal(metric: Metric, cell: Measured, options: Options) -> Verdict | None:
+def gate(metric: Metric, cell: Measured, options: Options) -> str:
+    """Return why one arm's number must not be shown, or an empty string."""
     if metric.level is None:
-        return None
+        return ""
     if not math.isfinite(cell.estimate.value):
-        return Verdict(
-            word="refused",
-            why=f"{cell.lost:.1%} of the requests got no good answer in time, "
-            f"so there is no {metric.label}; see goodput",
+        return (
+            f"{cell.lost:.1%} of the requests got no good answer in time, "
+            f"so there is no {metric.label}; see goodput"
         )
     assert cell.tail is not None
     if cell.tail.effective < options.exceedances_shown:
-        return Verdict(word="refused", why=_thin(metric, cell.tail, options))
-    return None
+        return (
+            f"the {cell.tail.exceedances} requests beyond {metric.label} come in "
+            f"clusters and weigh like {cell.tail.effective:.3g} "
+            f"(VIF {cell.tail.vif:.3g}); {options.exceedances_shown:g} are needed"
+        )
+    return ""
 
 
-def _baseline_refusal(
-    metric: Metric, baseline: Measured, options: Options
-) -> Verdict | None:
+def _baseline_gate(metric: Metric, baseline: Measured, options: Options) -> str:
     """Refuse for the baseline's sake, except if its quantile is known: infinite."""
-    if baseline.tail is None or not math.isfinite(baseline.estimate.value):
-        return None
-    if baseline.tail.effective < options.exceedances_shown:
-        why = f"in the baseline {_thin(metric, baseline.tail, options)}"
-        return Verdict(word="refused", why=why)
-    return None
-
-
-def _thin(metric: Metric, tail: Tail, options: Options) -> str:
-    return (
-        f"the {tail.exceedances} requests beyond {metric.label} come in clusters and "
-        f"weigh like {tail.effective:.3g} (VIF {tail.vif:.3g}); "
-        f"{options.exceedances_shown:g} are needed"
-    )
+    if math.isinf(baseline.estimate.value):
+        return ""
+    why = gate(metric, baseline, options)
+    return f"in the baseline {why}" if why else ""

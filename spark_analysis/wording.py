@@ -6,6 +6,7 @@ Three significant digits: no more are known.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from spark_analysis.metrics import Metric
 from spark_analysis.statistics.intervals import Estimate
@@ -90,3 +91,11 @@ def change(value: float) -> str:
 
 def _multiple(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}".replace(",", THIN_SPACE)
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words as a sentence does."""
+    found: Sequence[str] = list(words)
+    if len(found) < 2:
+        return "".join(found)
+    return f"{', '.join(found[:-1])} and {found[-1]}"

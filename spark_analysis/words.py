@@ -4,27 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Comparison
-from spark_analysis.figures.listing import plots
+from spark_analysis.figures.listing import plots, study_plots
 from spark_analysis.lead import lead
-from spark_analysis.sentences import again_sentence, headline, sentence, story
+from spark_analysis.sentences import headline, sentence, story
+from spark_analysis.study import Study
+from spark_analysis.study_words import (
+    pair_sentences,
+    study_again,
+    study_attribution,
+    study_cautions,
+    study_lead,
+)
 from spark_analysis.tables import comparison_table
 
 
-def words(comparison: Comparison) -> dict[str, Any]:
-    """Return what ``words.json`` holds: sentences, captions, and the main table."""
+def words(study: Study) -> dict[str, Any]:
+    """Return what ``words.json`` holds: sentences, captions, and the main table.
+
+    The paper is about one point; of a sweep there is what is said over all points.
+    """
+    whole = {
+        "schema": 1,
+        "headline": study.headline.name,
+        "again": study_again(study),
+        "cautions": list(study_cautions(study)),
+        "attribution": list(study_attribution(study)),
+        "pairs": list(pair_sentences(study, study.class_names)),
+    }
+    if study.swept:
+        captions = {name: plot.caption for name, plot in study_plots(study).items()}
+        return {**whole, "lead": list(study_lead(study)), "captions": captions}
+    return {**whole, **_of_point(study.comparisons[0])}
+
+
+def _of_point(comparison: Comparison) -> dict[str, Any]:
     table = comparison_table(comparison)
     arms = len(comparison.arm_names)
     return {
-        "schema": 1,
         "headline": comparison.headline.name,
         "lead": list(lead(comparison)),
         "stories": [
             headline(comparison, story(comparison, arm)) for arm in comparison.rivals
         ],
-        "again": again_sentence(comparison),
-        "cautions": list(cautions(comparison)),
         "sentences": [
             {
                 "class": cell.class_name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from string import Template
 from typing import Final, NamedTuple
@@ -9,7 +10,15 @@ from typing import Final, NamedTuple
 from matplotlib.figure import Figure
 
 from spark_analysis.comparison import Comparison
-from spark_analysis.figures import latency, over_time, phases, ratios
+from spark_analysis.figures import (
+    attribution,
+    latency,
+    over_time,
+    phases,
+    ratios,
+    sweep,
+)
+from spark_analysis.study import Study
 
 
 class Plot(NamedTuple):
@@ -41,6 +50,15 @@ _PLOTS: Final[Mapping[str, Plot]] = {
         "shaded margin arms count as the same; grey dots are undecided.",
         ratios.forest,
     ),
+    "attribution": Plot(
+        "Where the effect comes from",
+        "Left: what each factor does to the ratio when it is added to nothing (alone), "
+        "on average over all orders (share), and to all the others (last); where these "
+        "are far apart, factors work together. The dashed rule is the whole effect, of "
+        "which the shares are the product. Right: main effects and interactions. Grey "
+        "is undecided; intervals hold for all lines of a class at once.",
+        attribution.effects,
+    ),
     "phases": Plot(
         "Where the time goes",
         "Mean time by phase: all answered requests, and those beyond the $tail. What a "
@@ -70,6 +88,41 @@ _PLOTS: Final[Mapping[str, Plot]] = {
 }
 
 
+class StudyPlot(NamedTuple):
+    """A figure over all points: title, caption, and how to draw it."""
+
+    title: str
+    caption: str
+    draw: Callable[[Study], Figure]
+
+
+def study_plots(study: Study) -> Mapping[str, StudyPlot]:
+    """Return the figures of a sweep by name: ratios by level, and a map per pair."""
+    if not study.factors:
+        return {}
+    label, baseline = study.headline.label, study.manifest.baseline
+    found = {
+        "levels": StudyPlot(
+            f"Against {baseline}, by factor level",
+            f"Ratio of the {label} to {baseline}'s, averaged over the points of each "
+            "level with its interval over blocks: below 1 is faster. A line that is "
+            "level says that the factor does not matter to that arm.",
+            sweep.by_level,
+        )
+    }
+    for pair in dict.fromkeys(cell.pair for cell in study.pairs):
+        first, second = pair
+        found[f"map-{first}-{second}"] = StudyPlot(
+            f"{first} or {second}: who is ahead where",
+            f"Ratio of {first}'s {label} to {second}'s at each point. Coloured where "
+            "one is ahead (false discoveries are kept to a share over the whole map), "
+            "= where both are the same within the margin, grey where undecided, "
+            "hatched where a tail is too thin to be shown.",
+            functools.partial(sweep.pair_map, pair=pair),
+        )
+    return found
+
+
 def plots(comparison: Comparison) -> Mapping[str, Plot]:
     """Return every figure of a report by name, its words filled in."""
     words = {
@@ -84,4 +137,5 @@ def plots(comparison: Comparison) -> Mapping[str, Plot]:
             plot.draw,
         )
         for name, plot in _PLOTS.items()
+        if name != "attribution" or comparison.design is not None
     }

@@ -65,12 +65,13 @@ def _ratio(axis: Axes, comparison: Comparison, cell: Cell, place: int) -> None:
         return
     decided = cell.verdict.word != "inconclusive"
     shade = colour(comparison, cell.arm) if decided else MUTED
-    value, low, high = (_clamp(ratio) for ratio in cell.contrast.ratio)
+    value, low, high = (clamp(ratio) for ratio in cell.contrast.ratio)
     axis.plot((low, high), (place, place), color=shade, linewidth=2.4, alpha=0.5)
     axis.plot(value, place, marker(comparison, cell.arm), color=shade, markersize=6)
 
 
-def _clamp(ratio: float) -> float:
+def clamp(ratio: float) -> float:
+    """Return a ratio that can be drawn."""
     return min(max(ratio, RATIO_MIN), RATIO_MAX)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.listing import Plot
+from spark_analysis.contract import Manifest
+from spark_analysis.figures.listing import plots
 from spark_analysis.report.parts import (
     again_part,
     cards,
@@ -19,53 +19,60 @@ from spark_analysis.report.parts import (
     sentences_part,
     warnings_part,
 )
-from spark_analysis.report.svg import inline
+from spark_analysis.report.sweep import (
+    attribution_part,
+    figure_part,
+    pairs_part,
+    sweep_body,
+)
 from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.study import Study
 from spark_analysis.wording import digits, p_value, percent
 
 _HERE: Final = Path(__file__).parent
 _SECTIONS: Final = {
+    "attribution": "Where it comes from",
+    "pairs": "Pairs",
     "numbers": "Numbers",
     "figures": "Figures",
+    "points": "Points",
     "verdicts": "Verdicts",
-    "reading": "How to read this",
-    "method": "Method",
     "again": "A/A",
     "runs": "Runs",
+}
+_ALWAYS: Final = {
+    "reading": "How to read this",
+    "method": "Method",
     "environment": "Environment",
     "glossary": "Glossary",
 }
+_OVER_POINTS: Final = (
+    "Where arms are compared over many points or as pairs, q-values keep the share of "
+    "false entries among all entries found (Benjamini–Hochberg, over the points and "
+    "classes of a pair and metric), and the intervals of what was found are widened to "
+    "match (Benjamini–Yekutieli)."
+)
 
 
-def page(
-    comparison: Comparison, plots: Mapping[str, Plot], svgs: Mapping[str, str]
-) -> str:
-    """Return the whole HTML file; ``svgs`` are the saved figures by name."""
-    manifest = comparison.manifest
+def page(study: Study, svgs: Mapping[str, str]) -> str:
+    """Return the whole HTML file; ``svgs`` are the saved figures by path."""
+    manifest = study.manifest
     title = escape(manifest.title)
+    main = sweep_body(study, svgs) if study.swept else _body(study, svgs)
+    shown = {key: name for key, name in _SECTIONS.items() if f"id='{key}'" in main}
     body = [
-        f"<header><p class='meta'>{_meta(comparison)}</p><h1>{title}</h1>",
+        f"<header><p class='meta'>{_meta(study)}</p><h1>{title}</h1>",
         "<nav>",
-        *(f"<a href='#{key}'>{name}</a>" for key, name in _SECTIONS.items()),
+        *(f"<a href='#{key}'>{name}</a>" for key, name in (shown | _ALWAYS).items()),
         "</nav></header><main>",
-        warnings_part(comparison),
-        cards(comparison),
-        "<h2 id='numbers'>The numbers</h2>",
-        comparison_part(comparison),
-        "<h2 id='figures'>The figures</h2>",
-        *(_figure(name, plots[name], svg) for name, svg in svgs.items()),
-        "<h2 id='verdicts'>Every verdict in words</h2>",
-        sentences_part(comparison),
-        _prose(comparison),
-        "<h2 id='again'>The A/A check</h2>",
-        again_part(comparison),
-        "<h2 id='runs'>The runs</h2>",
-        runs_part(comparison),
+        warnings_part(study),
+        main,
+        _prose(study),
         "<h2 id='environment'>The environment</h2>",
         environment_part(manifest),
         (_HERE / "glossary.html").read_text(encoding="utf-8"),
         "</main>",
-        _footer(comparison),
+        _footer(manifest),
     ]
     style = (_HERE / "report.css").read_text(encoding="utf-8")
     return (
@@ -77,36 +84,55 @@ def page(
     )
 
 
-def _meta(comparison: Comparison) -> str:
-    manifest = comparison.manifest
+def _body(study: Study, svgs: Mapping[str, str]) -> str:
+    """Return the main part where there is one point."""
+    (comparison,) = study.comparisons
+    listed = plots(comparison)
+    return "\n".join(
+        [
+            cards(comparison),
+            attribution_part(study),
+            pairs_part(study),
+            "<h2 id='numbers'>The numbers</h2>",
+            comparison_part(comparison),
+            "<h2 id='figures'>The figures</h2>",
+            *(figure_part(name, listed[name], svg) for name, svg in svgs.items()),
+            "<h2 id='verdicts'>Every verdict in words</h2>",
+            sentences_part(comparison),
+            "<h2 id='again'>The A/A check</h2>",
+            again_part(comparison),
+            "<h2 id='runs'>The runs</h2>",
+            runs_part(comparison),
+        ]
+    )
+
+
+def _meta(study: Study) -> str:
+    manifest = study.manifest
     requests = sum(run.counts["sent"] for run in manifest.runs_compared)
+    points = f"{len(study.comparisons)} points × " if study.swept else ""
+    blocks = sorted({len(of.manifest.blocks) for of in study.comparisons})
     return escape(
-        f"{manifest.name} · {manifest.world} world · {len(manifest.blocks)} blocks × "
-        f"{len(comparison.arm_names)} arms · {requests:,} requests".replace(
+        f"{manifest.name} · {manifest.world} world · {points}"
+        f"{'–'.join(str(n) for n in {blocks[0]: 0, blocks[-1]: 0})} blocks × "
+        f"{len(manifest.arms_compared)} arms · {requests:,} requests".replace(
             ",", "\u202f"
         )
         + f" · {manifest.created[:10]}"
     )
 
 
-def _figure(name: str, plot: Plot, svg: str) -> str:
-    return (
-        f"<figure id='figure-{name}'><h3>{escape(plot.title)}</h3>\n"
-        f"{inline(svg, name, escape(plot.title))}\n"
-        f"<figcaption>{escape(plot.caption)}</figcaption></figure>"
-    )
-
-
-def _prose(comparison: Comparison) -> str:
-    manifest, options = comparison.manifest, comparison.manifest.options
-    blocks = len(manifest.blocks)
+def _prose(study: Study) -> str:
+    manifest, options = study.manifest, study.manifest.options
+    blocks = min(len(comparison.manifest.blocks) for comparison in study.comparisons)
     floor = smallest_p(blocks)
     unreachable = (
         f", which is above {digits(options.alpha)}: no difference could be found at all"
         if floor > options.alpha
         else ""
     )
-    start, end = (edge / 1e9 for edge in manifest.window_ns)
+    windows = dict.fromkeys(point.window_ns for point in manifest.points)
+    told = [f"{start / 1e9:g} and {end / 1e9:g}" for start, end in windows]
     text = Template((_HERE / "prose.html").read_text(encoding="utf-8"))
     return text.substitute(
         one_in=digits(1 / options.alpha).removesuffix(".0"),
@@ -120,13 +146,12 @@ def _prose(comparison: Comparison) -> str:
         unreachable=unreachable,
         shown=f"{options.exceedances_shown:g}",
         headline_at=f"{options.exceedances_headline:g}",
-        window_start=f"{start:g}",
-        window_end=f"{end:g}",
+        windows=", or ".join(told),
+        over_points=_OVER_POINTS if study.pairs else "",
     )
 
 
-def _footer(comparison: Comparison) -> str:
-    manifest = comparison.manifest
+def _footer(manifest: Manifest) -> str:
     return (
         "<footer class='meta'>Made by Doorkeeper from recorded requests alone: "
         "<code>doorkeeper analyze</code> on the same directory gives the same bytes. "

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Cell, Comparison
 from spark_analysis.contract import Manifest
 from spark_analysis.figures.style import INK, colour
@@ -21,6 +20,8 @@ from spark_analysis.sentences import (
     story,
     subject,
 )
+from spark_analysis.study import Study
+from spark_analysis.study_words import study_cautions
 from spark_analysis.table import Table
 from spark_analysis.tables import (
     again_table,
@@ -29,6 +30,7 @@ from spark_analysis.tables import (
     runs_table,
     verdict_word,
 )
+from spark_analysis.violations import violations_table
 from spark_analysis.wording import (
     NONE,
     digits,
@@ -88,11 +90,16 @@ def _sureness(comparison: Comparison, cell: Cell) -> str:
     )
 
 
-def warnings_part(comparison: Comparison) -> str:
+def warnings_part(study: Study) -> str:
     """Return what a reader must know before believing anything."""
-    return "".join(
-        f"<p class='warning'>{escape(text)}</p>" for text in cautions(comparison)
+    told = "".join(
+        f"<p class='warning'>{escape(text)}</p>" for text in study_cautions(study)
     )
+    broken = violations_table(study.manifest)
+    if not broken.rows:
+        return told
+    table = plain_table(broken)
+    return f"{told}<details><summary>Broken laws</summary>{table}</details>"
 
 
 def comparison_part(comparison: Comparison) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_analysis.comparison import Comparison
+    from spark_analysis.study import Study
 
 Sojourns = Callable[[np.random.Generator, int, int, float], npt.NDArray[np.float64]]
 WARM_UP = 2000
@@ -89,8 +90,15 @@ def _lose_fetches(directory: Path, run: dict[str, Any], block: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def comparison(spark: SparkSession, recorded: Path) -> Comparison:
+def study(spark: SparkSession, recorded: Path) -> Study:
     from spark_analysis.compare import compare
-    from spark_analysis.contract import load_manifest
+    from spark_analysis.manifest import load_manifest
 
     return compare(spark, load_manifest(recorded))
+
+
+@pytest.fixture(scope="session")
+def comparison(study: Study) -> Comparison:
+    """What the study without a sweep comes down to."""
+    (only,) = study.comparisons
+    return only

@@ -13,9 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_analysis.compare import compare
-from spark_analysis.comparison import Comparison, results
-from spark_analysis.contract import RecordingError, load_manifest
+from spark_analysis.comparison import Comparison
+from spark_analysis.contract import RecordingError
 from spark_analysis.load import read_requests
+from spark_analysis.manifest import load_manifest
+from spark_analysis.results import results
+from spark_analysis.study import Study
 from spark_analysis.tally import tally
 from tests.spark_analysis import synthetic
 
@@ -181,8 +184,8 @@ def test_thin_tails_are_refused(comparison: Comparison) -> None:
     assert "beyond p99.9" in cell.verdict.why
 
 
-def test_results_follow_the_contract(comparison: Comparison) -> None:
-    found = results(comparison)
+def test_results_follow_the_contract(study: Study) -> None:
+    found = results(study)
     text = json.dumps(found, allow_nan=False)
     assert json.loads(text)["schema"] == 1
     keys = (
@@ -210,7 +213,7 @@ def test_partitioning_changes_nothing(
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
-        again = compare(spark, load_manifest(recorded))
+        (again,) = compare(spark, load_manifest(recorded)).comparisons
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
     assert again.cells == comparison.cells

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_analysis.contract import Manifest, RecordingError, load_manifest
+from spark_analysis.contract import Manifest, RecordingError
 from spark_analysis.load import compared_files
+from spark_analysis.manifest import load_manifest
 from spark_analysis.tally import check
 from tests.spark_analysis import synthetic
 

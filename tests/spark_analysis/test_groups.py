@@ -22,6 +22,7 @@ def requests() -> pa.Table:
     count = 4000
     return pa.table(
         {
+            "place": np.zeros(count, np.int64),
             "class": ["control"] * count,
             "arm": ["wfq"] * count,
             "block": rng.integers(0, 8, count),
@@ -69,6 +70,7 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
     arrival = np.random.default_rng(9).permutation(count)
     table = pa.table(
         {
+            "place": np.zeros(count, np.int64),
             "class": ["control"] * count,
             "arm": ["wfq"] * count,
             "block": np.zeros(count, np.int64),
@@ -86,7 +88,14 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
 def family(values: dict[str, list[float]], baseline: str = "fifo") -> dict[str, Any]:
     """Contrast arms of one class; each list holds the blocks' values."""
     rows = [
-        {"metric": "p99_ms", "class": "control", "arm": arm, "block": b, "value": v}
+        {
+            "place": 0,
+            "metric": "p99_ms",
+            "class": "control",
+            "arm": arm,
+            "block": b,
+            "value": v,
+        }
         for arm, column in values.items()
         for b, v in enumerate(column)
         if not math.isnan(v)

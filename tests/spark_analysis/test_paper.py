@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_analysis.analyze import write_report
-from spark_analysis.comparison import Comparison
 from spark_analysis.contract import RecordingError
 from spark_analysis.paper import SOURCES, build, facts_of
+from spark_analysis.study import Study
 from spark_analysis.words import words
 
 # Names, not measurements: issues, versions, the two delays, Kafka's own queue of 20.
@@ -22,12 +22,12 @@ NAMES = (
 
 @pytest.mark.spark
 def test_the_paper_is_the_same_bytes_twice(
-    comparison: Comparison, recorded: Path, tmp_path: Path
+    study: Study, recorded: Path, tmp_path: Path
 ) -> None:
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     shutil.copy(recorded / "manifest.json", run_dir)
-    write_report(comparison, run_dir / "report")
+    write_report(study, run_dir / "report")
     build(run_dir, tmp_path / "one.pdf")
     build(run_dir, tmp_path / "two" / "two.pdf")
     first = (tmp_path / "one.pdf").read_bytes()
@@ -36,9 +36,9 @@ def test_the_paper_is_the_same_bytes_twice(
 
 
 @pytest.mark.spark
-def test_facts_come_from_the_recordings(comparison: Comparison) -> None:
-    manifest = comparison.manifest
-    facts = facts_of(manifest, words(comparison))
+def test_facts_come_from_the_recordings(study: Study) -> None:
+    manifest = study.manifest
+    facts = facts_of(manifest, words(study))
     sent = {run.block: run.counts["sent"] for run in manifest.runs_compared}
     assert facts["requests"].replace("\u202f", "") == str(sum(sent.values()))
     assert facts["blocks"] == "7"

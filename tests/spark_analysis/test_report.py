@@ -18,6 +18,7 @@ from spark_analysis.comparison import Cell, Comparison
 from spark_analysis.lead import lead
 from spark_analysis.sentences import again_sentence, headline, sentence, story
 from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.study import Study
 from spark_analysis.table import as_csv, as_latex, as_markdown
 from spark_analysis.tables import cells_table, comparison_table, runs_table, tables
 from spark_analysis.terminal import show
@@ -27,9 +28,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def report(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory: Path = tmp_path_factory.mktemp("report")
-    write_report(comparison, directory)
+    write_report(study, directory)
     return directory
 
 
@@ -42,9 +43,9 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def test_the_report_is_the_same_bytes_twice(
-    comparison: Comparison, report: Path, tmp_path: Path
+    study: Study, report: Path, tmp_path: Path
 ) -> None:
-    write_report(comparison, tmp_path)
+    write_report(study, tmp_path)
     assert files_of(tmp_path) == files_of(report)
 
 
@@ -213,9 +214,11 @@ def test_an_unfinished_experiment_says_so(comparison: Comparison) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 140])
-def test_the_terminal_cuts_nothing_off(comparison: Comparison, width: int) -> None:
+def test_the_terminal_cuts_nothing_off(
+    study: Study, comparison: Comparison, width: int
+) -> None:
     out = io.StringIO()
-    show(comparison, Console(file=out, width=width))
+    show(study, Console(file=out, width=width))
     text = out.getvalue()
     assert "…" not in text
     assert max(len(line) for line in text.splitlines()) <= width

@@ -1,0 +1,80 @@
+"""Every effect of a design as a table, what could not be computed with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_analysis.attribution import Attribution, Effect
+from spark_analysis.comparison import Comparison
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.table import (
+    Column,
+    Table,
+    number,
+    p_or_none,
+    ratio_ends,
+    ratio_or_none,
+    share_ends,
+)
+from spark_analysis.wording import percent
+
+_KINDS = {
+    "effect": "effect",
+    "alone": "alone",
+    "last": "added last",
+    "share": "share (Shapley)",
+    "whole": "whole",
+}
+
+
+def attribution_table(comparison: Comparison) -> Table:
+    """One row per class, metric and line; empty where the arms are no design."""
+    level = percent(comparison.manifest.options.confidence)
+    return Table(
+        name="attribution",
+        caption=(
+            "What each factor changes, as a ratio. An effect of one factor is its mean "
+            "over the settings of the others, of several an interaction; alone: added "
+            "to nothing; added last: to all the others; share: the mean over all "
+            "orders of adding, which sums to the whole. Part: of the whole, in logs. "
+            f"Intervals of ratios hold for all lines of a class and metric at {level}; "
+            "p is adjusted for all lines and classes."
+        ),
+        columns=(
+            Column(name="class", heading="class"),
+            Column(name="metric", heading="metric"),
+            Column(name="line", heading="line"),
+            Column(name="factors", heading="factors"),
+            Column(name="ratio", heading="ratio", write=ratio_or_none),
+            Column(name="ratio_interval", heading=f"all {level}", write=ratio_ends),
+            Column(name="part", heading="part [%]", write=number),
+            Column(name="part_interval", heading=level, write=share_ends),
+            Column(name="p", heading="p", write=p_or_none),
+            Column(name="finding", heading="finding"),
+        ),
+        rows=tuple(row for of in comparison.attributions for row in _rows(of)),
+    )
+
+
+def _rows(of: Attribution) -> list[tuple[Any, ...]]:
+    key = (of.class_name, of.metric.name)
+    if of.why:
+        return [(*key, "", "", None, None, None, None, None, f"refused: {of.why}")]
+    return [(*key, *_row(effect)) for effect in of.effects]
+
+
+def _row(effect: Effect) -> tuple[Any, ...]:
+    part = effect.part
+    word = "inconclusive"
+    if effect.found:
+        word = "lower" if effect.ratio.value < 1 else "higher"
+    return (
+        _KINDS[effect.kind],
+        " × ".join(effect.factors),
+        effect.ratio.value,
+        effect.ratio,
+        None if part is None else part.value * 100,
+        None if part is None else Estimate(*(end * 100 for end in part)),
+        effect.p,
+        word,
+    )

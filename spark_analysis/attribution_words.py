@@ -1,0 +1,153 @@
+"""Where an effect comes from, in plain sentences.
+
+Parts are said on the scale of logarithms, on which factors that multiply add up: of a
+hundredfold gain a tenfold one is a half.
+"""
+
+from __future__ import annotations
+
+from spark_analysis.attribution import Attribution, Design
+from spark_analysis.comparison import Comparison
+from spark_analysis.metrics import headline_of
+from spark_analysis.statistics.factorial import Combination, combinations_of
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.wording import (
+    THIN_SPACE,
+    change,
+    listed,
+    percent,
+    ratio,
+    ratio_interval,
+)
+
+# A combination gets nearly all with this part of the whole.
+_NEARLY_ALL = 0.9
+
+
+def told(comparison: Comparison, class_name: str) -> Attribution | None:
+    """Return the attribution by which a class is told.
+
+    By the p99 or the highest quantile below it that all arms may show; by goodput where
+    there is none.
+    """
+    highest = comparison.metrics.index(headline_of(comparison.metrics))
+    found = {
+        of.metric.name: of
+        for of in comparison.attributions
+        if of.class_name == class_name and not of.why
+    }
+    order = [*reversed(comparison.metrics[: highest + 1]), comparison.metrics[-1]]
+    return next((found[m.name] for m in order if m.name in found), None)
+
+
+def attribution_sentences(comparison: Comparison) -> tuple[str, ...]:
+    """Return one sentence or two on each class: where its benefit comes from."""
+    design = comparison.design
+    if design is None:
+        why = comparison.design_why
+        return (f"The arms are no full design: {why}; no effects.",) if why else ()
+    said = []
+    for name in comparison.class_names:
+        attribution = told(comparison, name)
+        refused = _refused(comparison, name)
+        if attribution is None:
+            said.append(f"Of {name} no effect can be told: {refused}.")
+            continue
+        by_less = attribution.metric != headline_of(comparison.metrics)
+        note = f" (Not by a higher quantile: {refused}.)" if by_less else ""
+        said.append(_sentence(comparison, design, attribution) + note)
+    return tuple(said)
+
+
+def _refused(comparison: Comparison, class_name: str) -> str:
+    """Return why the headline quantile of a class is not told."""
+    metric = headline_of(comparison.metrics)
+    for of in comparison.attributions:
+        if (of.class_name, of.metric) == (class_name, metric):
+            return of.why
+    return ""
+
+
+def _sentence(comparison: Comparison, design: Design, of: Attribution) -> str:
+    whole, metric = of.whole, of.metric
+    kind = "goodput" if metric.level is None else f"{metric.label} latency"
+    level = percent(comparison.manifest.options.confidence)
+    what = f"The {kind} of {of.class_name}"
+    evidence = f"ratio {ratio(whole.ratio.value)}, {ratio_interval(whole.ratio)}"
+    if not whole.found:
+        return (
+            f"{what} is not told apart under {design.full} and {design.none} "
+            f"({evidence}): there is nothing to attribute."
+        )
+    better = (whole.ratio.value < 1) == metric.lower_is_better
+    noun = "benefit" if better else "price"
+    return (
+        f"{what} is {change(whole.ratio.value)} under {design.full} than under "
+        f"{design.none} ({evidence}; simultaneous {level} intervals). "
+        f"{_source(design, of, noun)} {_shares(of)}{_drawback(of)}"
+    )
+
+
+def _source(design: Design, of: Attribution, noun: str) -> str:
+    """Name the smallest combinations that get nearly all, and what each factor does."""
+    assert of.reach is not None
+    enough = _enough(design, of)
+    named = " or from ".join(
+        f"{_together(design, cell)} ({part_words(of.reach[cell])} of it)"
+        for cell in enough
+    )
+    needed = frozenset.intersection(*enough)
+    spared = "" if len(enough) == 1 else f"; {_together(design, needed)} in any case"
+    alone = listed(
+        f"{name} {part_words(of.reach[frozenset({name})])}" for name in design.factors
+    )
+    full = frozenset(design.factors)
+    without = listed(
+        f"without {name} {part_words(of.reach[full - {name}])}"
+        for name in design.factors
+        if len(full) > 1
+    )
+    return (
+        f"Nearly all of the {noun} comes from {named}{spared if needed else ''}. "
+        f"Alone: {alone}; leaving one out: {without}."
+    )
+
+
+def _together(design: Design, cell: Combination) -> str:
+    names = [name for name in design.factors if name in cell]
+    return f"{listed(names)} together" if len(names) > 1 else f"the {names[0]}"
+
+
+def _enough(design: Design, of: Attribution) -> list[Combination]:
+    """Return the combinations with nearly all of which no smaller one has it."""
+    assert of.reach is not None
+    found: list[Combination] = []
+    for cell in combinations_of(design.factors)[1:]:
+        reaches = of.reach[cell].value >= _NEARLY_ALL
+        if reaches and not any(smaller < cell for smaller in found):
+            found.append(cell)
+    return found
+
+
+def _shares(of: Attribution) -> str:
+    shares = listed(
+        f"{effect.factors[0]} {part_words(effect.part)}" for effect in of.of("share")
+    )
+    return f"Shares over all orders of adding them (Shapley): {shares}."
+
+
+def _drawback(of: Attribution) -> str:
+    """Name the factors that take away from the whole when they are added last."""
+    gain = of.whole.ratio.value < 1
+    against = [e for e in of.of("last") if e.found and (e.ratio.value < 1) != gain]
+    if not against:
+        return ""
+    told = listed(f"{e.factors[0]} (ratio {ratio(e.ratio.value)})" for e in against)
+    return f" Added to the others, it is undone in part by {told}."
+
+
+def part_words(part: Estimate | None) -> str:
+    """Write a part of the whole with its interval, in per cent."""
+    assert part is not None
+    low, high = (f"{end * 100:.0f}" for end in part[1:])
+    return f"{part.value * 100:.0f}{THIN_SPACE}% ({low} to {high})"

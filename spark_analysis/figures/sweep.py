@@ -1,0 +1,210 @@
+"""A sweep drawn: ratios by factor level, and a map of who is ahead where."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from spark_analysis.figures.ratios import clamp
+from spark_analysis.figures.style import (
+    INK,
+    MUTED,
+    colour,
+    legend,
+    marker,
+    new_figure,
+    plain_log_axis,
+)
+from spark_analysis.pairs import Pair, PairCell
+from spark_analysis.study import Study
+from spark_analysis.wording import ratio
+
+_COLUMNS: Final = 4
+_FIRST: Final = "#0072b2"
+_SECOND: Final = "#d55e00"
+# A ratio of this size, either way, has the full colour.
+_FULL: Final = 4.0
+
+
+def by_level(study: Study) -> Figure:
+    """Draw one panel per class and factor: levels across, an interval per arm."""
+    names, factors = study.class_names, study.factors
+    figure = new_figure(0.7 + 2.0 * len(names))
+    axes = figure.subplots(len(names), len(factors), sharey="row", squeeze=False)
+    for row, name in zip(axes, names, strict=True):
+        for axis, factor in zip(row, factors, strict=True):
+            _level_panel(axis, study, name, factor)
+        row[0].set_ylabel(f"{name}: {study.headline.label} ratio")
+        plain_log_axis(row[0], "y")
+    for axis, factor in zip(axes[-1], factors, strict=True):
+        axis.set_xlabel(factor)
+    legend(figure, axes[0, 0], study.manifest.rivals)
+    return figure
+
+
+def _level_panel(axis: Axes, study: Study, class_name: str, factor: str) -> None:
+    levels, rivals = study.factors[factor], study.manifest.rivals
+    shown = study.comparisons[0]
+    axis.axhline(1, color=INK, linewidth=0.8)
+    axis.set_yscale("log")
+    for rank, arm in enumerate(rivals):
+        shift = (rank - (len(rivals) - 1) / 2) * 0.5 / max(len(rivals), 1)
+        places, values = [], []
+        for found in study.levels:
+            if (found.factor, found.class_name, found.arm) != (factor, class_name, arm):
+                continue
+            if found.ratio is None:
+                continue
+            place = levels.index(found.level) + shift
+            value, low, high = (clamp(end) for end in found.ratio)
+            shade = colour(shown, arm)
+            axis.plot((place, place), (low, high), color=shade, lw=2.2, alpha=0.5)
+            places.append(place)
+            values.append(value)
+        axis.plot(
+            places,
+            values,
+            marker(shown, arm),
+            color=colour(shown, arm),
+            linestyle="-",
+            linewidth=0.8,
+            markersize=5,
+            label=arm,
+        )
+    axis.set_xticks(range(len(levels)), levels)
+    axis.set_xlim(-0.5, len(levels) - 0.5)
+    axis.grid(axis="x", visible=False)
+
+
+def pair_map(study: Study, pair: Pair) -> Figure:
+    """Draw who is ahead at every point, classes below each other.
+
+    The first two factors span a panel, each combination of the others has one.
+    """
+    factors = study.factors
+    names = list(factors)
+    across, down = names[0], names[1] if len(names) > 1 else None
+    rest = names[2:]
+    panels = list(itertools.product(*(factors[name] for name in rest)))
+    columns = min(_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    height = 0.55 + 0.3 * (len(factors[down]) if down else 1)
+    figure = new_figure(0.8 + len(study.class_names) * rows * height)
+    axes = figure.subplots(len(study.class_names) * rows, columns, squeeze=False)
+    levels = {p.name: p.levels for p in study.manifest.points}
+    for rank, name in enumerate(study.class_names):
+        cells = [
+            cell
+            for cell in study.pairs
+            if (cell.pair, cell.metric, cell.class_name) == (pair, study.headline, name)
+        ]
+        own = axes[rank * rows : (rank + 1) * rows].flat
+        for axis, panel in itertools.zip_longest(own, panels):
+            if panel is None:
+                axis.set_visible(False)
+                continue
+            wanted = dict(zip(rest, panel, strict=True))
+            chosen = [
+                cell
+                for cell in cells
+                if all(levels[cell.point].get(k) == v for k, v in wanted.items())
+            ]
+            _map_panel(axis, chosen, levels, factors, across, down)
+            told = ", ".join(f"{k} {v}" for k, v in wanted.items())
+            axis.set_title(f"{name} · {told}" if told else name, fontsize=8.5)
+    _map_legend(figure, pair)
+    return figure
+
+
+def _map_panel(
+    axis: Axes,
+    cells: Sequence[PairCell],
+    levels: Mapping[str, Mapping[str, str]],
+    factors: Mapping[str, Sequence[str]],
+    across: str,
+    down: str | None,
+) -> None:
+    columns = list(factors[across])
+    rows = list(factors[down]) if down else [""]
+    for cell in cells:
+        at = levels[cell.point]
+        if at.get(across) not in columns or (down and at.get(down) not in rows):
+            continue
+        x = columns.index(at[across])
+        y = rows.index(at[down]) if down else 0
+        _map_cell(axis, cell, x, y)
+    axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    axis.set_xticks(range(len(columns)), columns, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.tick_params(length=0)
+    axis.grid(visible=False)
+    axis.set_xlabel(across, fontsize=8)
+    if down:
+        axis.set_ylabel(down, fontsize=8)
+
+
+def _map_cell(axis: Axes, cell: PairCell, x: int, y: int) -> None:
+    decided = cell.winner in ("first", "second")
+    face = _shade(cell) if decided else "none"
+    hatch = "////" if cell.winner == "refused" else None
+    axis.add_patch(
+        Rectangle(
+            (x - 0.47, y - 0.44),
+            0.94,
+            0.88,
+            facecolor=face,
+            edgecolor=MUTED,
+            linewidth=0.6,
+            hatch=hatch,
+        )
+    )
+    if cell.ratio is None:
+        return
+    text = "=" if cell.winner == "same" else ratio(cell.ratio.value)
+    dark = decided and _strength(cell) > 0.55
+    axis.text(
+        x,
+        y,
+        text,
+        ha="center",
+        va="center",
+        fontsize=8,
+        fontweight="bold" if decided else "normal",
+        color="#ffffff" if dark else (INK if decided else MUTED),
+    )
+
+
+def _strength(cell: PairCell) -> float:
+    """Return how strong a colour is: 0.2 for a ratio near 1, 1 from fourfold on."""
+    assert cell.ratio is not None
+    value = clamp(cell.ratio.value)
+    return 0.2 + 0.8 * min(1.0, abs(math.log(value)) / math.log(_FULL))
+
+
+def _shade(cell: PairCell) -> str:
+    full = _FIRST if cell.winner == "first" else _SECOND
+    scale = LinearSegmentedColormap.from_list("", ["#ffffff", full])
+    return to_hex(scale(_strength(cell)))
+
+
+def _map_legend(figure: Figure, pair: Pair) -> None:
+    handles = [
+        Rectangle((0, 0), 1, 1, facecolor=_FIRST),
+        Rectangle((0, 0), 1, 1, facecolor=_SECOND),
+        Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=MUTED),
+        Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=MUTED, hatch="////"),
+    ]
+    labels = [
+        f"{pair[0]} ahead",
+        f"{pair[1]} ahead",
+        "undecided, or = (same)",
+        "not shown",
+    ]
+    figure.legend(handles, labels, loc="outside upper left", ncols=4)

@@ -1,0 +1,213 @@
+"""Read ``manifest.json``, and refuse what no comparison can be made of.
+
+Anything that breaks the contract stops the analysis with a sentence that names the
+file, what was found and what was expected. A point of a sweep that has not run yet is
+no breach: it is left out, and the report says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spark_analysis.contract import (
+    OUTCOMES,
+    SCHEMA,
+    Arm,
+    Manifest,
+    Options,
+    Point,
+    RecordingError,
+    RequestClass,
+    Run,
+)
+from spark_analysis.statistics.quantiles import level_of
+
+Raw = Mapping[str, Any]
+
+
+def load_manifest(directory: Path) -> Manifest:
+    """Read and check ``manifest.json``.
+
+    :raises RecordingError: if it is absent, of another schema, or incomplete.
+    """
+    path = directory / "manifest.json"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: there is no such file; is this a run?") from None
+    except ValueError as error:
+        raise RecordingError(f"{path}: not JSON: {error}") from error
+    if raw.get("schema") != SCHEMA:
+        found = raw.get("schema")
+        raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
+    try:
+        manifest = _manifest(directory, raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordingError(f"{path}: {type(error).__name__}: {error}") from error
+    _check(manifest, path)
+    return manifest
+
+
+def _manifest(directory: Path, raw: Raw) -> Manifest:
+    return Manifest(
+        directory=directory,
+        name=raw["name"],
+        title=raw["title"],
+        world=raw["world"],
+        seed=raw["seed"],
+        created=raw["created"],
+        finished=raw["finished"] is not None,
+        blocks_planned=raw["blocks"],
+        baseline=raw["baseline"],
+        arms=tuple(
+            Arm(
+                name=arm["name"],
+                scheduler=arm["scheduler"],
+                settings=arm["set"],
+                again_of=arm["again_of"],
+                factors={} if arm["again_of"] else arm.get("factors") or {},
+            )
+            for arm in raw["arms"]
+        ),
+        points=_points(raw),
+        options=_options(raw["analysis"]),
+        runs=tuple(_run(run) for run in raw["runs"]),
+        code=raw["code"],
+        environment=raw["environment"],
+        config=raw["config"],
+        config_sha256=raw["config_sha256"],
+    )
+
+
+def _points(raw: Raw) -> tuple[Point, ...]:
+    """Return the points in the order of the design.
+
+    What a point does not state is as at the top: always so without a sweep.
+    """
+    whole = {"point": "", "levels": {}}
+    return tuple(
+        _point({"classes": raw["classes"], "window_ns": raw["window_ns"]} | point)
+        for point in raw.get("points") or [whole]
+    )
+
+
+def _point(raw: Raw) -> Point:
+    start, end = raw["window_ns"]
+    return Point(
+        name=raw["point"],
+        levels={factor: str(level) for factor, level in raw["levels"].items()},
+        classes=tuple(
+            RequestClass(
+                name=entry["class"],
+                apis=tuple(entry["apis"]),
+                slo_ns=entry["slo_ns"],
+                offered_per_s=entry["offered_per_s"],
+            )
+            for entry in raw["classes"]
+        ),
+        window_ns=(int(start), int(end)),
+    )
+
+
+def _options(raw: Raw) -> Options:
+    return Options(
+        levels=tuple(level_of(quantile) for quantile in sorted(raw["quantiles"])),
+        alpha=raw["alpha"],
+        margin_latency=raw["margin_latency"],
+        margin_goodput=raw["margin_goodput"],
+        exceedances_shown=raw["exceedances_shown"],
+        exceedances_headline=raw["exceedances_headline"],
+        resamples=raw["resamples"],
+        pairs=tuple((first, second) for first, second in raw.get("compare", ())),
+    )
+
+
+def _run(raw: Raw) -> Run:
+    return Run(
+        run_id=raw["run_id"],
+        point=raw.get("point", ""),
+        block=raw["block"],
+        arm=raw["arm"],
+        order=raw["order"],
+        attempt=raw["attempt"],
+        valid=raw["valid"],
+        reason=raw["reason"],
+        requests=raw["requests"],
+        samples=raw["samples"],
+        trace_sha256=raw["trace_sha256"],
+        counts=raw["counts"],
+        lateness_p99_ns=raw["lateness_ns"].get("p99"),
+        load_average=raw["load_average"],
+        violations=raw.get("violations") or {},
+    )
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    """Refuse what no comparison can be made of."""
+    _check_names(manifest, path)
+    cells = Counter((run.point, run.block, run.arm) for run in manifest.runs_valid)
+    twice = sorted(cell for cell, count in cells.items() if count > 1)
+    if twice:
+        point, *cell = twice[0]
+        at = f" at {point}" if point else ""
+        raise RecordingError(f"{path}: more than one valid run of {tuple(cell)}{at}")
+    if manifest.baseline in manifest.arms_missing:
+        raise RecordingError(
+            f"{path}: the baseline {manifest.baseline!r} has no valid run"
+        )
+    for run in manifest.runs_compared:
+        _check_run(run, path)
+    _check_traces(manifest.runs_compared, path)
+    if not manifest.runs_compared:
+        counts = Counter(run.arm for run in manifest.runs_valid)
+        raise RecordingError(
+            f"{path}: no block has a valid run of every arm; valid runs: "
+            f"{dict(sorted(counts.items()))}"
+        )
+
+
+def _check_names(manifest: Manifest, path: Path) -> None:
+    """Hold that what is named is there, and that every window holds something."""
+    names = [arm.name for arm in manifest.arms]
+    if manifest.baseline not in names:
+        raise RecordingError(
+            f"{path}: the baseline {manifest.baseline!r} is none of {names}"
+        )
+    for name in {name for pair in manifest.options.pairs for name in pair}:
+        if name not in names:
+            raise RecordingError(f"{path}: to compare {name!r}, an arm of {names}")
+    points = [point.name for point in manifest.points]
+    strays = [run.run_id for run in manifest.runs if run.point not in points]
+    if strays:
+        raise RecordingError(f"{path}: run {strays[0]} is at none of the points")
+    for point in manifest.points:
+        if point.window_ns[0] >= point.window_ns[1]:
+            raise RecordingError(f"{path}: the window {point.window_ns} is empty")
+
+
+def _check_run(run: Run, path: Path) -> None:
+    """Hold the count identity."""
+    if run.requests is None or run.samples is None:
+        raise RecordingError(f"{path}: valid run {run.run_id} names no files")
+    total = sum(run.counts[outcome] for outcome in OUTCOMES)
+    if total != run.counts["sent"]:
+        raise RecordingError(
+            f"{path}: run {run.run_id} sent {run.counts['sent']} requests, "
+            f"but its outcomes add up to {total}"
+        )
+
+
+def _check_traces(runs: Sequence[Run], path: Path) -> None:
+    """Hold that all arms of a block met the same trace."""
+    met: dict[tuple[str, int], Run] = {}
+    for run in runs:
+        first = met.setdefault((run.point, run.block), run)
+        if run.trace_sha256 != first.trace_sha256:
+            raise RecordingError(
+                f"{path}: runs {first.run_id} and {run.run_id} of block {run.block} "
+                "met different traces"
+            )

@@ -1,0 +1,121 @@
+"""``results.json``: every number of a report for whoever computes with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spark_analysis.attribution import Attribution, Effect
+from spark_analysis.comparison import Cell, Comparison
+from spark_analysis.pairs import PairCell
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.study import Study
+
+
+def results(study: Study) -> dict[str, Any]:
+    """Return what ``results.json`` holds.
+
+    A number that does not exist, is infinite, or was refused is null. Rows have a
+    ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were
+    asked for.
+    """
+    found: dict[str, Any] = {"schema": 1}
+    if study.swept:
+        found["points"] = [
+            {"point": point.name, "levels": dict(point.levels)}
+            for point in study.manifest.points
+        ]
+    found["rows"] = [
+        {**_at(study, comparison), **_row(cell)}
+        for comparison in study.comparisons
+        for cell in comparison.cells
+    ]
+    effects = [
+        {**_at(study, comparison), **row}
+        for comparison in study.comparisons
+        for of in comparison.attributions
+        for row in _effects(of)
+    ]
+    if effects:
+        found["effects"] = effects
+    if study.pairs:
+        found["pairs"] = [_pair(study, cell) for cell in study.pairs]
+    return found
+
+
+def _at(study: Study, comparison: Comparison) -> dict[str, str]:
+    return {"point": comparison.manifest.point.name} if study.swept else {}
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    shown = not cell.refused
+    estimate, contrast = cell.measured.estimate, cell.contrast
+    row: dict[str, Any] = {
+        "class": cell.class_name,
+        "arm": cell.arm,
+        "metric": cell.metric.name,
+        "value": finite(estimate.value) if shown else None,
+        "low": finite(estimate.low) if shown else None,
+        "high": finite(estimate.high) if shown else None,
+        "ratio": None,
+        "ratio_low": None,
+        "ratio_high": None,
+        "p": None,
+        "verdict": cell.verdict.text,
+        "n": cell.measured.requests,
+        "blocks": cell.blocks,
+    }
+    if cell.verdict.word == "baseline":
+        row |= {"ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0, "p": 1.0}
+    elif shown and contrast is not None:
+        row |= {**_ratio(contrast.ratio), "p": contrast.p}
+    return row
+
+
+def _effects(of: Attribution) -> list[dict[str, Any]]:
+    key = {"class": of.class_name, "metric": of.metric.name}
+    if of.why:
+        return [{**key, "kind": None, "verdict": f"refused: {of.why}"}]
+    return [{**key, **_effect(effect)} for effect in of.effects]
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    part = effect.part or Estimate(math.nan, math.nan, math.nan)
+    word = "lower" if effect.ratio.value < 1 else "higher"
+    return {
+        "kind": effect.kind,
+        "factors": list(effect.factors),
+        **_ratio(effect.ratio),
+        "part": finite(part.value),
+        "part_low": finite(part.low),
+        "part_high": finite(part.high),
+        "p": effect.p,
+        "verdict": word if effect.found else "inconclusive",
+    }
+
+
+def _pair(study: Study, cell: PairCell) -> dict[str, Any]:
+    nothing = Estimate(math.nan, math.nan, math.nan)
+    return {
+        **({"point": cell.point} if study.swept else {}),
+        "class": cell.class_name,
+        "first": cell.pair[0],
+        "second": cell.pair[1],
+        "metric": cell.metric.name,
+        **_ratio(cell.ratio or nothing),
+        "q": cell.q if cell.ratio else None,
+        "ahead": cell.ahead if not cell.why else f"refused: {cell.why}",
+    }
+
+
+def _ratio(ratio: Estimate) -> dict[str, float | None]:
+    return {
+        "ratio": finite(ratio.value),
+        "ratio_low": finite(ratio.low),
+        "ratio_high": finite(ratio.high),
+    }
+
+
+def finite(value: float) -> float | None:
+    """Return the number, or None where JSON has no word for it."""
+    return value if math.isfinite(value) else None

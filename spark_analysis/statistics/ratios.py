@@ -1,0 +1,42 @@
+"""Log-ratios of two arms, block by block, where either side may be zero or infinite.
+
+A quantile is infinite where too many requests got no answer, and goodput can be zero.
+Such a block still says who was better: its log-ratio is infinite, not missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from spark_analysis.statistics import FloatArray
+
+
+def log_ratio(value: float, base: float) -> float:
+    """Return log(value / base); 0 where both are the same, infinite or not."""
+    if value == base:
+        return 0.0
+    if value == 0.0 or base == math.inf:
+        return -math.inf
+    if base == 0.0 or value == math.inf:
+        return math.inf
+    return math.log(value / base)
+
+
+def log_ratios(
+    arm: Mapping[int, float], base: Mapping[int, float], blocks: Sequence[int]
+) -> FloatArray:
+    """Return the log-ratio of each block: NaN where there were no requests."""
+    return np.array(
+        [
+            log_ratio(arm[block], base[block]) if block in arm else math.nan
+            for block in blocks
+        ]
+    )
+
+
+def factor(log: float) -> float:
+    """Return the ratio of a log-ratio; infinite where no float is large enough."""
+    return math.exp(log) if log < 700 else math.inf

@@ -1,0 +1,91 @@
+"""A study: one experiment, compared at each point of its sweep.
+
+Without a sweep there is one point, and the study is its comparison. Points without a
+complete block (a sweep that is not finished) are left out, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_analysis.comparison import Comparison
+from spark_analysis.contract import Manifest, Point
+from spark_analysis.levels import LevelRatio
+from spark_analysis.metrics import Metric, headline_of
+from spark_analysis.pairs import PairCell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Every comparison of one experiment, in the order of the design.
+
+    ``headline`` is the metric by which points are told, ``levels`` are told in it.
+    """
+
+    manifest: Manifest
+    comparisons: tuple[Comparison, ...]
+    pairs: tuple[PairCell, ...]
+    levels: tuple[LevelRatio, ...]
+
+    headline: Metric
+
+    @property
+    def swept(self) -> bool:
+        """Whether there are points to tell apart."""
+        return bool(self.manifest.points[0].name)
+
+    def folder(self, place: int) -> str:
+        """Return where a point's own files lie: as its runs are called, or nowhere."""
+        if not self.swept:
+            return ""
+        point = self.comparisons[place].manifest.point
+        return f"p{self.manifest.points.index(point):03d}"
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics, the same at every point."""
+        return self.comparisons[0].metrics
+
+    @property
+    def points_missing(self) -> tuple[Point, ...]:
+        """Points without a block in which every arm has a valid run."""
+        there = {comparison.manifest.point.name for comparison in self.comparisons}
+        return tuple(p for p in self.manifest.points if p.name not in there)
+
+    @property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """Factors that take more than one level, with their levels in design order."""
+        return factors_of(self.manifest)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Classes with requests at any point, the most important first."""
+        found: dict[str, None] = {}
+        for comparison in self.comparisons:
+            found.update(dict.fromkeys(comparison.class_names))
+        return tuple(found)
+
+
+def factors_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """Return the factors of a sweep that vary, with their levels in design order."""
+    found: dict[str, dict[str, None]] = {}
+    for point in manifest.points:
+        for factor, level in point.levels.items():
+            found.setdefault(factor, {})[level] = None
+    return {name: tuple(levels) for name, levels in found.items() if len(levels) > 1}
+
+
+def common_headline(comparisons: Sequence[Comparison]) -> Metric:
+    """Return the metric by which points are told: p99, if most points may show it.
+
+    Most, for the first class; otherwise the highest quantile below it of which this is
+    true. One metric for all points: they are to be compared with each other.
+    """
+    metrics = comparisons[0].metrics
+    highest = headline_of(metrics)
+    for metric in reversed(metrics[: metrics.index(highest) + 1]):
+        shown = sum(comparison.shown(metric) for comparison in comparisons)
+        if 2 * shown > len(comparisons):
+            return metric
+    return highest

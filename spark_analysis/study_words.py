@@ -1,0 +1,176 @@
+"""A sweep in sentences: who is ahead at how many points, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_analysis.attribution_words import attribution_sentences
+from spark_analysis.cautions import cautions
+from spark_analysis.comparison import Comparison
+from spark_analysis.pairs import Pair, PairCell
+from spark_analysis.sentences import again_sentence, differs, replays_apart
+from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.study import Study
+from spark_analysis.violations import violations_sentence
+from spark_analysis.wording import (
+    change,
+    listed,
+    p_value,
+    percent,
+    ratio,
+    ratio_interval,
+)
+
+# Points are named up to this number, and counted beyond.
+_NAMED = 3
+
+
+def pairs_of(study: Study) -> tuple[Pair, ...]:
+    """Return the pairs that were compared, those asked for first."""
+    return tuple(dict.fromkeys(cell.pair for cell in study.pairs))
+
+
+def pair_sentences(study: Study, class_names: Sequence[str]) -> tuple[str, ...]:
+    """Return one sentence per pair and class, in the headline metric."""
+    said = []
+    for pair in pairs_of(study):
+        for name in class_names:
+            cells = [
+                cell
+                for cell in study.pairs
+                if (cell.pair, cell.class_name, cell.metric)
+                == (pair, name, study.headline)
+            ]
+            if cells:
+                tell = _counted if study.swept else _single
+                said.append(f"{pair[0]} against {pair[1]}, {_what(cells[0])}: ")
+                said[-1] += f"{tell(cells)}."
+    return tuple(said)
+
+
+def _what(cell: PairCell) -> str:
+    kind = "goodput" if cell.metric.level is None else cell.metric.label
+    return f"{kind} of {cell.class_name}"
+
+
+def _single(cells: Sequence[PairCell]) -> str:
+    (cell,) = cells
+    if cell.ratio is None:
+        return f"not shown, {cell.why}"
+    evidence = (
+        f"ratio {ratio(cell.ratio.value)}, {ratio_interval(cell.ratio)}, "
+        f"q = {p_value(cell.q)}"
+    )
+    if cell.winner == "same":
+        return f"the same within {percent(cell.metric.margin)} ({evidence})"
+    if cell.winner == "undecided":
+        return f"undecided ({evidence})"
+    return f"{change(cell.ratio.value)} ({evidence})"
+
+
+def _counted(cells: Sequence[PairCell]) -> str:
+    """Count points by who is ahead, with the extreme of each."""
+    parts = []
+    for winner in ("first", "second"):
+        found = [cell for cell in cells if cell.winner == winner]
+        if found:
+            arm = found[0].ahead
+            parts.append(f"{arm} is ahead at {len(found)} of {len(cells)} points")
+            parts[-1] += _extreme(found)
+    words = {"same": "the same", "undecided": "undecided", "refused": "not shown"}
+    for winner, word in words.items():
+        found = [cell for cell in cells if cell.winner == winner]
+        if found:
+            parts.append(f"{word} at {len(found)}{_where(found)}")
+    return ", ".join(parts)
+
+
+def _extreme(cells: Sequence[PairCell]) -> str:
+    first = cells[0].winner == "first"
+    lower = first == cells[0].metric.lower_is_better
+    pick = min if lower else max
+    cell = pick(cells, key=lambda one: one.ratio.value if one.ratio else 1.0)
+    assert cell.ratio is not None
+    return (
+        f" (at most with ratio {ratio(cell.ratio.value)}, "
+        f"{ratio_interval(cell.ratio)}, at {cell.point})"
+    )
+
+
+def _where(cells: Sequence[PairCell]) -> str:
+    if len(cells) > _NAMED:
+        return ""
+    return f" ({', '.join(cell.point for cell in cells)})"
+
+
+def study_lead(study: Study) -> tuple[str, ...]:
+    """Return what a sweep found on the first class, and where effects come from."""
+    told = pair_sentences(study, study.class_names[:1])
+    return (*told, *study_attribution(study))
+
+
+def study_attribution(study: Study) -> tuple[str, ...]:
+    """Return the attribution sentences, each with its point where there are several."""
+    if not study.swept:
+        return attribution_sentences(study.comparisons[0])
+    return tuple(
+        f"At {comparison.manifest.point.name}: {sentence}"
+        for comparison in study.comparisons
+        for sentence in attribution_sentences(comparison)
+    )
+
+
+def study_again(study: Study) -> str:
+    """Say what the A/A arm shows over all points."""
+    if not study.swept:
+        return again_sentence(study.comparisons[0])
+    with_again = [c for c in study.comparisons if c.again is not None]
+    if not with_again:
+        return again_sentence(study.comparisons[0])
+    if study.manifest.deterministic:
+        broken = [c for c in with_again if replays_apart(c)]
+        return again_sentence((broken or with_again)[0])
+    alarmed = [c for c in with_again if _alarmed(c)]
+    alpha = percent(study.manifest.options.alpha)
+    return (
+        f"{with_again[0].again} is {study.manifest.baseline} once more: a difference "
+        f"was found in some metric at {len(alarmed)} of {len(with_again)} points. Each "
+        f"metric may raise a false alarm at {alpha} of the points."
+    )
+
+
+def _alarmed(comparison: Comparison) -> bool:
+    return any(differs(cell) for cell in comparison.of_arm(comparison.again or ""))
+
+
+def study_cautions(study: Study) -> tuple[str, ...]:
+    """Return one sentence per reason for caution, points taken together."""
+    if not study.swept:
+        return cautions(study.comparisons[0])
+    manifest, found = study.manifest, []
+    if not manifest.finished:
+        found.append("This experiment is unfinished.")
+    if study.points_missing:
+        names = [point.name for point in study.points_missing]
+        told = listed(names) if len(names) <= _NAMED else f"{len(names)} points"
+        found.append(f"Left out, without a block that has all arms: {told}.")
+    short = [c for c in study.comparisons if _dropped(c)]
+    if short:
+        found.append(f"At {len(short)} points some block or arm had to be left out.")
+    blocks = min(len(comparison.manifest.blocks) for comparison in study.comparisons)
+    if smallest_p(blocks) > manifest.options.alpha:
+        found.append(
+            f"With {blocks} complete blocks no data could give a p below "
+            f"{p_value(smallest_p(blocks))}: no difference can be found."
+        )
+    if any(c.again and replays_apart(c) for c in study.comparisons):
+        found += [study_again(study)] if manifest.deterministic else []
+    laws = violations_sentence(manifest)
+    return (*found, laws) if laws else tuple(found)
+
+
+def _dropped(comparison: Comparison) -> bool:
+    manifest = comparison.manifest
+    return (
+        len(manifest.blocks) < manifest.blocks_planned or len(manifest.arms_missing) > 0
+    )
