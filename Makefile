@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 OUT ?= runs/quickstart
 KAFKA_VERSIONS := 3.9.1 4.1.1
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
+SPARK_KAFKA := 4.2.0
+SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
+MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
 
 .PHONY: setup compare test test-slow test-kafka kafka-tools check bench paper clean
 
@@ -32,13 +35,18 @@ test-slow: $(STAMP)
 test-kafka: $(STAMP) kafka-tools
 	$(BIN)/pytest -m kafka tests/kafka
 
-kafka-tools: $(KAFKA_JARS)
+# Fetched with Maven, as the ordinary client of Maven Central; never a failure.
+kafka-tools: $(KAFKA_JARS) $(SPARK_KAFKA_JAR)
 
 .tools/kafka-%.jar: tests/kafka/pom.xml
-	mvn --quiet --batch-mode --file tests/kafka/pom.xml dependency:copy-dependencies \
-	    -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) -DincludeScope=runtime \
+	@$(MVN_COPY) --file $< -Dkafka.version=$(subst kafka-,,$(notdir $(@D))) \
 	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
-	    || echo "Apache Kafka cannot be fetched (mvn, network): its tests are skipped"
+	    || echo "$(notdir $(@D)) cannot be fetched (mvn, network): its tests are skipped"
+
+$(SPARK_KAFKA_JAR): tests/kafka/spark-pom.xml
+	@$(MVN_COPY) --file $< -Dspark.kafka.version=$(SPARK_KAFKA) \
+	    -DoutputDirectory=$(abspath $(@D)) && touch $@ \
+	    || echo "Spark's Kafka connector cannot be fetched (mvn, network): its test is skipped"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
