@@ -23,8 +23,8 @@ def doorkeeper(*arguments: str | Path) -> Result:
 def test_schedulers_lists_the_presets_first_and_each_policy_once() -> None:
     lines = doorkeeper("schedulers").output.splitlines()
     names = [line.split()[0] for line in lines]
-    assert names[:4] == ["fifo", "planes", "priority", "wfq"]
-    assert sorted(names) == sorted({*POLICIES, "planes"})
+    assert names[:5] == ["fifo", "planes", "planes-lending", "priority", "wfq"]
+    assert sorted(names) == sorted({*POLICIES, "planes", "planes-lending"})
     assert all(len(line.split()) > 3 for line in lines)
 
 

@@ -1,0 +1,107 @@
+"""What executors share: whom they hand out next, what they raise, what they refuse."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import cli, runner
+from experiments.cells import Failure, Outcome, Work
+from experiments.executors.executor import stream
+from experiments.points import points
+from experiments.worlds.world import RunResult, WorldError
+from tests.experiments.small_sweep import built, config_file
+
+
+@dataclass
+class Twice:
+    """Hands each cell out, and once more after its first outcome, before the others."""
+
+    waiting: deque[Work]
+    handed: list[str] = field(default_factory=list)
+
+    def next(self) -> Work | None:
+        if not self.waiting:
+            return None
+        work = self.waiting.popleft()
+        self.handed.append(work.cell.run_id)
+        return work
+
+    def take(self, outcome: Outcome) -> None:
+        if outcome.cell.attempt == 0:
+            again = replace(outcome.cell, attempt=1)
+            self.waiting.appendleft(Work(cell=again, with_trace=False))
+
+
+def outcome_of(work: Work) -> Outcome:
+    return Outcome(
+        cell=work.cell,
+        result=RunResult(valid=True),
+        requests=None,
+        samples=None,
+        trace=None,
+        trace_sha256="",
+        trace_requests=0,
+        started="",
+        seconds=0.0,
+        load_average=0.0,
+    )
+
+
+@pytest.mark.parametrize("room", [1, 2, 5])
+def test_repetitions_come_next_and_even_after_the_last_cell(room: int) -> None:
+    cells = list(runner.plan(points(built())))[:4]
+    todo = Twice(deque(Work(cell=cell, with_trace=False) for cell in cells))
+    with ThreadPoolExecutor(room) as threads:
+        for outcome in stream(
+            lambda work: threads.submit(outcome_of, work), todo, lambda: room
+        ):
+            todo.take(outcome)
+    expected = {f"{cell.stem}{attempt}" for cell in cells for attempt in (0, 1)}
+    assert len(todo.handed) == 8
+    assert set(todo.handed) == expected
+    first = [f"{cells[0].stem}0", f"{cells[0].stem}1"]
+    assert room > 1 or todo.handed[:2] == first
+
+
+def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        todo = Twice(deque([Work(cell=first_cell(), with_trace=False)]))
+        failure = Failure(words="no broker", ours=False)
+        with pytest.raises(WorldError, match="no broker"):
+            next(stream(lambda _: threads.submit(lambda: failure), todo, lambda: 1))
+
+
+def first_cell() -> Any:
+    return next(runner.plan(points(built())))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--world", "live", "--executor", "local"], "runs of the live world measure"),
+        (["--executor", "spark"], "--executor spark and --master URL belong together"),
+        (["--master", "spark://x:1"], "--executor spark and --master URL belong"),
+        (
+            ["--executor", "spark", "--master", "local[1]", "--workers", "2"],
+            "--workers is for --executor local",
+        ),
+    ],
+)
+def test_an_executor_that_does_not_fit_is_refused(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    config = config_file(tmp_path)
+    out = ["--out", str(tmp_path / "run")]
+    found = CliRunner().invoke(
+        cli.main, ["experiment", "run", str(config), *out, *arguments]
+    )
+    assert found.exit_code == 2
+    assert message in found.output
+    assert not (tmp_path / "run").exists()
