@@ -119,7 +119,7 @@ class Classifier:
         """Learn from a request that was served what it has cost."""
         if request.refusal is not None:
             return
-        api_key, cost_ns = request.api_key, request.attained_ns
+        api_key, cost_ns = request.api_key, request.service_ns
         bucket = api_key, request.size_bytes.bit_length()
         known_ns = self._cost_ns.get(bucket, cost_ns)
         self._cost_ns[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)

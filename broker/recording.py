@@ -3,7 +3,8 @@
 The broker writes stamps only; durations are the analysis' to derive. A row is packed
 when its response has been sent, and written with many others, so that recording costs
 a request about a microsecond. Names (classes, flows, planes) stand once, as JSON
-strings, in a file beside the rows; rows hold their line numbers.
+strings, in a file beside the rows; rows hold their line numbers. Another file beside
+them says, once the broker has stopped, how often it broke a law (``planes.laws``).
 
 Requests with a negative correlation id are not recorded: load generators number the
 requests that count from 0, and set up topics with negative ids.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TextIO
 
@@ -25,6 +26,7 @@ from broker.request import Request
 
 NAMES_SUFFIX: Final = ".names"
 SAMPLES_SUFFIX: Final = ".samples"
+LAWS_SUFFIX: Final = ".laws"
 _FLUSH_BYTES: Final = 1 << 16
 
 
@@ -116,11 +118,15 @@ class Names:
 class Recorder:
     """Writes rows; the streams are its own from now on."""
 
-    def __init__(self, requests: BinaryIO, samples: BinaryIO, names: TextIO) -> None:
+    def __init__(
+        self, requests: BinaryIO, samples: BinaryIO, names: TextIO, laws: TextIO
+    ) -> None:
+        self._laws = laws
         self._requests = requests
         self._samples = samples
         self._names = Names(names)
         self._rows: list[bytes] = []
+        self._violations: Mapping[str, int] = {}
 
     def record(self, request: Request) -> None:
         """Add the row of a request that is done with."""
@@ -141,7 +147,7 @@ class Recorder:
                 request.remote_done_ns,
                 request.response_dequeued_ns,
                 request.response_sent_ns,
-                request.attained_ns,
+                request.service_ns,
                 request.suspended_ns,
                 request.preemptions,
                 request.error_code,
@@ -156,6 +162,10 @@ class Recorder:
             _SAMPLE.pack(row.t_ns, self._names.number(row.plane), *row[2:])
         )
 
+    def violations(self, counts: Mapping[str, int]) -> None:
+        """Note how often each law was broken (``planes.laws``), at the end."""
+        self._violations = counts
+
     def flush(self) -> None:
         """Hand all rows to the operating system."""
         self._requests.write(b"".join(self._rows))
@@ -166,6 +176,8 @@ class Recorder:
     def close(self) -> None:
         """Write what is left, and close the files."""
         self.flush()
+        self._laws.write(json.dumps(self._violations) + "\n")
+        self._laws.close()
         self._requests.close()
         self._samples.close()
         self._names.close()
@@ -178,6 +190,7 @@ def open_recorder(path: Path) -> Recorder:
         path.open("wb"),
         _beside(path, SAMPLES_SUFFIX).open("wb"),
         _beside(path, NAMES_SUFFIX).open("w", encoding="utf-8"),
+        _beside(path, LAWS_SUFFIX).open("w", encoding="utf-8"),
     )
 
 
@@ -185,6 +198,13 @@ def read_names(path: Path) -> list[str]:
     """Return the names of a recording by their numbers."""
     lines = _beside(path, NAMES_SUFFIX).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def read_violations(path: Path) -> dict[str, int] | None:
+    """Return how often each law was broken; None if the broker was not stopped."""
+    text = _beside(path, LAWS_SUFFIX).read_text(encoding="utf-8")
+    counts: dict[str, int] | None = json.loads(text) if text else None
+    return counts
 
 
 def read_requests(path: Path) -> Iterator[RequestRow]:

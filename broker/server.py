@@ -39,6 +39,7 @@ from broker.config import (
     Listener,
 )
 from broker.errors import UncleanStop
+from broker.laws import LawBook
 from broker.log.files import RealStorage
 from broker.logs import configure_logs, fields
 from broker.metrics.collector import Collector, Sources
@@ -110,6 +111,7 @@ class BrokerServer:
         # Why the logs could not be closed, once `run` is over.
         self.unclean: UncleanStop | None = None
         self.request_channels = {
+        self.laws = LawBook(self.topology.planes, config, self._now_ns)
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
         }
@@ -185,6 +187,7 @@ class BrokerServer:
 
     def stop(self) -> None:
         """Take no further request, answer those in progress, and end `run`."""
+                self._surroundings.recorder.violations(self.laws.totals())
         self._stop.set()
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -237,7 +240,10 @@ class BrokerServer:
     def _finished(self) -> list[Callable[[Request], None]]:
         """Return what learns of each request that is done with."""
         recorder = self._surroundings.recorder
-        observers: list[Callable[[Request], None]] = [self.classifier.learn]
+        observers: list[Callable[[Request], None]] = [
+            self.classifier.learn,
+            self.laws.observe,
+        ]
         if recorder is not None:
             observers.append(recorder.record)
         if self._config[DOORKEEPER_METRICS_PORT] is not None:
@@ -255,7 +261,7 @@ class BrokerServer:
                 processors=self.processors,
                 pool=self.pool,
                 now_ns=self._now_ns,
-                more=(self._application.metrics,),
+                more=(self.laws.metrics, self._application.metrics),
             )
         )
         self.metrics_port = await nursery.start(serve_metrics, port, collector.collect)
@@ -278,10 +284,6 @@ def _dispatcher(
     config: BrokerConfig, topology: Topology, surroundings: Surroundings
 ) -> Dispatcher:
     quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
-    if surroundings.spend is None:
-        return Dispatcher(
-            topology.planes, now_ns=surroundings.now_ns, quantum_ns=quantum_ns
-        )
     return Dispatcher(
         topology.planes,
         now_ns=surroundings.now_ns,

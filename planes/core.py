@@ -42,6 +42,8 @@ class PlaneCore:
         self.attained_ns = 0
 
     def __repr__(self) -> str:
+        # How often a free seat was given nothing although something waited.
+        self.idled = 0
         return (
             f"<plane {self.name}: {self.queued} queued of {self.admission.capacity}, "
             f"{len(self.scheduler)} waiting, {self.seated} of {self.seats} seated, "
@@ -83,6 +85,8 @@ class PlaneCore:
                 self._judge(task, now_ns)
         elif task.suspended_since_ns >= 0:
             task.suspended_ns += now_ns - task.suspended_since_ns
+            if len(self.scheduler):
+                self.idled += 1
             task.suspended_since_ns = -1
         seated: Task = task
         return seated

@@ -29,7 +29,7 @@ class LockTurns:
     """Locks of the tasks that share one ``cpu``; ``spend`` as the dispatcher's."""
 
     def __init__(
-        self, cpu: Cpu, now_ns: Callable[[], int], spend: Callable[[Task], None]
+        self, cpu: Cpu, now_ns: Callable[[], int], spend: Callable[[Task], None] | None
     ) -> None:
         self._cpu = cpu
         self._now_ns = now_ns
@@ -62,7 +62,7 @@ class LockTurns:
         while True:
             began_ns = self._now_ns()
             trap = step(argument)
-            if type(trap) not in LOCK_TRAPS:
+            if self._spend is not None and type(trap) not in LOCK_TRAPS:
                 self._spend(runner)
             now_ns = self._now_ns()
             self._cpu.charge(owner, now_ns - began_ns, now_ns)

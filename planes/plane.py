@@ -34,10 +34,6 @@ Step = Callable[[Any], Any]
 _TRAPS = frozenset({Park, *LOCK_TRAPS})
 
 
-def _spend_nothing(task: Task) -> None:
-    """Let a slice cost what it took: the live world."""
-
-
 class Dispatcher:
     """Runs the tasks of ``planes`` on one CPU, on the Trio thread.
 
@@ -52,7 +48,7 @@ class Dispatcher:
         *,
         now_ns: NowNs,
         quantum_ns: int,
-        spend: Spend = _spend_nothing,
+        spend: Spend | None = None,
     ) -> None:
         self.planes = tuple(planes)
         self.now_ns = now_ns
@@ -328,7 +324,7 @@ class Dispatcher:
         What a slice costs where time is virtual, it costs from one point to the next;
         a lock taken or freed on the way is no point.
         """
-        if trap is PREEMPT or type(trap) not in LOCK_TRAPS:
+        if self._spend is not None and type(trap) not in LOCK_TRAPS:
             self._spend(task)
         now_ns = self.now_ns()
         self._cpu.charge(task, now_ns - began_ns, now_ns)

@@ -50,6 +50,7 @@ class Drr:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    shares_by_weight: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("quantum_ns",)
 
     def __init__(self, config: SchedulerConfig) -> None:

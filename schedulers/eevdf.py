@@ -55,6 +55,7 @@ class Eevdf:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
+    shares_by_weight: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("slice_ns.",)
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -30,6 +30,10 @@ Laws, each of which the shared contract tests against a naive reference:
    job comes to wait) or ``IN_SERVICE`` (also because the running job has used CPU).
 6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
    ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
+
+A turn may be used for another job (``planes.lock``): then a job is billed more than its
+own need. A policy that bounds how far backlogged flows get apart by weight may declare
+``shares_by_weight = True``, so that ``planes.laws`` watches it do so.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class TwoDfq:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    shares_by_weight: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -43,6 +43,7 @@ class Wf2q:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    shares_by_weight: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -100,6 +100,13 @@ DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
     low=1,
 )
 DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(
+DOORKEEPER_STARVATION_MS: Final = integer(
+    "doorkeeper.starvation.ms",
+    5000,
+    "A request that waited longer for a handler counts as starved, in the metrics and "
+    "in the recording.",
+    low=1,
+)
     "doorkeeper.scheduler.options",
     "A policy's own settings, as name:number (limit.data:0.5); see its description.",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.recording import read_violations
 from experiments import broker_rows, recording
 from experiments.answers import NETWORK_EXCEPTION
 from experiments.load import Seen
@@ -78,6 +79,7 @@ def record_run(
         trace_sha256=end.trace_sha256,
         counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
         lateness_ns=lateness,
+        violations=read_violations(broker_record),
         broker_cpu_s=end.broker_cpu.used_s,
         broker_cpu_wait_s=end.broker_cpu.waited_s,
     )

@@ -68,7 +68,8 @@ class RunResult:
     """How a run went; its rows are in its files unless ``recorded`` is False.
 
     ``broker_cpu_wait_s`` is how long others kept the broker from its CPU: how quiet
-    the machine was.
+    the machine was. ``violations`` counts broken laws (``planes.laws``); None if the
+    broker did not come to say.
     """
 
     valid: bool
@@ -77,6 +78,7 @@ class RunResult:
     trace_sha256: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     lateness_ns: Mapping[str, int] = field(default_factory=dict)
+    violations: Mapping[str, int] | None = None
     broker_cpu_s: float | None = None
     broker_cpu_wait_s: float | None = None
 

@@ -85,6 +85,9 @@ class Observer:
     def sample(self, row):
         self.samples.append(row)
 
+    def violations(self, counts):
+        self.counts = counts
+
     def flush(self):
         """Nothing is buffered."""
 

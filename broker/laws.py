@@ -1,0 +1,63 @@
+"""The laws of every plane of a broker, as one observer of finished requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from broker.config import (
+    DOORKEEPER_QUANTUM_US,
+    DOORKEEPER_STARVATION_MS,
+    DOORKEEPER_WFQ_WEIGHTS,
+    BrokerConfig,
+)
+from broker.metrics.metric import Metric
+from broker.request import Request
+from planes import PlaneCore
+from planes.laws import Laws, Tolerance, total
+from planes.plane import NowNs
+from schedulers import Job
+
+
+class LawBook:
+    """Counts what each of ``planes`` was seen to do that it never should."""
+
+    def __init__(
+        self, planes: Sequence[PlaneCore], config: BrokerConfig, now_ns: NowNs
+    ) -> None:
+        weights = config[DOORKEEPER_WFQ_WEIGHTS]
+
+        def weight(job: Job) -> float:
+            return float(weights.get(job.request_class, 1))
+
+        tolerance = Tolerance(
+            patience_ns=config[DOORKEEPER_STARVATION_MS] * 1_000_000,
+            quantum_ns=config[DOORKEEPER_QUANTUM_US] * 1000,
+            weight=weight,
+        )
+        self._now_ns = now_ns
+        self.by_plane = {plane: Laws(plane, tolerance) for plane in planes}
+
+    def observe(self, request: Request) -> None:
+        """Judge a request whose response has been sent."""
+        self.by_plane[request.plane].finished(
+            request, request.peer.connection_id, request.response_sent_ns
+        )
+
+    def totals(self) -> Mapping[str, int]:
+        """Return the counters of all planes together."""
+        return total(self.by_plane.values(), self._now_ns())
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return a counter for each law and plane."""
+        return list(self._metrics())
+
+    def _metrics(self) -> Iterator[Metric]:
+        for plane, laws in self.by_plane.items():
+            for law, count in laws.totals(self._now_ns()).items():
+                yield Metric(
+                    name="doorkeeper_law_violations",
+                    kind="counter",
+                    value=count,
+                    labels={"plane": plane.name, "law": law},
+                    suffix="_total",
+                )
