@@ -61,7 +61,7 @@ from broker.groups.metrics import group_metrics
 from broker.metrics.metric import Metric
 from broker.metrics.purgatories import purgatory_metrics
 from broker.request import CLOSE, Request, Response
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.wire.api_keys import SUPPORTED, ApiKey, VersionRange
 from broker.wire.codec import Entity, decode, encode
 
 Handle = Callable[[Request, Entity, Broker], Awaitable[Any]]
@@ -107,15 +107,23 @@ ENCODING_HANDLERS: Final[Mapping[int, Handle]] = MappingProxyType(
     {ApiKey.PRODUCE: produce.serve, ApiKey.FETCH: fetch.serve}
 )
 SERVED: Final = frozenset({*HANDLERS, *ENCODING_HANDLERS, ApiKey.API_VERSIONS})
+_VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
+    {key: SUPPORTED[ApiKey(key)] for key in SERVED}
+)
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 async def serve(request: Request, broker: Broker) -> Response:
     """Return the response of ``request``; `CLOSE` if it has none to be given."""
     key, version = request.api_key, request.api_version
-    if key not in SERVED or not SUPPORTED[ApiKey(key)].serves(version):
+    served = _VERSIONS.get(key)
+    if served is None or not served.serves(version):
         if key == ApiKey.API_VERSIONS:
             return api_versions.unsupported(request)
         return CLOSE
+    at_once = produce.serve_at_once(request, broker) if key == _PRODUCE else None
+    if at_once is not None:
+        return at_once
     try:
         body = decode(key, version, request.frame, request.body_offset)
     except MalformedFrame:

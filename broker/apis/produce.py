@@ -35,10 +35,52 @@ from broker.errors import ErrorCode, KafkaError
 from broker.log.storage import Buffer
 from broker.request import CLOSE, NO_RESPONSE, Request, Response
 from broker.wire.hot import ProducePartition, encode_produce_response
+from broker.wire.single import decode_single_produce, encode_single_produce
 from planes.slices import parked, preempt
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
+
+
+def serve_at_once(request: Request, broker: Broker) -> Response | None:
+    """Append one batch that need not be waited for, and answer; else do nothing.
+
+    The quick way of `serve`, for what nearly every request is. None where the answer
+    may have to wait, for a replica or for the disk, where admission has a say in it,
+    and where nothing can be appended.
+    """
+    version = request.api_version
+    wanted = decode_single_produce(version, request.frame, request.body_offset)
+    if wanted is None or request.refusal is not None or request.throttled_until_ns:
+        return None
+    acks, _, topic, index, records = wanted
+    partition = broker.replicas.partitions.get((topic, index))
+    if (
+        partition is None
+        or (acks != 1 and (acks != ALL_REPLICAS or len(partition.isr) != 1))
+        or topic in INTERNAL_TOPICS
+        or partition.log.flushes
+    ):
+        return None
+    try:
+        appended = partition.append(records, acks, broker.now_ms())
+    except KafkaError as error:
+        row = _refused(broker, partition.key, error.code, error.message)
+        request.error_code = row.error_code
+        answers = [(topic, [row])]
+        return (encode_produce_response(version, request.correlation_id, answers),)
+    broker.replicas.note_append(partition)
+    return (
+        encode_single_produce(
+            version,
+            request.correlation_id,
+            topic,
+            index,
+            appended[0],
+            appended[2],
+            appended[3],
+        ),
+    )
 
 
 async def serve(request: Request, body: Any, broker: Broker) -> Response:
@@ -118,7 +160,7 @@ class _Produce:
             partition = broker.replicas.get(key)
             appended = partition.append(records, self.acks, now_ms)
         except KafkaError as error:
-            self.rows.append(self._refused(key, error.code, error.message))
+            self.rows.append(_refused(broker, key, error.code, error.message))
             return
         self.rows.append(
             ProducePartition(index, 0, appended[0], appended[2], appended[3])
@@ -133,7 +175,7 @@ class _Produce:
         self.required.pop(key, None)
         for number, known in enumerate(self._keys):
             if known == key and not self.rows[number].error_code:
-                self.rows[number] = self._refused(key, error, message)
+                self.rows[number] = _refused(self._broker, key, error, message)
 
     def _check(self, topic: str) -> None:
         if not -1 <= self.acks <= 1:
@@ -146,12 +188,13 @@ class _Produce:
                 ErrorCode.invalid_topic_exception, f"{topic} is an internal topic"
             )
 
-    def _refused(
-        self, key: Key, error: ErrorCode, message: str | None
-    ) -> ProducePartition:
-        leader = None
-        if error is ErrorCode.not_leader_or_follower:
-            leader = self._broker.current_leader(key)
-        return ProducePartition(
-            key[1], int(error), -1, error_message=message, current_leader=leader
-        )
+
+def _refused(
+    broker: Broker, key: Key, error: ErrorCode, message: str | None
+) -> ProducePartition:
+    leader = None
+    if error is ErrorCode.not_leader_or_follower:
+        leader = broker.current_leader(key)
+    return ProducePartition(
+        key[1], int(error), -1, error_message=message, current_leader=leader
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.log.config import LONG_MAX, LogConfig
 from broker.log.durability import storage_error
 from broker.log.producers import write_snapshot
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 # The kernel writes back pages that are older than half of this.
 ENDED_FLUSH_AGE_MS: Final = 60_000
+
+
+def is_asked_for(config: LogConfig) -> bool:
+    """Tell whether ``flush.messages`` or ``flush.ms`` is set."""
+    return min(config.flush_messages, config.flush_ms) < LONG_MAX
 
 
 def flush_due(log: Log, now_ms: int) -> bool:

@@ -32,6 +32,7 @@ from broker.log.storage import Buffer, Storage
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _LEADER_EPOCH_END: Final = PREFIX.size
+_NEW: Final = tuple.__new__
 
 
 class Appended(NamedTuple):
@@ -59,6 +60,7 @@ class Log:
         "durability",
         "epochs",
         "flushed_ms",
+        "flushes",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -133,6 +135,8 @@ class Log:
         """Take new settings; a segment keeps the index settings it began with."""
         self._config = config
         self._rewrites = needs_rewriting(config)
+        # Whether appends ever have to be flushed before they are answered.
+        self.flushes = flushing.is_asked_for(config)
 
     # ---- append ----
 
@@ -181,12 +185,10 @@ class Log:
                     sequence, last_sequence, offset, last_offset, max_timestamp
                 ),
             )
-        return Appended(
-            offset,
-            last_offset,
-            max_timestamp if config.message_timestamp_type == "LogAppendTime" else -1,
-            self.log_start_offset,
-        )
+        stamped = config.message_timestamp_type == "LogAppendTime"
+        time_ms = max_timestamp if stamped else -1
+        # Without the constructor that NamedTuple generates.
+        return _NEW(Appended, (offset, last_offset, time_ms, self.log_start_offset))
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
         """Append batches that a leader assigned offsets to; None if there is none.

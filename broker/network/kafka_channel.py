@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import TRANSITIONS, MuteEvent, MuteState
@@ -12,6 +13,10 @@ from broker.network.transport import Connection, Selector
 from broker.request import Buffer, Request
 
 ANONYMOUS = "User:ANONYMOUS"
+
+_NOT_MUTED: Final = MuteState.NOT_MUTED
+_MUTED: Final = MuteState.MUTED
+_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 
 
 class KafkaChannel:
@@ -62,9 +67,9 @@ class KafkaChannel:
 
     def mute(self) -> None:
         """Read no further: a request has come in, and goes to its plane."""
-        assert self.mute_state is MuteState.NOT_MUTED, self
-        self.mute_state = MuteState.MUTED
-        self.handle(MuteEvent.REQUEST_RECEIVED)
+        assert self.mute_state is _NOT_MUTED, self
+        # Muted, and REQUEST_RECEIVED at once.
+        self.mute_state = _PENDING
 
     def handle(self, event: MuteEvent) -> None:
         """Take one step between the mute states."""
@@ -74,9 +79,9 @@ class KafkaChannel:
 
     def maybe_unmute(self) -> bool:
         """Read on, unless a response or a throttle is still pending."""
-        if self.mute_state is not MuteState.MUTED:
+        if self.mute_state is not _MUTED:
             return False
-        self.mute_state = MuteState.NOT_MUTED
+        self.mute_state = _NOT_MUTED
         return True
 
     def start_send(

@@ -32,6 +32,7 @@ from planes.plane import NowNs
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20
+_RESPONSE_SENT: Final = MuteEvent.RESPONSE_SENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,8 @@ class Processor:
         self._request_channel = request_channel
         self._context = context
         self._now_ns = context.now_ns
+        self._pool = context.pool
+        self._finished = context.finished
         self._selector = KafkaSelector(
             selector, pool=context.pool, now_ns=context.now_ns
         )
@@ -129,14 +132,17 @@ class Processor:
         the response the wait for this task's turn. A processor that is blocked on a
         full request queue writes nothing: then the response does wait.
         """
-        self._responses.append((cast(Request, task), response))
-        if self._waiting_since_ns is not None:
-            self._process_new_responses()
-            if self._selector.disconnected:
+        request = cast(Request, task)
+        selector = self._selector
+        if self._waiting_since_ns is None or self._responses:
+            self._responses.append((request, response))
+        else:
+            self._respond(request, response)
+            if selector.disconnected:
                 self._process_disconnected()
-            if not self._selector.has_work:
+            if not selector.has_work:
                 return
-        self._selector.wakeup()
+        selector.wakeup()
 
     def stop_reading(self) -> None:
         """Begin to read no further request; responses are still written."""
@@ -207,19 +213,22 @@ class Processor:
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
         while self._responses:
-            request, response = self._responses.popleft()
-            request.response_dequeued_ns = self._now_ns()
-            channel = self._selector.channel(request.peer.connection_id)
-            if channel is None:
-                self._finish(request)
-                continue
-            if isinstance(response, Throttled):
-                self._throttle(channel, response.throttle_ns)
-                response = response.pieces
-            if isinstance(response, CloseConnection):
-                self._selector.close(channel)
-            elif not response or self._selector.send(channel, response):
-                self._sent(channel, request)
+            self._respond(*self._responses.popleft())
+
+    def _respond(self, request: Request, response: Response) -> None:
+        """Begin to write one response."""
+        request.response_dequeued_ns = self._now_ns()
+        channel = self._selector.channel(request.peer.connection_id)
+        if channel is None:
+            self._finish(request)
+            return
+        if isinstance(response, Throttled):
+            self._throttle(channel, response.throttle_ns)
+            response = response.pieces
+        if isinstance(response, CloseConnection):
+            self._selector.close(channel)
+        elif not response or self._selector.send(channel, response):
+            self._sent(channel, request)
 
     async def _process_completed_receives(
         self, completed: list[tuple[KafkaChannel, bytes, int]]
@@ -250,15 +259,15 @@ class Processor:
         self._finish(request)
         channel.request = None
         channel.active_ns = request.response_sent_ns
-        channel.handle(MuteEvent.RESPONSE_SENT)
+        channel.handle(_RESPONSE_SENT)
         self._selector.unmute(channel)
 
     def _finish(self, request: Request) -> None:
         """Stamp and hand on a request that needs nothing more."""
         request.response_sent_ns = self._now_ns()
-        if self._context.pool is not None:
-            self._context.pool.release(len(request.frame))
-        for observe in self._context.finished:
+        if self._pool is not None:
+            self._pool.release(len(request.frame))
+        for observe in self._finished:
             observe(request)
 
     # ---- connections that end -------------------------------------------------------
