@@ -3,9 +3,10 @@
 Two settings, independent of one another: *topology* (one shared plane, or a control
 plane beside the data plane, as in KIP-291) and *discipline* (the policy of the data
 plane). ``doorkeeper.scheduler`` names both at once: ``planes`` stands for separate
-planes with ``doorkeeper.data.scheduler`` inside the data plane; every other name is the
-policy of the data plane, and the planes are separate only where
-``control.plane.listener.name`` is set.
+planes with ``doorkeeper.data.scheduler`` inside the data plane, ``planes-lending`` for
+such planes that lend each other idle handlers; every other name is the policy of the
+data plane, and the planes are separate only where ``control.plane.listener.name`` is
+set.
 
 The control plane has Kafka's figures: one processor, a queue of 20, one handler.
 """
@@ -21,6 +22,7 @@ from broker.admission import admission
 from broker.config import (
     CONTROL_PLANE_LISTENER_NAME,
     DOORKEEPER_DATA_SCHEDULER,
+    DOORKEEPER_PLANES_LENDING,
     DOORKEEPER_PRIORITY_AGEING_MS,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_SCHEDULER,
@@ -34,10 +36,12 @@ from broker.config import (
 )
 from broker.errors import ConfigError
 from planes import Block, PlaneCore
+from planes.lending import Lending
 from schedulers import BadSetting, Scheduler, SchedulerConfig
 from schedulers.registry import UnknownScheduler, make
 
 PLANES: Final = "planes"
+PLANES_LENDING: Final = "planes-lending"
 DATA_PLANE: Final = "data"
 CONTROL_PLANE: Final = "control"
 CONTROL_PLANE_QUEUE: Final = 20
@@ -72,7 +76,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     :raises ConfigError: if a policy is unknown or refuses its settings.
     """
     key = DOORKEEPER_SCHEDULER
-    if config[key] == PLANES:
+    if config[key] in (PLANES, PLANES_LENDING):
         key = DOORKEEPER_DATA_SCHEDULER
     data = PlaneCore(
         DATA_PLANE,
@@ -94,6 +98,13 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
         Block(capacity=CONTROL_PLANE_QUEUE),
         seats=CONTROL_PLANE_SEATS,
     )
+    if config[DOORKEEPER_SCHEDULER] == PLANES_LENDING:
+        borrowers = {
+            "both": (data, control),
+            "to-control": (control,),
+            "to-data": (data,),
+        }
+        Lending((data, control), borrowers[config[DOORKEEPER_PLANES_LENDING]])
     control_route = Route(
         listener=control_listener, plane=control, processors=CONTROL_PLANE_PROCESSORS
     )
@@ -104,7 +115,7 @@ def _control_listener(config: BrokerConfig) -> Listener | None:
     """Return the listener of the control plane, if there is to be such a plane."""
     if config.control_plane_listener is not None:
         return config.control_plane_listener
-    if config[DOORKEEPER_SCHEDULER] != PLANES:
+    if config[DOORKEEPER_SCHEDULER] not in (PLANES, PLANES_LENDING):
         return None
     if any(listener.name == _CONTROLLER.name for listener in config.listeners):
         raise ConfigError(

@@ -1,20 +1,26 @@
 """What ``doorkeeper schedulers`` prints: the presets, then the other policies.
 
 A policy describes itself: its line is the first sentence of its class's docstring.
-``planes`` is no policy but a topology (KIP-291), so it is described here.
+``planes`` and ``planes-lending`` are no policies but topologies (KIP-291), so they are
+described here.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from types import MappingProxyType
 
 from schedulers import POLICIES
 
-_PLANES = (
-    "Two planes as in KIP-291: control requests have their own listener and queue."
+_TOPOLOGIES = MappingProxyType(
+    {
+        "planes": "Two planes as in KIP-291: control requests have their own listener "
+        "and queue.",
+        "planes-lending": "The same, but idle handlers of one plane serve the other.",
+    }
 )
-_PRESETS = ("fifo", "planes", "priority", "wfq")
+_PRESETS = ("fifo", "planes", "planes-lending", "priority", "wfq")
 
 
 def scheduler_lines() -> Iterator[str]:
@@ -23,7 +29,7 @@ def scheduler_lines() -> Iterator[str]:
     names = [*_PRESETS, *rest]
     width = max(map(len, names))
     for name in names:
-        summary = _PLANES if name == "planes" else _summary(POLICIES[name])
+        summary = _TOPOLOGIES.get(name) or _summary(POLICIES[name])
         yield f"{name:<{width}}  {summary}"
 
 

@@ -36,14 +36,16 @@ class PlaneCore:
         # How many were turned away or throttled, by class and verdict.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
+        # Set where idle seats are lent (`planes.lending.Lending`).
+        self.lending: Any = None
         self.queued = 0
         self.seated = 0
         self.away = 0
         self.attained_ns = 0
-
-    def __repr__(self) -> str:
         # How often a free seat was given nothing although something waited.
         self.idled = 0
+
+    def __repr__(self) -> str:
         return (
             f"<plane {self.name}: {self.queued} queued of {self.admission.capacity}, "
             f"{len(self.scheduler)} waiting, {self.seated} of {self.seats} seated, "
@@ -66,16 +68,25 @@ class PlaneCore:
         self.scheduler.arrive(task, now_ns)
         return True
 
+    def has_seat(self) -> bool:
+        """Say whether a seat is free, its own or one that it may borrow."""
+        if self.lending is None:
+            return self.seated < self.seats
+        found: bool = self.lending.has_seat(self)
+        return found
+
     def can_pick(self) -> bool:
         """Say whether something waits and a seat is free."""
-        return self.seated < self.seats and len(self.scheduler) > 0
+        return len(self.scheduler) > 0 and self.has_seat()
 
     def pick(self, now_ns: int) -> Task | None:
         """Seat the task to serve next; None if none waits or no seat is free."""
-        if self.seated >= self.seats:
+        if not self.has_seat():
             return None
         task: Any = self.scheduler.pick(now_ns)
         if task is None:
+            if len(self.scheduler):
+                self.idled += 1
             return None
         self.seated += 1
         if task.dequeued_ns < 0:
@@ -85,8 +96,6 @@ class PlaneCore:
                 self._judge(task, now_ns)
         elif task.suspended_since_ns >= 0:
             task.suspended_ns += now_ns - task.suspended_since_ns
-            if len(self.scheduler):
-                self.idled += 1
             task.suspended_since_ns = -1
         seated: Task = task
         return seated
@@ -99,7 +108,9 @@ class PlaneCore:
         self.scheduler.ran(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Say whether a waiting task outranks this seated one."""
+        """Say whether a waiting task outranks this seated one, or needs its seat."""
+        if self.lending is not None and self.lending.reclaims(self):
+            return True
         return self.scheduler.outranks(task, now_ns)
 
     def suspend(self, task: Task, now_ns: int) -> None:
@@ -153,7 +164,7 @@ class PlaneCore:
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """When time alone may let ``pick`` return a task, or None if never."""
-        if not len(self.scheduler) or self.seated >= self.seats:
+        if not self.can_pick():
             return None
         return self.scheduler.next_event_ns(now_ns)
 
@@ -163,7 +174,8 @@ class PlaneCore:
         waiting = [cast(Task, job) for job in self.scheduler.waiting()]
         assert len(waiting) == len(self.scheduler)
         assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
-        assert 0 <= self.seated <= self.seats, self
+        assert self.seated >= 0, self
+        assert self.seated <= self.seats or self.lending is not None, self
         assert self.away >= 0, self
 
     def _judge(self, task: Task, now_ns: int) -> None:

@@ -32,7 +32,7 @@ REQUEST_CLASSES: Final = (
     "fetch",
     "admin",
 )
-SCHEDULER_PRESETS: Final = ("fifo", "planes", "priority", "wfq")
+LENDINGS: Final = ("both", "to-control", "to-data")
 
 
 def _scheduler_name(written: str) -> str:
@@ -58,8 +58,8 @@ def _of_classes(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
 DOORKEEPER_SCHEDULER: Final = text(
     "doorkeeper.scheduler",
     "fifo",
-    "The policy: a preset (fifo, planes, priority, wfq), any registered name, or "
-    "module:factory.",
+    "The policy: a preset (fifo, planes, planes-lending, priority, wfq), any "
+    "registered name, or module:factory.",
     check=_scheduler_name,
 )
 DOORKEEPER_DATA_SCHEDULER: Final = text(
@@ -67,6 +67,13 @@ DOORKEEPER_DATA_SCHEDULER: Final = text(
     "fifo",
     "The policy inside the data plane when the planes are separate.",
     check=_scheduler_name,
+)
+DOORKEEPER_PLANES_LENDING: Final = text(
+    "doorkeeper.planes.lending",
+    "both",
+    "Which idle handlers serve the other plane under planes-lending: those of the data "
+    "plane (to-control), that of the control plane (to-data), or both.",
+    choices=LENDINGS,
 )
 DOORKEEPER_READER: Final = text(
     "doorkeeper.reader",
@@ -93,13 +100,6 @@ DOORKEEPER_LOCK_INHERITANCE: Final = boolean(
     "Whether a request that waits for a lock lends its turns to the holder: priority "
     "inheritance. Otherwise it waits until the holder's own turns have come.",
 )
-DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
-    "doorkeeper.wfq.weights",
-    {"control": 16, "replication": 4},
-    "Weights of flows under wfq, as flow:weight; a flow not named weighs 1.",
-    low=1,
-)
-DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(
 DOORKEEPER_STARVATION_MS: Final = integer(
     "doorkeeper.starvation.ms",
     5000,
@@ -107,6 +107,13 @@ DOORKEEPER_STARVATION_MS: Final = integer(
     "in the recording.",
     low=1,
 )
+DOORKEEPER_WFQ_WEIGHTS: Final = pairs(
+    "doorkeeper.wfq.weights",
+    {"control": 16, "replication": 4},
+    "Weights of flows under wfq, as flow:weight; a flow not named weighs 1.",
+    low=1,
+)
+DOORKEEPER_SCHEDULER_OPTIONS: Final = measures(
     "doorkeeper.scheduler.options",
     "A policy's own settings, as name:number (limit.data:0.5); see its description.",
 )

@@ -179,7 +179,7 @@ def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
     keys = cell.experiment.broker_keys(cell.arm)
     control = keys.get("control.plane.listener.name")
     expected = len(keys.get("listeners", "one").split(","))
-    if control is None and cell.arm.scheduler == "planes":
+    if control is None and cell.arm.scheduler in ("planes", "planes-lending"):
         control = _CONTROLLER
         expected += 1
     found: dict[str, Address] = {}

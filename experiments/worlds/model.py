@@ -165,6 +165,8 @@ def _sites(layout: Layout, settings: ModelSection, quantum_ns: int) -> list[Site
         preemption_ns=round(settings.preemption_us * 1000),
         switch_ns=round(settings.switch_us * 1000),
     )
+    if settings.server == "seats" and layout.planes[0].lending is not None:
+        return [Site(layout.planes, overheads, cpu=layout.planes[0].lending)]
     if settings.server == "seats":
         return [Site([plane], overheads) for plane in layout.planes]
     cpu = Cpu(layout.planes, quantum_ns=quantum_ns)

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from experiments.worlds.model_task import ModelTask
 from planes import Cpu, PlaneCore
+from planes.lending import Lending
 from schedulers import IN_SERVICE, NEVER
 
 NEVER_NS: Final = 1 << 62
@@ -57,14 +58,14 @@ class Arrivals(Protocol):
 
 
 class Site:
-    """One plane's servers, or one CPU shared by several planes."""
+    """One plane's servers; or one CPU or one pool of seats that planes share."""
 
     def __init__(
         self,
         planes: Iterable[PlaneCore],
         overheads: Overheads,
         *,
-        cpu: Cpu | None = None,
+        cpu: Cpu | Lending | None = None,
     ) -> None:
         self.planes = tuple(planes)
         assert cpu is not None or len(self.planes) == 1
@@ -74,8 +75,11 @@ class Site:
         # What a plane answers is what its scheduler answers.
         alone = self.planes[0].scheduler.outranks
         self.must_yield = cpu.must_yield if cpu is not None else alone
-        self.wake = cpu.wake if cpu is not None else None
-        self.servers = 1 if cpu else self.planes[0].seats
+        self.wake = cpu.wake if isinstance(cpu, Cpu) else None
+        if isinstance(cpu, Lending):
+            self.servers = cpu.seats
+        else:
+            self.servers = 1 if cpu else self.planes[0].seats
         self.running: list[ModelTask] = []
         self.overheads = overheads
         self.overhead_ns = overheads.preemption_ns + overheads.switch_ns > 0

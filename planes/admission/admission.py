@@ -31,8 +31,8 @@ class Admission(Protocol):
     """The bound of a plane's queue, and the rule for those who wait in it.
 
     The bound counts waiting requests that were never served (``queued.max.requests``,
-    for whom the rule does not favour). Where ``judges`` is false, ``entered`` and ``judge`` are
-    never called.
+    for whom the rule does not favour). Where ``judges`` is false, ``entered`` and
+    ``judge`` are never called.
     """
 
     judges: ClassVar[bool]

@@ -65,6 +65,26 @@ def test_topology_and_discipline_are_independent():
     assert [type(plane.scheduler) for plane in found.planes] == [Priority, Fifo]
 
 
+@pytest.mark.parametrize(
+    ("direction", "borrowers"),
+    [("both", ["data", "control"]), ("to-control", ["control"]), ("to-data", ["data"])],
+)
+def test_planes_may_lend_their_idle_handlers(direction, borrowers):
+    found = topology(
+        doorkeeper_scheduler="planes-lending",
+        doorkeeper_planes_lending=direction,
+        doorkeeper_data_scheduler="wfq",
+    )
+    data, control = found.planes
+    assert (data.seats, control.seats) == (8, 1)
+    assert type(data.scheduler) is Wfq
+    assert data.lending is control.lending
+    for plane in found.planes:
+        plane.seated = plane.seats
+        assert plane.has_seat() == (plane.name in borrowers)
+        plane.seated = 0
+
+
 def test_a_researchers_own_policy_is_found_by_module_and_factory():
     found = topology(doorkeeper_scheduler="schedulers.fifo:Fifo")
     assert type(found.planes[0].scheduler) is Fifo
