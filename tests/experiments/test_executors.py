@@ -23,6 +23,7 @@ from experiments.executors.executor import Executor
 from experiments.executors.local import Local
 from experiments.executors.sequential import Sequential
 from experiments.executors.spark import attempt_there
+from experiments.points import points
 from experiments.progress import Silence
 from experiments.worlds.model import Model
 from experiments.worlds.virtual import Virtual
