@@ -134,7 +134,7 @@ def _cells(row: Row) -> list[str]:
         f"{row.predicted * scale:.4g}{unit}",
         f"{row.measured * scale:.4g}{unit}",
         f"{low * scale:.4g} to {high * scale:.4g}",
-        f"{row.measured / row.predicted - 1:+.1%}",
+        f"{row.off:+.2%}",
         verdict,
     ]
 

@@ -2,8 +2,9 @@
 
 Intervals are Student's over blocks, and wide enough that all rows of a table hold at
 once with the probability that the experiment asks for (Bonferroni). A row *agrees* if
-the prediction lies in its interval widened by ``tolerance`` of the prediction, which is
-for what closed forms idealise: an endless run, no connection that waits for its own.
+the prediction lies in its interval widened by ``tolerance`` of the prediction (of a
+wait: of the time in system), which is for what closed forms idealise: an endless run,
+and no request that waits for its own connection.
 A live broker's service is measured, and its sockets are not in it: its rows are shown
 and not judged.
 """
@@ -27,7 +28,10 @@ PATHWISE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A prediction, the mean over blocks, and half the width of its interval."""
+    """A prediction, the mean over blocks, and half the width of its interval.
+
+    ``off`` is the error relative to what `predict.Prediction.scale` says.
+    """
 
     world: str
     point: str
@@ -37,6 +41,7 @@ class Row:
     predicted: float
     measured: float
     half: float
+    off: float
     agrees: bool | None
 
 
@@ -74,7 +79,7 @@ def compare(
             key = prediction.quantity, prediction.reported
             values = [block.values[key] for block in blocks[arm] if key in block.values]
             measured, half = interval(values, level)
-            allowed = half + tolerance * prediction.value
+            allowed = half + tolerance * prediction.scale
             agrees = abs(prediction.value - measured) <= allowed
             rows.append(
                 Row(
@@ -86,6 +91,7 @@ def compare(
                     predicted=prediction.value,
                     measured=measured,
                     half=half,
+                    off=(measured - prediction.value) / prediction.scale,
                     agrees=None if world == "live" else agrees,
                 )
             )
@@ -137,5 +143,6 @@ def _paths(
                 predicted=0.0,
                 measured=max(apart),
                 half=PATHWISE,
+                off=max(apart),
                 agrees=max(apart) <= PATHWISE,
             )

@@ -36,11 +36,16 @@ _ROOM = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A number that theory gives; times in seconds. ``reported`` is "" for the arm."""
+    """A number that theory gives; times in seconds. ``reported`` is "" for the arm.
+
+    ``scale`` is what an error is relative to: of a wait, the time in system, because
+    a wait may be next to nothing.
+    """
 
     quantity: str
     reported: str
     value: float
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ def theory(
     silences = []
     if all(plane.load < plane.servers for plane in planes):
         busy = sum(plane.load for plane in planes)
-        predictions.append(Prediction(quantity=BUSY_SERVERS, reported="", value=busy))
+        predictions.append(_plain(BUSY_SERVERS, "", busy))
         if len(planes) == 1:
             predictions += _conserved(planes[0])
     for plane in planes:
@@ -84,7 +89,7 @@ def theory(
 
 
 def _waits(plane: Plane) -> list[Prediction]:
-    of_class: dict[str, list[tuple[float, float]]] = {}
+    of_class: dict[str, list[tuple[float, float, float]]] = {}
     unknown = set()
     for stream, wait in zip(plane.streams, waits(plane), strict=True):
         if wait is None:
@@ -92,25 +97,29 @@ def _waits(plane: Plane) -> list[Prediction]:
             continue
         _check_room(plane, wait)
         _check_connections(stream, wait)
-        of_class.setdefault(stream.reported, []).append((stream.rate, wait))
-    found = [
-        Prediction(
-            quantity=MEAN_WAIT,
-            reported=name,
-            value=sum(rate * wait for rate, wait in pairs)
-            / sum(rate for rate, _ in pairs),
-        )
-        for name, pairs in of_class.items()
-        if name not in unknown
-    ]
+        triple = stream.rate, wait, wait + stream.moments.mean
+        of_class.setdefault(stream.reported, []).append(triple)
+    found = []
+    for name, triples in of_class.items():
+        if name not in unknown:
+            rate = sum(each[0] for each in triples)
+            mean_wait, mean_sojourn = (
+                sum(each[0] * each[k] for each in triples) / rate for k in (1, 2)
+            )
+            found.append(
+                Prediction(
+                    quantity=MEAN_WAIT,
+                    reported=name,
+                    value=mean_wait,
+                    scale=mean_sojourn,
+                )
+            )
     mean = common_mean(plane)
     if plane.policy == "fifo" and mean is not None:
         total = sum(stream.rate for stream in plane.streams)
         queue = MMc(servers=plane.servers, rates=(total,), mean=mean)
         p99 = queue.fifo_quantile(0.99)
-        found += [
-            Prediction(quantity=P99_WAIT, reported=name, value=p99) for name in of_class
-        ]
+        found += [_plain(P99_WAIT, name, p99) for name in of_class]
     return found
 
 
@@ -143,7 +152,7 @@ def _conserved(plane: Plane) -> list[Prediction]:
     if not scheduler.work_conserving:
         return []
     value = by_level(plane)[1].conserved()
-    return [Prediction(quantity=WORK_X_WAIT, reported="", value=value)]
+    return [_plain(WORK_X_WAIT, "", value)]
 
 
 def _throughputs(plane: Plane) -> list[Prediction]:
@@ -178,6 +187,11 @@ def _throughputs(plane: Plane) -> list[Prediction]:
     else:
         raise NoClosedForm(f"overload, and the shares of {plane.policy} are not known")
     return [
-        Prediction(quantity=THROUGHPUT, reported=stream.reported, value=share)
+        _plain(THROUGHPUT, stream.reported, share)
         for stream, share in zip(each, shares, strict=True)
     ]
+
+
+def _plain(quantity: str, reported: str, value: float) -> Prediction:
+    """Return a prediction whose errors are relative to itself."""
+    return Prediction(quantity=quantity, reported=reported, value=value, scale=value)

@@ -150,6 +150,8 @@ def _segments(plane: Plane, stream: Stream) -> float:
 def _ageing(plane: Plane) -> Waits:
     if plane.servers > 1:
         raise NoClosedForm("several servers")
+    if plane.segment_s is None:
+        raise NoClosedForm("ages count from when a request is read, after a slice")
     numbers = sorted({stream.level for stream in plane.streams})
     slopes = [plane.ratio**-number for number in numbers]
     return _to_streams(plane, by_level(plane)[1].ageing(slopes))

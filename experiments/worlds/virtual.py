@@ -93,6 +93,7 @@ class TraceCosts:
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
         }
         self._default_ns = round(virtual.other_slice_us * 1000)
+        self._refusal_ns = round(virtual.refusal_us * 1000)
         self._left_ns = trace.column("demand_ns")
         units = {
             entry.name: getattr(entry.request, "partitions", 1)
@@ -111,6 +112,8 @@ class TraceCosts:
         number = task.correlation_id
         if number < 0:
             return 0
+        if task.refusal is not None:
+            return self._refusal_ns
         if not self._part_ns[number]:
             return self._by_class.get(task.request_class, self._default_ns)
         cost_ns: int = min(self._part_ns[number], self._left_ns[number])
@@ -149,6 +152,7 @@ class Replay:
         self._replayed = replayed
         self._record = record
         self._rng = random.Random(f"{cell.experiment.experiment.seed}/{cell.block}")
+        self._player: Player | None = None
 
     async def run(self, clock: VirtualClock) -> tuple[load.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
@@ -169,8 +173,8 @@ class Replay:
                 origin_ns = clock.now_ns() + _LEAD_NS
                 span_s = workload.duration_s + self._experiment.limits.drain_s
                 deadline_ns = origin_ns + round(span_s * SECOND_NS)
-                player = Player(clock, links, schedule)
-                observed = await player.play(origin_ns, deadline_ns)
+                self._player = Player(clock, links, schedule, origin_ns)
+                observed = await self._player.play(deadline_ns)
                 ended_ns = clock.now_ns()
                 server.stop()
             travelling.cancel_scope.cancel()
@@ -187,12 +191,19 @@ class Replay:
     def _server(self, clock: VirtualClock, network: MemoryNetwork) -> BrokerServer:
         keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
         config = BrokerConfig.load(None, keys)
-        costs = TraceCosts(self._experiment, self._replayed)
+        charge = spender(clock, TraceCosts(self._experiment, self._replayed))
+
+        def spend(task: Task) -> None:
+            charge(task)
+            # What fell due meanwhile is in the sockets before they are next polled.
+            if self._player is not None:
+                self._player.catch_up()
+
         surroundings = Surroundings(
             network=network,
             now_ns=clock.now_ns,
             rng=self._rng,
-            spend=spender(clock, costs),
+            spend=spend,
             recorder=open_recorder(self._record),
         )
         broker = Broker(
@@ -217,9 +228,11 @@ class Player:
         clock: VirtualClock,
         connections: Sequence[MemoryConnection],
         schedule: Schedule,
+        origin_ns: int,
     ) -> None:
         self._clock = clock
-        self._due_ns = schedule.due_ns
+        self._due_ns = [origin_ns + due_ns for due_ns in schedule.due_ns]
+        self._offered = 0
         links = [MemoryLink(each) for each in connections]
         self._exchange = Exchange(links, schedule, clock.now_ns)
         self._answered = trio.Event()
@@ -227,14 +240,20 @@ class Player:
         for connection, channel in zip(connections, channels, strict=True):
             connection.on_event = partial(self._on_event, channel)
 
-    async def play(self, origin_ns: int, deadline_ns: int) -> Observed:
+    def catch_up(self) -> None:
+        """Send everything that is due by now."""
+        now_ns = self._clock.now_ns()
+        while self._offered < len(self._due_ns) and (
+            self._due_ns[self._offered] <= now_ns
+        ):
+            self._exchange.offer(self._offered)
+            self._offered += 1
+
+    async def play(self, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""
-        for number, due_ns in enumerate(self._due_ns):
-            at_ns = origin_ns + due_ns
-            # What fell due during a slice is sent at once, not one per turn of Trio.
-            if at_ns > self._clock.now_ns():
-                await trio.sleep_until(at_ns / SECOND_NS)
-            self._exchange.offer(number)
+        while self._offered < len(self._due_ns):
+            await trio.sleep_until(self._due_ns[self._offered] / SECOND_NS)
+            self.catch_up()
         while self._exchange.outstanding:
             self._answered = trio.Event()
             left_ns = deadline_ns - self._clock.now_ns()
