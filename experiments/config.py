@@ -86,12 +86,14 @@ class VirtualWorld(Section):
 
     ``slice_us`` is what one slice of a handler costs, by request class;
     ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
-    both. ``latency_us`` bounds the time that bytes travel; while a handler runs, what
-    has travelled arrives at the end of its quantum, so the default is no latency.
+    both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
+    bounds the time that bytes travel; while a handler runs, what has travelled arrives
+    at the end of its quantum, so the default is no latency.
     """
 
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
+    refusal_us: Rate = 10.0
     latency_us: tuple[Rate, Rate] = (0.0, 0.0)
 
 

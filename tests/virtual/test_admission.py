@@ -1,0 +1,234 @@
+"""The whole broker turns requests away and holds clients back, in virtual time.
+
+Real APIs, real frames. Whoever asks is answered: with what was asked for, with a
+retriable error, or with the time to stay away, and that time is kept by the broker
+whether or not the client keeps it.
+"""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from broker.errors import ErrorCode
+from broker.metrics.collector import Collector, Sources
+from broker.metrics.request_metrics import RequestMetrics
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import encode_request, request_type
+from experiments.memory_network import MemoryStream
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    entity,
+    new_topic,
+    produce_fields,
+    values_of,
+)
+from tests.virtual.test_kafka_in_virtual_time import (
+    SETTINGS,
+    answer,
+    ask,
+    create_topic,
+    fetch_all,
+    kafka,
+)
+from tests.virtual.test_virtual_experiment import experiment, run
+from tests.virtual.world import MS, in_world
+
+SLICE_MS = 0.05
+
+
+def in_kafka(scenario, **settings):
+    keys = {name.replace("_", "."): value for name, value in settings.items()}
+    return in_world(scenario, {**SETTINGS, **keys}, application=kafka)
+
+
+# ---- token bucket -------------------------------------------------------------------
+
+BUCKET = {
+    "doorkeeper_admission": "token-bucket",
+    "doorkeeper_admission_rates_per_s": "metadata:100,admin:10",
+    "doorkeeper_admission_burst_requests": "metadata:3,admin:2",
+}
+
+
+def test_a_client_that_ignores_its_throttle_time_is_not_read_until_it_is_over():
+    """Three at once are free; from then on one each 10 ms, as answers announce."""
+    announced, answered_ms = [], []
+
+    async def scenario(world):
+        stream = world.connect()
+        for _ in range(8):
+            found = await ask(stream, ApiKey.METADATA, 12)
+            announced.append(found.throttle_time.total_seconds() * 1000)
+            answered_ms.append(world.clock.now_ns() / MS)
+        return world.server.topology.planes[0].held_back
+
+    held_back = in_kafka(scenario, **BUCKET)
+    assert held_back == {("metadata", "throttled"): 5}
+    assert announced[:3] == [0, 0, 0]
+    assert all(8 <= each <= 10 for each in announced[3:])
+    # The n-th request beyond the burst is answered at once, n x 10 ms after the first.
+    assert answered_ms[3] < 5 * SLICE_MS
+    for number, at_ms in enumerate(answered_ms[4:], start=1):
+        assert at_ms == pytest.approx(number * 10, abs=5 * SLICE_MS)
+
+
+def test_another_class_and_control_are_served_meanwhile():
+    async def scenario(world):
+        stream, other = world.connect(), world.connect()
+        for _ in range(4):
+            await ask(stream, ApiKey.METADATA, 12)
+        begun_ns = world.clock.now_ns()
+        found = await ask(other, ApiKey.LIST_GROUPS, 4)
+        return found.throttle_time, (world.clock.now_ns() - begun_ns) / MS
+
+    throttle_time, took_ms = in_kafka(scenario, **BUCKET)
+    assert not throttle_time
+    assert took_ms < 5 * SLICE_MS
+
+
+def test_who_may_be_refused_for_its_quota_is_and_its_topic_is_not_made():
+    """KIP-599: strict for CreateTopics v6, permissive for v5."""
+
+    async def scenario(world):
+        errors = Counter()
+        streams = [world.connect() for _ in range(6)]
+        for number, stream in enumerate(streams):
+            found = await ask(
+                stream,
+                ApiKey.CREATE_TOPICS,
+                6 if number < 5 else 5,
+                topics=[new_topic(f"t{number}")],
+                timeout=SECONDS_30,
+            )
+            errors[found.topics[0].error_code] += 1
+        listed = await ask(world.connect(), ApiKey.METADATA, 12, topics=None)
+        return errors, [topic.name for topic in listed.topics]
+
+    errors, names = in_kafka(scenario, **BUCKET)
+    # Two of the burst, and the one that takes the bucket into debt; v5 is served.
+    assert errors == {ErrorCode.none: 4, ErrorCode.throttling_quota_exceeded: 2}
+    assert names == ["t0", "t1", "t2", "t5"]
+
+
+# ---- who is turned away -------------------------------------------------------------
+
+
+async def burst(world, requests, limit_ms=30_000):
+    """Produce one record on as many connections, all at once.
+
+    Returns the answers' errors by their number, and the values in the log.
+    """
+    await create_topic(world.connect(), 1)
+    port = world.server.ports["PLAINTEXT"]
+    connections = [world.network.connect(port) for _ in range(requests)]
+    streams = [MemoryStream(connection) for connection in connections]
+    for stream in streams:
+        await ask(stream, ApiKey.LIST_GROUPS, 4)
+    for number, connection in enumerate(connections):
+        fields = produce_fields({("t", 0): batch(b"%d" % number)})
+        fields["timeout"] = timedelta(milliseconds=limit_ms)
+        body = entity(request_type(ApiKey.PRODUCE, 9), fields)
+        connection.send(encode_request(ApiKey.PRODUCE, 9, number, "test", body))
+    errors = Counter()
+    for stream in streams:
+        found = await answer(stream, ApiKey.PRODUCE, 9)
+        errors[found.responses[0].partition_responses[0].error_code] += 1
+    records = await fetch_all(world.connect(), 1)
+    return errors, values_of(records[0])
+
+
+def test_a_producers_own_time_limit_is_kept():
+    """100 at once, 50 us each: 1 ms is enough for about 20 of them."""
+
+    async def scenario(world):
+        return await burst(world, 100, limit_ms=1)
+
+    errors, values = in_kafka(
+        scenario, doorkeeper_admission="deadline", queued_max_requests="500"
+    )
+    assert sum(errors.values()) == 100
+    assert 15 <= errors[ErrorCode.none] <= 20
+    assert set(errors) == {ErrorCode.none, ErrorCode.request_timed_out}
+    # What was answered with an error is not in the log, and the rest is.
+    assert len(values) == errors[ErrorCode.none]
+
+
+def test_under_controlled_delay_a_standing_queue_is_cut():
+    """One seat, 50 us a request, and 1 ms of patience before the queue stands."""
+
+    async def scenario(world):
+        return await burst(world, 100)
+
+    errors, values = in_kafka(
+        scenario,
+        doorkeeper_admission="codel",
+        doorkeeper_admission_target_ms="1",
+        doorkeeper_admission_interval_ms="2",
+        queued_max_requests="500",
+    )
+    assert sum(errors.values()) == 100
+    assert set(errors) == {ErrorCode.none, ErrorCode.request_timed_out}
+    assert 15 <= errors[ErrorCode.none] <= 60
+    assert len(values) == errors[ErrorCode.none]
+
+
+def test_it_is_counted_by_class_and_verdict():
+    async def scenario(world):
+        errors, _ = await burst(world, 60, limit_ms=1)
+        collector = Collector(
+            Sources(
+                requests=RequestMetrics(),
+                channels=tuple(world.server.request_channels.values()),
+                processors=world.server.processors,
+                pool=None,
+                now_ns=world.clock.now_ns,
+            )
+        )
+        return errors, list(collector.collect())
+
+    errors, metrics = in_kafka(scenario, doorkeeper_admission="deadline")
+    (metric,) = [it for it in metrics if it.name == "doorkeeper_admission_held_back"]
+    assert metric.kind == "counter"
+    assert metric.labels == {"plane": "data", "class": "produce", "verdict": "expired"}
+    assert metric.value == errors[ErrorCode.request_timed_out]
+
+
+# ---- as an experiment ---------------------------------------------------------------
+
+RULES = {
+    "block": {},
+    "token-bucket": {"doorkeeper.admission.rates.per.s": "produce:1000"},
+    "codel": {},
+    "deadline": {"doorkeeper.admission.deadline.ms": "produce:20"},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_request_of_an_overload_is_accounted_for(tmp_path, rule):
+    """Twice what the broker can do, for half a second."""
+    load = {
+        "name": "load",
+        "connections": 300,
+        "arrivals": {"kind": "poisson", "rate_per_s": 4000.0},
+        "request": {"api": "produce"},
+    }
+    keys = {"doorkeeper.admission": rule, **RULES[rule]}
+    built = experiment(
+        [load],
+        0.5,
+        virtual={"slice_us": {"produce": 500.0}},
+        limits={"drain_s": 4.0},
+        broker={"set": keys},
+    )
+    result, table = run(built, "fifo", tmp_path)
+    counts = result.counts
+    outcomes = ("ok", "error", "timeout", "unfinished")
+    assert sum(counts[name] for name in outcomes) == counts["sent"] == table.num_rows
+    assert counts["unfinished"] == 0
+    if rule in ("codel", "deadline"):
+        codes = Counter(table["error_code"].to_pylist())
+        assert codes[int(ErrorCode.request_timed_out)] == counts["timeout"] > 200
+    else:
+        assert counts["ok"] == counts["sent"]
