@@ -38,6 +38,7 @@ from broker.errors import ConfigError, ErrorCode
 from broker.groups.messages import Instant
 from broker.groups.offset_store import TopicPartition
 from broker.groups.start import start_groups
+from broker.log.checkpoints import MalformedCheckpoint
 from broker.log.config import LogConfig
 from broker.log.identity import claim
 from broker.log.log import Log
@@ -106,6 +107,11 @@ class Broker:
             found = ",".join(self._static_config.log_dirs)
             expected = f"directories to read, to write and with room: {error}"
             raise ConfigError("log.dirs", found, expected) from error
+        except MalformedCheckpoint as damage:
+            # What it says of the logs cannot be guessed; nothing was changed.
+            raise ConfigError(
+                "log.dirs", str(damage), "files as a broker leaves them"
+            ) from damage
 
     def _open(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]

@@ -8,6 +8,7 @@ reported, not repaired: it says what the log may rely on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from broker.log.storage import Storage, join, read_whole, write_atomically
@@ -70,13 +71,19 @@ def write_offsets(
 
 def read_epochs(storage: Storage, directory: str) -> list[tuple[int, int]]:
     """Return (leader epoch, start offset) pairs; empty if there is no file."""
-    return [
+    epochs = [
         (
             _integer(storage, directory, LEADER_EPOCHS, epoch),
             _integer(storage, directory, LEADER_EPOCHS, offset),
         )
         for epoch, offset in _read_entries(storage, directory, LEADER_EPOCHS, 2)
     ]
+    for before, after in pairwise([(-1, -1), *epochs]):
+        if not (before[0] < after[0] and before[1] < after[1]):
+            raise MalformedCheckpoint(
+                join(directory, LEADER_EPOCHS), after, f"both above {before}"
+            )
+    return epochs
 
 
 def write_epochs(
@@ -92,9 +99,8 @@ def read_properties(storage: Storage, directory: str, name: str) -> dict[str, st
     Serves ``meta.properties`` (``key=value``) and ``partition.metadata``
     (``key: value``).
     """
-    try:
-        text = read_whole(storage, join(directory, name)).decode()
-    except FileNotFoundError:
+    text = _text(storage, directory, name)
+    if text is None:
         return {}
     separator = ":" if name == PARTITION_METADATA else "="
     pairs = {}
@@ -129,10 +135,10 @@ def _write_entries(
 def _read_entries(
     storage: Storage, directory: str, name: str, width: int
 ) -> list[list[str]]:
-    try:
-        lines = read_whole(storage, join(directory, name)).decode().splitlines()
-    except FileNotFoundError:
+    text = _text(storage, directory, name)
+    if text is None:
         return []
+    lines = text.splitlines()
     path = join(directory, name)
     if not lines or lines[0].strip() != str(_VERSION):
         raise MalformedCheckpoint(path, lines[:1], f"version {_VERSION}")
@@ -143,6 +149,17 @@ def _read_entries(
         if len(entry) != width:
             raise MalformedCheckpoint(path, entry, f"{width} words")
     return entries
+
+
+def _text(storage: Storage, directory: str, name: str) -> str | None:
+    """Return the content of a file; None if there is none."""
+    path = join(directory, name)
+    try:
+        return read_whole(storage, path).decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise MalformedCheckpoint(path, error.object, "text") from error
 
 
 def _integer(storage: Storage, directory: str, name: str, text: str) -> int:

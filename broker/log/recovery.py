@@ -4,7 +4,7 @@ After an orderly stop the indexes are believed and little is read. After any oth
 every segment from the recovery point on is read: batches are kept up to the first that
 is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. Below
 the recovery point everything was synced, indexes too; one that is missing or not sane
-all the same is rebuilt.
+all the same is rebuilt, and if a batch there cannot be read, all are looked at.
 
 Left-overs of interrupted work are finished or undone: a compaction that had committed
 (``.swap``) is finished, one that had not (``.cleaned``) is forgotten, as in Kafka.
@@ -16,8 +16,9 @@ import re
 from functools import partial
 from typing import Final
 
+from broker.errors import KafkaError
 from broker.log.batch import BatchHeader
-from broker.log.config import LogConfig
+from broker.log.config import LONG_MAX, LogConfig
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.log import Log
@@ -44,12 +45,47 @@ def open_log(
     log_start_offset: int,
 ) -> Log:
     """Open or create a log; see `Log.open`."""
-    segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
     storage.make_directory(directory)
     changed = _finish_interrupted_work(storage, directory, config, now_ms)
+    opened = partial(
+        _open,
+        directory,
+        config,
+        storage,
+        now_ms,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+    )
+    try:
+        return opened(changed=changed, look_at_all=False)
+    except KafkaError:
+        # What was believed is not as it was written: look at all of it.
+        return opened(changed=True, look_at_all=True)
+
+
+def _open(
+    directory: str,
+    config: LogConfig,
+    storage: Storage,
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    changed: bool,
+    look_at_all: bool,
+) -> Log:
+    segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
     epochs = LeaderEpochs(storage, directory)
     segments = [segment(base) for base in _base_offsets(storage, directory)]
-    opening = _Opening(segments, epochs, clean=clean, recovery_point=recovery_point)
+    opening = _Opening(
+        segments,
+        epochs,
+        clean=clean,
+        recovery_point=recovery_point,
+        look_at_all=look_at_all,
+    )
     log_end_offset = opening.run()
     if log_end_offset < log_start_offset:
         # The disk lost what the checkpoint says was there: nothing of it is readable.
@@ -97,8 +133,10 @@ class _Opening:
         *,
         clean: bool,
         recovery_point: int,
+        look_at_all: bool,
     ) -> None:
         self._segments = segments
+        self._look_at_all = look_at_all
         self._epochs = epochs
         self._clean = clean
         self._recovery_point = recovery_point
@@ -114,12 +152,14 @@ class _Opening:
         log_end_offset = 0
         for number, segment in enumerate(segments):
             is_last = number == len(segments) - 1
-            if self._believed(number) and not is_last and load_indexes(segment):
+            unseen = self._believed(number) and not self._look_at_all
+            if unseen and not is_last and load_indexes(segment):
                 segment.release_indexes()
                 continue
-            next_offset = resume(segment) if self._believed(number) else None
+            next_offset = resume(segment) if unseen else None
             if next_offset is None:
-                next_offset, torn = recover(segment, self._note_epoch)
+                limit = LONG_MAX if is_last else segments[number + 1].base_offset
+                next_offset, torn = recover(segment, self._note_epoch, limit)
                 if not is_last:
                     self.repaired.append(segment)
                 if torn and not self._believed(number):

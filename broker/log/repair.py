@@ -13,8 +13,9 @@ from contextlib import suppress
 from typing import Final
 
 from broker.errors import KafkaError
-from broker.log.batch import NO_TIMESTAMP, BatchHeader, check_crc
-from broker.log.segment import Segment
+from broker.log.batch import NO_TIMESTAMP, BatchHeader, check_crc, corrupt
+from broker.log.config import LONG_MAX
+from broker.log.segment import RELATIVE_MAX, Segment
 
 _READ_BYTES: Final = 1 << 20
 
@@ -47,19 +48,23 @@ def resume(segment: Segment) -> int | None:
 
 
 def recover(
-    segment: Segment, on_batch: Callable[[BatchHeader], None]
+    segment: Segment,
+    on_batch: Callable[[BatchHeader], None],
+    end_offset: int = LONG_MAX,
 ) -> tuple[int, int]:
     """Keep what is whole, cut off the rest, build the indexes anew.
 
+    Nothing of ``end_offset``, where the next segment begins, or above belongs here.
     Calls ``on_batch`` for each batch kept; returns the next offset and the number of
     bytes cut off. Reads the whole segment and checks every CRC.
     """
     segment.forget()
     next_offset, end = segment.base_offset, 0
+    end_offset = min(end_offset, segment.base_offset + RELATIVE_MAX + 1)
     # From the first batch that is corrupt on, nothing was ever written whole.
     with suppress(KafkaError):
         for position, header in checked(segment):
-            if header.base_offset < next_offset:
+            if not next_offset <= header.base_offset <= header.last_offset < end_offset:
                 break
             _note(segment, position, header)
             on_batch(header)
@@ -116,6 +121,9 @@ def _remember_tail(segment: Segment) -> tuple[int, int]:
         segment.first_timestamp = next(segment.headers())[1].max_timestamp
     is_first = True
     for position, header in segment.headers(end):
+        last = segment.base_offset + RELATIVE_MAX
+        if not next_offset <= header.base_offset <= header.last_offset <= last:
+            raise corrupt(f"{segment!r} has offset {header.base_offset} at {position}")
         if is_first and entry:
             segment.remember_from(header.base_offset)
         is_first = False

@@ -32,7 +32,7 @@ from broker.log.storage import Buffer, File, Storage, join, remove_if_there
 _WHERE: Final = struct.Struct(">qi11xi")
 _SCAN_BYTES: Final = 65_536
 _LOCATE_BYTES: Final = 8192
-_RELATIVE_MAX: Final = 2**31 - 1
+RELATIVE_MAX: Final = 2**31 - 1
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -194,7 +194,7 @@ class Segment:
         Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own time stamps
         where they have any), room in the indexes, 31 bits of relative offset.
         """
-        if last_offset - self.base_offset > _RELATIVE_MAX:
+        if last_offset - self.base_offset > RELATIVE_MAX:
             return False
         if not self.size:
             return True

@@ -6,14 +6,16 @@ all, and can be asked for again. The same for a disk that fails once and goes on
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from broker.errors import ErrorCode
+from broker.errors import ConfigError, ErrorCode
 from broker.log.memory import Crashed, Faults, MemoryStorage
+from broker.log.storage import read_whole
 from broker.wire.api_keys import ApiKey
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import SECONDS_30, new_topic, values_of
@@ -154,6 +156,45 @@ def test_a_stop_at_any_call_of_a_start_is_survived() -> None:
             check_after(World(SETTINGS, storage.after_kill()), len(STEPS))
         fail_at += 1
     assert fail_at > 5, "the faults were not reached"
+
+
+def test_a_disk_that_refuses_anything_at_the_start_is_named() -> None:
+    world = World(SETTINGS)
+    assert run(world) == len(STEPS)
+    fail_at = 0
+    while True:
+        storage = world.storage.after_kill(
+            Faults(fail_at := fail_at + 1, error=errno.ENOSPC)
+        )
+        if not _starts(storage):
+            assert storage.faults.reached
+            check_after(World(SETTINGS, storage.after_kill()), len(STEPS))
+        elif not storage.faults.reached:
+            break
+    assert fail_at > 5, "the faults were not reached"
+
+
+def _starts(storage: MemoryStorage) -> bool:
+    try:
+        World(SETTINGS, storage)
+    except ConfigError as refused:
+        return refused.key != "log.dirs"
+    return True
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"1\n0\n", b"0\n5\n", b"\xff", b"0\n1\nt 0\n"]
+)
+def test_a_damaged_checkpoint_is_named_and_left_as_it_is(content: bytes) -> None:
+    storage = World(SETTINGS).storage.after_kill()
+    name = "recovery-point-offset-checkpoint"
+    path = f"/data/{name}"
+    file = storage.open(path, create=True)
+    file.truncate(0)
+    file.write(0, (content,), len(content))
+    with pytest.raises(ConfigError, match=name):
+        World(SETTINGS, storage)
+    assert read_whole(storage, path) == content
 
 
 STEPS_OF_ONE = (create("a", 2), produce("a", b"old"), extend("a", 3), delete("a"))
