@@ -10,18 +10,23 @@ from broker.config import (
     DOORKEEPER_ADMISSION,
     DOORKEEPER_CLASS_LEVELS,
     DOORKEEPER_WFQ_FLOW,
+    MAX_CONNECTION_CREATION_RATE,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     QUEUED_MAX_REQUEST_BYTES,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     BrokerConfig,
+    Key,
 )
 from broker.deadlines import deadline_ns
 from broker.errors import ConfigError
 from broker.network.connection_quotas import ConnectionLimits
+from broker.network.connection_rate import Windows
 from broker.network.epoll import SocketOptions
 from broker.network.intake import Deadline
 from broker.network.memory_pool import MemoryPool
@@ -43,15 +48,12 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
     """
     names = [listener.name for listener in config.listeners]
     protected = config.inter_broker_listener_name
-    own_bounds = {
-        name: config.on_listener(name, MAX_CONNECTIONS)
-        for name in names
-        if (name, MAX_CONNECTIONS.name) in config.listener_values
-    }
     overrides = config[MAX_CONNECTIONS_PER_IP_OVERRIDES]
     return ConnectionLimits(
         total=config[MAX_CONNECTIONS],
-        per_listener=own_bounds,
+        per_listener=_own_bounds(config, MAX_CONNECTIONS),
+        rate=config[MAX_CONNECTION_CREATION_RATE],
+        rate_per_listener=_own_bounds(config, MAX_CONNECTION_CREATION_RATE),
         per_address=config[MAX_CONNECTIONS_PER_IP],
         per_address_overrides={
             address: bound
@@ -59,6 +61,14 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
             for address in _addresses(host)
         },
         protected=protected if len(names) > 1 else None,
+    )
+
+
+def rate_windows(config: BrokerConfig) -> Windows:
+    """Return the windows over which rates are taken."""
+    return Windows(
+        count=config[QUOTA_WINDOW_NUM],
+        size_ns=config[QUOTA_WINDOW_SIZE_SECONDS] * 1_000_000_000,
     )
 
 
@@ -83,6 +93,15 @@ def classifier(config: BrokerConfig) -> Classifier:
 def deadline(config: BrokerConfig) -> Deadline | None:
     """Return what finds a request's own time limit, if anybody asks for it."""
     return deadline_ns if config[DOORKEEPER_ADMISSION] == "deadline" else None
+
+
+def _own_bounds(config: BrokerConfig, key: Key[int]) -> dict[str, int]:
+    """Return the bounds that listeners have of their own."""
+    return {
+        listener.name: config.on_listener(listener.name, key)
+        for listener in config.listeners
+        if (listener.name, key.name) in config.listener_values
+    }
 
 
 def _addresses(host: str) -> set[str]:

@@ -42,6 +42,7 @@ from broker.errors import UncleanStop
 from broker.laws import LawBook
 from broker.log.files import RealStorage
 from broker.logs import configure_logs, fields
+from broker.metrics.acceptors import AcceptorMetrics
 from broker.metrics.collector import Collector, Sources
 from broker.metrics.endpoint import serve_metrics
 from broker.metrics.request_metrics import RequestMetrics
@@ -104,14 +105,18 @@ class BrokerServer:
         self.topology = build(config, surroundings.rng)
         self.dispatcher = _dispatcher(config, self.topology, surroundings)
         self.classifier = network_settings.classifier(config)
-        self.quotas = ConnectionQuotas(network_settings.connection_limits(config))
+        self.quotas = ConnectionQuotas(
+            network_settings.connection_limits(config),
+            self._now_ns,
+            network_settings.rate_windows(config),
+        )
         self.pool = network_settings.memory_pool(config)
         self.request_metrics = RequestMetrics()
+        self.laws = LawBook(self.topology.planes, config, self._now_ns)
         self.metrics_port: int | None = None
         # Why the logs could not be closed, once `run` is over.
         self.unclean: UncleanStop | None = None
         self.request_channels = {
-        self.laws = LawBook(self.topology.planes, config, self._now_ns)
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
         }
@@ -183,11 +188,11 @@ class BrokerServer:
             except UncleanStop as unclean:
                 self.unclean = unclean
             if self._surroundings.recorder is not None:
+                self._surroundings.recorder.violations(self.laws.totals())
                 self._surroundings.recorder.close()
 
     def stop(self) -> None:
         """Take no further request, answer those in progress, and end `run`."""
-                self._surroundings.recorder.violations(self.laws.totals())
         self._stop.set()
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -254,6 +259,11 @@ class BrokerServer:
         port = self._config[DOORKEEPER_METRICS_PORT]
         if port is None:
             return
+        acceptors = AcceptorMetrics(
+            self.quotas,
+            {route.listener.name: route.plane.name for route in self.topology.routes},
+            self._now_ns,
+        )
         collector = Collector(
             Sources(
                 requests=self.request_metrics,
@@ -261,7 +271,7 @@ class BrokerServer:
                 processors=self.processors,
                 pool=self.pool,
                 now_ns=self._now_ns,
-                more=(self.laws.metrics, self._application.metrics),
+                more=(acceptors.collect, self.laws.metrics, self._application.metrics),
             )
         )
         self.metrics_port = await nursery.start(serve_metrics, port, collector.collect)

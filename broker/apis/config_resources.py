@@ -14,8 +14,9 @@ from typing import Final
 from broker.cluster.broker_state import Broker
 from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
 from broker.cluster.topics import check_name
-from broker.config import KEYS
+from broker.config import KEYS, find_key
 from broker.errors import ConfigError, ErrorCode, KafkaError
+from broker.network_settings import connection_limits
 
 
 class ResourceType(enum.IntEnum):
@@ -34,12 +35,26 @@ DYNAMIC_BROKER_KEYS: Final = frozenset(
             for topic_key in TOPIC_KEYS.values()
             if topic_key.broker_keys
         ),
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "producer.id.expiration.ms",
     }
 )
+
+# What a listener can have a bound of its own for, behind ``listener.name.NAME.``.
+_DYNAMIC_LISTENER_KEYS: Final = frozenset(
+    {"max.connection.creation.rate", "max.connections"}
+)
+
+
+def is_dynamic(name: str) -> bool:
+    """Tell whether a broker's config can be changed while it runs."""
+    key = find_key(name)
+    if key is None or key.name == name:
+        return name in DYNAMIC_BROKER_KEYS
+    return key.name in _DYNAMIC_LISTENER_KEYS
 
 
 def check_broker_name(name: str, broker: Broker) -> None:
@@ -96,14 +111,15 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
 
 
 def _check_broker_configs(configs: Mapping[str, str], broker: Broker) -> None:
-    fixed = sorted(name for name in configs if name not in DYNAMIC_BROKER_KEYS)
+    fixed = sorted(name for name in configs if not is_dynamic(name))
     if fixed:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: {', '.join(fixed)}",
         )
     try:
-        broker.config.updated(configs)
+        # Hosts have to be known to take effect.
+        connection_limits(broker.config.updated(configs))
     except ConfigError as error:
         raise KafkaError(ErrorCode.invalid_config, str(error)) from error
 

@@ -16,12 +16,13 @@ Left out: v0; resources other than topics and brokers (INVALID_REQUEST).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from broker.apis.answer import Row, answer, failure
 from broker.apis.config_resources import (
-    DYNAMIC_BROKER_KEYS,
     ResourceType,
+    is_dynamic,
     present_configs,
 )
 from broker.cluster.broker_state import Broker
@@ -31,7 +32,7 @@ from broker.cluster.topic_configs import (
     Synonym,
     written,
 )
-from broker.config import KEYS, ConfigType, Key
+from broker.config import KEYS, ConfigType, Key, find_key
 from broker.errors import ErrorCode, KafkaError
 from broker.request import Request
 from broker.wire.codec import Entity
@@ -62,12 +63,18 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
     if kind == ResourceType.TOPIC:
         found: Iterable[DescribedConfig] = broker.topic_configs(present)
     elif name:
-        found = (_of_broker(key, broker) for _, key in sorted(KEYS.items()))
+        found = (
+            *(_of_broker(key, broker) for _, key in sorted(KEYS.items())),
+            *(
+                _as_written(key, value, broker.source_of(key))
+                for key, value in sorted(broker.config.written.items())
+                if key not in KEYS
+            ),
+        )
     else:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         found = [
-            DescribedConfig(KEYS[key], value, source, (Synonym(key, value, source),))
-            for key, value in sorted(present.items())
+            _as_written(key, value, source) for key, value in sorted(present.items())
         ]
     wanted = resource.configuration_keys
     documented = getattr(body, "include_documentation", False)
@@ -89,12 +96,20 @@ def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     return DescribedConfig(key, effective, own.source, (own, *defaults))
 
 
+def _as_written(name: str, value: str, source: ConfigSource) -> DescribedConfig:
+    """Describe what was set under a name, which may be that of a listener's own."""
+    key = find_key(name)
+    assert key is not None, name
+    synonyms = (Synonym(name, value, source),)
+    return DescribedConfig(replace(key, name=name), value, source, synonyms)
+
+
 def _row(
     config: DescribedConfig, kind: int, *, synonyms: bool, documented: bool
 ) -> Row:
     key = config.key
     secret = key.type is ConfigType.PASSWORD
-    dynamic = kind == ResourceType.TOPIC or key.name in DYNAMIC_BROKER_KEYS
+    dynamic = kind == ResourceType.TOPIC or is_dynamic(key.name)
     return Row(
         name=key.name,
         value=None if secret else config.value,

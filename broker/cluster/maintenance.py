@@ -1,6 +1,6 @@
 """What is done to logs now and then: retention, compaction, checkpoints, flushes.
 
-Kafka's scheduled tasks of ``LogManager``, with its intervals and its 30 seconds before
+Kafka's scheduled tasks of ``LogManager``, with its intervals and its delay before
 the first. Nothing runs by itself: `next_ns` says when, `work` does one small piece, and
 a long clean-up is many of them, so that requests go on in between.
 
@@ -20,6 +20,7 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.config import (
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
     LOG_RETENTION_CHECK_INTERVAL_MS,
     BrokerConfig,
 )
@@ -31,7 +32,6 @@ from broker.logs import fields
 
 logger = getLogger(__name__)
 
-INITIAL_DELAY_NS: Final = 30_000_000_000
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -51,7 +51,7 @@ class Maintenance:
         self._config = config
         self._started_ns = now_ns
         self._cleaning: Iterator[None] | None = None
-        first_ns = now_ns + INITIAL_DELAY_NS
+        first_ns = now_ns + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
         self._clean_ns = first_ns
         self._checkpoint_ns = first_ns
         self._flush_ns = first_ns

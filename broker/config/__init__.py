@@ -7,6 +7,7 @@
 from broker.config.admission import *  # noqa: F403 - each module's keys, and only they
 from broker.config.broker_config import KEYS as KEYS
 from broker.config.broker_config import BrokerConfig as BrokerConfig
+from broker.config.broker_config import find_key as find_key
 from broker.config.cluster import *  # noqa: F403 - as above
 from broker.config.doorkeeper import *  # noqa: F403 - as above
 from broker.config.key import ConfigType as ConfigType

@@ -214,14 +214,21 @@ class BrokerConfig:
         return (name or self[SECURITY_INTER_BROKER_PROTOCOL]).upper()
 
 
+def find_key(name: str) -> Key[Any] | None:
+    """Return the key of a name, which may stand behind ``listener.name.NAME.``."""
+    if name.startswith(_LISTENER_PREFIX):
+        _, _, suffix = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        # sasl.jaas.config and the like stand behind a mechanism: NAME.MECHANISM.KEY.
+        name = suffix if suffix in KEYS else suffix.partition(".")[2]
+    return KEYS.get(name)
+
+
 def _listener_key(name: str, value: str) -> tuple[str, Key[Any]]:
     """Return the listener and the key that ``listener.name.NAME.KEY`` stands for."""
-    if name.startswith(_LISTENER_PREFIX):
-        listener, _, suffix = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        # sasl.jaas.config and the like stand behind a mechanism: NAME.MECHANISM.KEY.
-        for candidate in (suffix, suffix.partition(".")[2]):
-            if candidate in KEYS:
-                return listener.upper(), KEYS[candidate]
+    key = find_key(name)
+    if key is not None:
+        listener = name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
+        return listener.upper(), key
     near = difflib.get_close_matches(name, KEYS, n=1)
     hint = f"; the nearest is {near[0]}" if near else ""
     raise ConfigError(name, value, f"a key of Kafka or Doorkeeper{hint}")

@@ -104,7 +104,7 @@ _FAMILIES: Final = {
         client.quota.callback.class controller.quota.window.num
         controller.quota.window.size.seconds follower.replication.throttled.rate
         leader.replication.throttled.rate quota.consumer.default
-        quota.producer.default quota.window.num quota.window.size.seconds
+        quota.producer.default
         replica.alter.log.dirs.io.max.bytes.per.second replication.quota.window.num
         replication.quota.window.size.seconds
         """,
@@ -186,7 +186,7 @@ _FAMILIES: Final = {
         add.partitions.to.txn.retry.backoff.ms
         compression.gzip.level compression.lz4.level compression.zstd.level
         inter.broker.protocol.version log.dir.failure.timeout.ms
-        log.initial.task.delay.ms log.message.format.version
+        log.message.format.version
         num.replica.alter.log.dirs.threads socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms transaction.partition.verification.enable
         transaction.two.phase.commit.enable

@@ -141,6 +141,18 @@ MAX_CONNECTION_CREATION_RATE: Final = integer(
     "New connections per second; with the prefix listener.name.NAME., of a listener.",
     low=0,
 )
+QUOTA_WINDOW_NUM: Final = integer(
+    "quota.window.num",
+    11,
+    "Windows over which a rate is taken.",
+    low=1,
+)
+QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
+    "quota.window.size.seconds",
+    1,
+    "The length of such a window.",
+    low=1,
+)
 REQUEST_TIMEOUT_MS: Final = integer(
     "request.timeout.ms",
     30_000,

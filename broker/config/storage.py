@@ -88,6 +88,12 @@ LOG_RETENTION_BYTES: Final = long(
     -1,
     "The size of a partition beyond which old segments are deleted; -1: no bound.",
 )
+LOG_INITIAL_TASK_DELAY_MS: Final = long(
+    "log.initial.task.delay.ms",
+    30_000,
+    "How long after the start segments are checked for the first time.",
+    low=0,
+)
 LOG_RETENTION_CHECK_INTERVAL_MS: Final = long(
     "log.retention.check.interval.ms",
     300_000,

@@ -1,8 +1,9 @@
-"""How many connections there may be: in all, per listener, and per address.
+"""How many connections there may be, and come in: in all, per listener, per address.
 
-Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``). An address with
-too many is refused. A listener with too many waits: its acceptor takes no further
-connection until one is closed. The listener between brokers is protected: it waits for
+Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``, KIP-612 for
+``max.connection.creation.rate``). An address with too many is refused. A listener with
+too many waits: its acceptor takes no further connection until one is closed, or until
+they come slowly enough again. The listener between brokers is protected: it waits for
 nobody, and while the broker is over its bound because of it, processors of the other
 listeners close their least recently used connections. (The control plane's listener is
 not protected in Kafka, hence not here.)
@@ -18,6 +19,9 @@ from typing import Final
 
 import trio
 
+from broker.network.connection_rate import ConnectionRate, Windows
+from planes.plane import NowNs
+
 UNLIMITED: Final = 2**31 - 1
 _EMPTY: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -31,10 +35,13 @@ class ConnectionLimits:
     """The bounds; ``per_address_overrides`` is by numeric address.
 
     ``protected`` is the name of the listener between brokers, where there are others.
+    Rates are new connections per second.
     """
 
     total: int = UNLIMITED
     per_listener: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    rate: int = UNLIMITED
+    rate_per_listener: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     per_address: int = UNLIMITED
     per_address_overrides: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     protected: str | None = None
@@ -43,12 +50,20 @@ class ConnectionLimits:
 class ConnectionQuotas:
     """Counts connections, and makes acceptors wait for a slot."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, now_ns: NowNs, windows: Windows | None = None
+    ) -> None:
         self._limits = limits
+        self._now_ns = now_ns
+        self._windows = windows or Windows()
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
         self._total = 0
         self._slots = trio.lowlevel.ParkingLot()
+        self._rate = ConnectionRate(self._windows)
+        self._rates: dict[str, ConnectionRate] = {}
+        self._blocked_ns: Counter[str] = Counter()
+        self._blocked_since_ns: dict[str, int] = {}
 
     @property
     def total(self) -> int:
@@ -61,10 +76,30 @@ class ConnectionQuotas:
         self._slots.unpark_all()
 
     async def wait_for_slot(self, listener: str) -> None:
-        """Wait until the listener may have one more connection."""
+        """Wait until the listener may have one more connection, which has come."""
         await trio.lowlevel.checkpoint()
-        while not self._slot_available(listener):
-            await self._slots.park()
+        throttle_ns = self._throttle_ns(listener)
+        if not throttle_ns and self._slot_available(listener):
+            return
+        since_ns = self._blocked_since_ns[listener] = self._now_ns()
+        try:
+            if throttle_ns:
+                await trio.sleep(throttle_ns / 1e9)
+            while not self._slot_available(listener):
+                await self._slots.park()
+        finally:
+            del self._blocked_since_ns[listener]
+            self._blocked_ns[listener] += self._now_ns() - since_ns
+
+    def blocked_ns(self, listener: str, now_ns: int) -> int:
+        """Return how long the listener's acceptor has waited for slots so far."""
+        since_ns = self._blocked_since_ns.get(listener, now_ns)
+        return self._blocked_ns[listener] + now_ns - since_ns
+
+    def rate_per_s(self, listener: str | None, now_ns: int) -> float:
+        """Return how fast connections come to a listener, or (None) to all."""
+        rate = self._rate if listener is None else self._rate_of(listener)
+        return rate.per_s(now_ns)
 
     def open(self, listener: str, address: str) -> None:
         """Count a connection in.
@@ -96,6 +131,21 @@ class ConnectionQuotas:
     def check(self) -> None:
         """Assert that the counts agree."""
         assert self._total == sum(self._by_listener.values()) >= 0
+
+    def _throttle_ns(self, listener: str) -> int:
+        """Count a connection into the rates, and say how long it has to wait."""
+        limits, now_ns, own = self._limits, self._now_ns(), self._rate_of(listener)
+        own.record(now_ns)
+        throttle_ns = own.throttle_ns(
+            limits.rate_per_listener.get(listener, UNLIMITED), now_ns
+        )
+        if not self._protects(listener):
+            self._rate.record(now_ns)
+            throttle_ns = max(throttle_ns, self._rate.throttle_ns(limits.rate, now_ns))
+        return throttle_ns
+
+    def _rate_of(self, listener: str) -> ConnectionRate:
+        return self._rates.setdefault(listener, ConnectionRate(self._windows))
 
     def _slot_available(self, listener: str) -> bool:
         limits = self._limits

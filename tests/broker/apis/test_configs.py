@@ -8,6 +8,7 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.errors import ErrorCode
+from broker.network_settings import connection_limits
 from broker.wire.api_keys import ApiKey
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import batch, produce_fields
@@ -265,3 +266,28 @@ def test_only_dynamic_keys_of_a_broker_change(
     world: World, key: str, value: str, error: ErrorCode
 ) -> None:
     assert alter(world, BROKER, "0", (key, SET, value)) is error
+
+
+def test_a_listener_can_be_given_bounds_of_its_own(world: World) -> None:
+    heard: list[BrokerConfig] = []
+    world.broker.config_listeners.append(heard.append)
+    key = "listener.name.plaintext.max.connections"
+    rate = "listener.name.plaintext.max.connection.creation.rate"
+    assert alter(world, BROKER, "0", (key, SET, "7"), (rate, SET, "8")) is NONE
+    assert shown(world, BROKER, "0", key) == ("7", DYNAMIC_BROKER)
+    limits = connection_limits(heard[-1])
+    assert limits.per_listener == {"PLAINTEXT": 7}
+    assert limits.rate_per_listener == {"PLAINTEXT": 8}
+    assert alter(world, BROKER, "", (key, SET, "9")) is NONE
+    assert shown(world, BROKER, "", key) == ("9", DYNAMIC_DEFAULT)
+    other = "listener.name.plaintext.num.network.threads"
+    assert alter(world, BROKER, "0", (other, SET, "9")) is ErrorCode.invalid_request
+
+
+def test_a_host_that_nobody_knows_is_refused(world: World) -> None:
+    heard: list[BrokerConfig] = []
+    world.broker.config_listeners.append(heard.append)
+    key = "max.connections.per.ip.overrides"
+    bad = (key, SET, "no.such.host.invalid:3")
+    assert alter(world, BROKER, "0", bad) is ErrorCode.invalid_config
+    assert heard == []

@@ -4,11 +4,13 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.metrics.acceptors import AcceptorMetrics
 from broker.metrics.collector import Collector, Sources
 from broker.metrics.endpoint import exposition, serve_metrics
 from broker.metrics.metric import Metric
 from broker.metrics.purgatories import purgatory_metrics
 from broker.metrics.request_metrics import RequestMetrics
+from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.purgatory import Purgatory
 from broker.request import Request
 from tests.virtual.world import (
@@ -212,3 +214,32 @@ async def test_metrics_are_served_over_http(nursery):
     assert "405" in await ask(b"POST /metrics HTTP/1.1\r\n\r\n")
     assert await ask(b"x" * 9000) == ""
     nursery.cancel_scope.cancel()
+
+
+async def test_acceptors_tell_how_long_they_were_blocked(nursery, autojump_clock):
+    def now_ns():
+        return round(trio.current_time() * 1e9)
+
+    quotas = ConnectionQuotas(ConnectionLimits(total=1), now_ns)
+    planes = {"PLAINTEXT": "data", "CONTROLLER": "control"}
+    metrics = AcceptorMetrics(quotas, planes, now_ns)
+    await quotas.wait_for_slot("PLAINTEXT")
+    quotas.open("PLAINTEXT", "10.0.0.1")
+    await trio.sleep(3)
+    nursery.start_soon(quotas.wait_for_slot, "PLAINTEXT")
+    await trio.sleep(1)
+    found = samples(exposition(metrics.collect()))
+    blocked = "kafka_network_acceptor_acceptorblockedpercent"
+    assert found[blocked, ("listener", "PLAINTEXT")] == pytest.approx(0.25)
+    control = "kafka_network_acceptor_controlplaneacceptorblockedpercent"
+    assert found[control, ("listener", "CONTROLLER")] == 0
+    # Two came in the four seconds, and younger than ten it is taken over more.
+    rate = "kafka_server_socket_server_metrics_connection_accept_rate"
+    assert found[rate, ("listener", "PLAINTEXT")] == pytest.approx(2 / 10)
+    every = "kafka_server_socket_server_metrics_broker_connection_accept_rate"
+    assert found[(every,)] == pytest.approx(2 / 10)
+    await trio.sleep(1)
+    quotas.close("PLAINTEXT", "10.0.0.1")
+    await trio.sleep(1)
+    found = samples(exposition(metrics.collect()))
+    assert found[blocked, ("listener", "PLAINTEXT")] == pytest.approx(0.5)

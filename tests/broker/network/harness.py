@@ -142,7 +142,7 @@ class Harness:
             seats=4,
         )
         self.dispatcher = Dispatcher([self.plane], now_ns=now_ns, quantum_ns=500_000)
-        self.quotas = ConnectionQuotas(limits or ConnectionLimits())
+        self.quotas = ConnectionQuotas(limits or ConnectionLimits(), now_ns)
         self.pool = pool
         context = ProcessorContext(
             now_ns=now_ns,

@@ -9,11 +9,23 @@ from broker.network.connection_quotas import (
     ConnectionQuotas,
     TooManyConnections,
 )
+from broker.network.connection_rate import ConnectionRate, Windows
 from broker.network.memory_pool import MemoryPool
+
+S = 1_000_000_000
+
+
+def now_ns():
+    """Return Trio's time, which the tests on rates move by sleeping."""
+    return round(trio.current_time() * S)
+
+
+def quotas_of(limits):
+    return ConnectionQuotas(limits, now_ns)
 
 
 def test_an_address_is_counted_over_all_listeners():
-    quotas = ConnectionQuotas(ConnectionLimits(per_address=2))
+    quotas = quotas_of(ConnectionLimits(per_address=2))
     quotas.open("A", "10.0.0.1")
     quotas.open("B", "10.0.0.1")
     with pytest.raises(TooManyConnections):
@@ -26,14 +38,14 @@ def test_an_address_is_counted_over_all_listeners():
 
 def test_an_override_counts_instead_of_the_common_bound():
     limits = ConnectionLimits(per_address=1, per_address_overrides={"10.0.0.1": 0})
-    quotas = ConnectionQuotas(limits)
+    quotas = quotas_of(limits)
     with pytest.raises(TooManyConnections):
         quotas.open("A", "10.0.0.1")
     quotas.open("A", "10.0.0.2")
 
 
 async def test_a_new_configuration_lets_those_in_who_wait(nursery):
-    quotas = ConnectionQuotas(ConnectionLimits(total=1))
+    quotas = quotas_of(ConnectionLimits(total=1))
     quotas.open("A", "10.0.0.1")
     passed = trio.Event()
 
@@ -50,7 +62,7 @@ async def test_a_new_configuration_lets_those_in_who_wait(nursery):
 
 async def test_the_protected_listener_waits_for_its_own_bound_only():
     limits = ConnectionLimits(total=1, protected="INTERNAL")
-    quotas = ConnectionQuotas(limits)
+    quotas = quotas_of(limits)
     quotas.open("PUBLIC", "10.0.0.1")
     await quotas.wait_for_slot("INTERNAL")
     assert not quotas.exceeded("PUBLIC")
@@ -59,6 +71,64 @@ async def test_the_protected_listener_waits_for_its_own_bound_only():
     assert not quotas.exceeded("INTERNAL")
     quotas.close("PUBLIC", "10.0.0.1")
     assert not quotas.exceeded("PUBLIC")
+
+
+async def waits_s(quotas, listener, count):
+    """Let connections come as fast as they may; return the waits, in seconds."""
+    waits = []
+    for _ in range(count):
+        since = trio.current_time()
+        await quotas.wait_for_slot(listener)
+        quotas.open(listener, "10.0.0.1")
+        waits.append(round(trio.current_time() - since, 6))
+    return waits
+
+
+async def test_connections_that_come_too_fast_wait(autojump_clock):
+    quotas = quotas_of(ConnectionLimits(rate=2))
+    # The rate is taken over ten seconds besides the present window: 20 pass at once.
+    # At 0 s there are 21 / 2 - 10 s to wait, at 0.5 s 22 / 2 - 10.5 s; at 1 s a second
+    # window has begun, and of 23 / 2 - 10 s no more than one is waited for.
+    assert await waits_s(quotas, "A", 23) == [0] * 20 + [0.5, 0.5, 1.0]
+    await trio.sleep(20)
+    assert await waits_s(quotas, "A", 20) == [0] * 20
+
+
+async def test_a_listener_may_have_a_rate_of_its_own(autojump_clock):
+    limits = ConnectionLimits(rate_per_listener={"A": 1}, protected="B", rate=3)
+    quotas = quotas_of(limits)
+    assert await waits_s(quotas, "A", 11) == [0] * 10 + [1.0]
+    # The protected listener neither waits for the common rate nor adds to it.
+    assert await waits_s(quotas, "B", 40) == [0] * 40
+    assert await waits_s(quotas, "C", 19) == [0] * 19
+    quotas.configure(ConnectionLimits())
+    assert await waits_s(quotas, "C", 40) == [0] * 40
+
+
+async def test_how_long_an_acceptor_was_blocked_is_counted(nursery, autojump_clock):
+    quotas = quotas_of(ConnectionLimits(total=1))
+    await quotas.wait_for_slot("A")
+    quotas.open("A", "10.0.0.1")
+    assert quotas.blocked_ns("A", now_ns()) == 0
+    nursery.start_soon(quotas.wait_for_slot, "A")
+    await trio.sleep(2)
+    assert quotas.blocked_ns("A", now_ns()) == 2 * S
+    quotas.close("A", "10.0.0.1")
+    await trio.sleep(3)
+    assert quotas.blocked_ns("A", now_ns()) == 2 * S
+    assert quotas.blocked_ns("B", now_ns()) == 0
+
+
+def test_a_rate_forgets_what_is_eleven_windows_old():
+    rate = ConnectionRate(Windows())
+    rate.record(0)
+    rate.record(S // 2)
+    # Younger than ten seconds, it is taken over ten.
+    assert rate.per_s(S // 2) == pytest.approx(2 / 10.5)
+    assert rate.per_s(S) == pytest.approx(2 / 10)
+    assert rate.per_s(11 * S - 1) == pytest.approx(2 / 11)
+    assert rate.per_s(11 * S) == 0
+    assert rate.throttle_ns(0, 11 * S) == 0
 
 
 def test_the_pool_is_exceeded_by_the_last_request_only():

@@ -1,0 +1,58 @@
+"""How acceptors fare: connections per second, and the time that they were held up.
+
+Kafka's ``AcceptorBlockedPercent`` is a meter, so it decays over a minute; here it is
+the part of the time since the last reading, as all idle ratios are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from broker.metrics.metric import Metric
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.topology import CONTROL_PLANE
+from planes.plane import NowNs
+
+_RATE = "kafka_server_socket_server_metrics_{}connection_accept_rate"
+
+
+class AcceptorMetrics:
+    """Reads the quotas; ``planes`` has the plane of each listener by its name."""
+
+    def __init__(
+        self, quotas: ConnectionQuotas, planes: Mapping[str, str], now_ns: NowNs
+    ) -> None:
+        self._quotas = quotas
+        self._planes = planes
+        self._now_ns = now_ns
+        self._last_ns = now_ns()
+        self._last_blocked_ns = dict.fromkeys(planes, 0)
+
+    def collect(self) -> Iterator[Metric]:
+        """Iterate over every sample."""
+        now_ns = self._now_ns()
+        period_ns = max(now_ns - self._last_ns, 1)
+        self._last_ns = now_ns
+        for listener, plane in self._planes.items():
+            blocked_ns = self._quotas.blocked_ns(listener, now_ns)
+            held_ns = blocked_ns - self._last_blocked_ns[listener]
+            self._last_blocked_ns[listener] = blocked_ns
+            prefix = "controlplane" if plane == CONTROL_PLANE else ""
+            labels = {"listener": listener}
+            yield Metric(
+                name=f"kafka_network_acceptor_{prefix}acceptorblockedpercent",
+                kind="gauge",
+                value=min(held_ns / period_ns, 1.0),
+                labels=labels,
+            )
+            yield Metric(
+                name=_RATE.format(""),
+                kind="gauge",
+                value=self._quotas.rate_per_s(listener, now_ns),
+                labels=labels,
+            )
+        yield Metric(
+            name=_RATE.format("broker_"),
+            kind="gauge",
+            value=self._quotas.rate_per_s(None, now_ns),
+        )
