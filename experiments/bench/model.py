@@ -16,7 +16,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from experiments.bench.row import Row
-from experiments.worlds.model_engine import Engine, OpenLoop, Overheads, Site
+from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_open_loop import OpenLoop
 from experiments.worlds.model_task import ModelTask
 from planes import Block, PlaneCore
 from schedulers import SchedulerConfig, make

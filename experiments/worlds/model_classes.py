@@ -13,12 +13,14 @@ from typing import Final
 
 from broker.config import (
     DOORKEEPER_CLASS_LEVELS,
+    DOORKEEPER_LOCK_INHERITANCE,
     DOORKEEPER_WFQ_FLOW,
     BrokerConfig,
 )
 from experiments.workload import CONTROL
 from experiments.worlds.model_config import ModelSection
 from experiments.worlds.model_task import ModelTask
+from planes.lock import TaskLock
 
 _UNKNOWN_COST_NS: Final = 50_000
 # A moving average over about eight requests, as the broker's.
@@ -40,6 +42,10 @@ class Classes:
         self._service_ns = round(settings.service_us * 1000)
         self._mistakes = random.Random(f"{seed}/misclassified")
         self._errors = random.Random(f"{seed}/estimates")
+        self._lockers = random.Random(f"{seed}/lockers")
+        self._lock = TaskLock("shared", inherits=config[DOORKEEPER_LOCK_INHERITANCE])
+        self._section_ns = round(settings.lock_us * 1000)
+        self._lock_shares = settings.lock_shares if self._section_ns else {}
         self._learns = settings.estimate == "learned"
         self._learned_ns: dict[tuple[int, int], int] = {}
         sigma = settings.estimate_sigma
@@ -58,6 +64,7 @@ class Classes:
         demand_ns: int,
     ) -> ModelTask:
         """Make one request. Requests must be made in order: draws follow them."""
+        lock_share = self._lock_shares.get(request_class, 0.0)
         share = self._settings.misclassified
         if share and self._mistakes.random() < share:
             request_class = CONTROL
@@ -85,6 +92,9 @@ class Classes:
         )
         if self._settings.sizes_known:
             task.size_ns = demand_ns
+        if lock_share and self._lockers.random() < lock_share:
+            task.lock = self._lock
+            task.section_ns = min(demand_ns, self._section_ns)
         return task
 
     def learn(self, task: ModelTask) -> None:

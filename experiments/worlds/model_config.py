@@ -14,6 +14,7 @@ from pydantic import Field
 from experiments.workload import Mean, Rate, Section
 
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Portion: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Part: TypeAlias = Literal["reader", "queue", "worker"]
 
 
@@ -30,6 +31,11 @@ class ModelSection(Section):
     = ``learned``) or the true one, times ``estimate_bias`` and a lognormal error of
     ``estimate_sigma``; and the true size too if ``sizes_known``.
     ``misclassified`` is the share of other requests taken for control.
+
+    Of each class, the share that ``lock_shares`` gives takes one lock when served, and
+    holds it for the first ``lock_us`` of its service (for all of it, if that is less):
+    a lock that handlers share, of which ``doorkeeper.lock.inheritance`` says whether
+    its holder inherits the rank of who waits for it.
     """
 
     server: Literal["cpu", "seats"] = "cpu"
@@ -43,6 +49,8 @@ class ModelSection(Section):
     estimate_sigma: Rate = 0.0
     sizes_known: bool = False
     misclassified: Fraction = 0.0
+    lock_us: Rate = 0.0
+    lock_shares: dict[str, Portion] = Field(default_factory=dict)
 
 
 class ModelArm(Section):
@@ -63,6 +71,7 @@ class ModelArm(Section):
     estimate_bias: Mean | None = None
     estimate_sigma: Rate | None = None
     misclassified: Fraction | None = None
+    lock_us: Rate | None = None
 
     def settings(self, shared: ModelSection) -> ModelSection:
         """Return the experiment's settings with this arm's values in their place."""

@@ -16,10 +16,12 @@ anything but the task it left last; they are lost work, billed to nobody.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
+from experiments.worlds.model_locks import Locks
 from experiments.worlds.model_task import ModelTask
 from planes import Cpu, PlaneCore
 from planes.lending import Lending
@@ -117,6 +119,7 @@ class Engine:
         self._events: list[tuple[int, int, Any, int]] = []
         self._serial = 0
         self._refusal_ns = refusal_ns
+        self._locks = Locks(self._stir)
         self._source: Arrivals | None = None
         for site in self.sites:
             site.check_every_ns = site.overheads.granularity_ns or quantum_ns
@@ -167,6 +170,19 @@ class Engine:
             self._consider(site, now_ns)
         return True
 
+    def _stir(self, task: ModelTask, now_ns: int) -> None:
+        """A task waits for a server again: see to it once this event is over."""
+        site = self._site_of[task.plane]
+        if site.wake is not None:
+            site.wake(task.plane)
+        self._push(now_ns, partial(self._serve_again, site), 0)
+
+    def _serve_again(self, site: Site, now_ns: int) -> None:
+        if len(site.running) < site.servers:
+            self._fill(site, now_ns)
+        elif site.asks:
+            self._consider(site, now_ns)
+
     # ---- serving ------------------------------------------------------------------
 
     def _push(self, at_ns: int, it: Any, epoch: int) -> None:
@@ -184,14 +200,18 @@ class Engine:
                     self._set_alarm(site, now_ns)
                 return
             starts_ns = now_ns
+            if task.refusal is None and task.lock is None:
+                left_ns = task.demand_ns - task.attained_ns
+            else:
+                left_ns = self._turn_ns(task, now_ns)
+                if left_ns is None:
+                    continue
             if site.overhead_ns:
                 starts_ns += self._overhead_ns(site, task)
-            if task.refusal is not None:
-                task.demand_ns = self._refusal_ns
             task.epoch += 1
             task.check_planned = False
             task.charged_ns = starts_ns
-            task.ends_ns = ends_ns = starts_ns + task.demand_ns - task.attained_ns
+            task.ends_ns = ends_ns = starts_ns + left_ns
             site.running.append(task)
             self._serial += 1
             heapq.heappush(self._events, (ends_ns, self._serial, task, task.epoch))
@@ -199,6 +219,19 @@ class Engine:
                 self._plan_check(site, task, now_ns)
             if source.hears_room and task.dequeued_ns == now_ns:
                 source.room(task.plane, now_ns)
+
+    def _turn_ns(self, task: ModelTask, now_ns: int) -> int | None:
+        """Return how long a turn lasts that is refused or locks; None: it sleeps."""
+        source = self._source
+        assert source is not None
+        if task.refusal is not None:
+            task.demand_ns, task.lock = self._refusal_ns, None
+        if task.lock is None:
+            return task.demand_ns - task.attained_ns
+        left_ns = self._locks.begin(task, now_ns)
+        if left_ns is None and source.hears_room and task.dequeued_ns == now_ns:
+            source.room(task.plane, now_ns)
+        return left_ns
 
     def _overhead_ns(self, site: Site, task: ModelTask) -> int:
         """Return what the server pays before it starts a task."""
@@ -214,12 +247,36 @@ class Engine:
         plane: PlaneCore = task.plane
         site = self._site_of[plane]
         site.charge(task, now_ns - task.charged_ns, now_ns)
+        if task.runner is not None:
+            self._locks.cut(task, now_ns)
+            if task.demand_ns > task.attained_ns:
+                self._go_on(site, task, now_ns)
+                return
         site.running.remove(task)
         task.epoch += 1
         plane.leave(task, now_ns)
         assert self._source is not None
         self._source.done(task, now_ns)
         self._fill(site, now_ns)
+
+    def _go_on(self, site: Site, task: ModelTask, now_ns: int) -> None:
+        """A lock was freed in the turn of a task: a preemption point."""
+        task.charged_ns = now_ns
+        if site.must_yield(task, now_ns):
+            self._preempt(site, task, now_ns)
+            self._fill(site, now_ns)
+            return
+        task.epoch += 1
+        left_ns = self._turn_ns(task, now_ns)
+        if left_ns is None:
+            site.running.remove(task)
+            self._fill(site, now_ns)
+            return
+        task.check_planned = False
+        task.ends_ns = now_ns + left_ns
+        self._push(task.ends_ns, task, task.epoch)
+        if site.watches and site.waiting():
+            self._plan_check(site, task, now_ns)
 
     def _ask(self, task: ModelTask, now_ns: int) -> None:
         """Ask at a preemption point whether the task must give way."""
@@ -236,6 +293,8 @@ class Engine:
     def _preempt(self, site: Site, task: ModelTask, now_ns: int) -> None:
         site.running.remove(task)
         task.epoch += 1
+        if task.runner is not None:
+            self._locks.cut(task, now_ns)
         plane: PlaneCore = task.plane
         plane.suspend(task, now_ns)
         site.preempted = True
@@ -302,44 +361,6 @@ class Engine:
             if event_ns is not None and event_ns < site.alarm_ns:
                 site.alarm_ns = event_ns
                 self._push(event_ns, site, 0)
-
-
-class OpenLoop:
-    """Arrivals that wait for nothing: each task enters its plane when it is due.
-
-    ``done`` is called with every task served. A full queue is an error: what happens
-    then is decided by readers (``model_readers``), and there are none here.
-    """
-
-    hears_room: bool = False
-
-    def __init__(
-        self,
-        engine: Engine,
-        tasks: Iterator[tuple[PlaneCore, ModelTask]],
-        done: Callable[[ModelTask], None],
-    ) -> None:
-        self._engine = engine
-        self._tasks = tasks
-        self._done = done
-        self._next = next(tasks, None)
-        self.due_ns = self._next[1].received_ns if self._next else NEVER_NS
-
-    def arrive(self, now_ns: int) -> None:
-        """Let the next task in."""
-        assert self._next is not None
-        plane, task = self._next
-        self._next = following = next(self._tasks, None)
-        self.due_ns = following[1].received_ns if following else NEVER_NS
-        admitted = self._engine.offer(plane, task, now_ns)
-        assert admitted, plane
-
-    def done(self, task: ModelTask, now_ns: int) -> None:
-        """Hand on a task that has been served."""
-        self._done(task)
-
-    def room(self, plane: PlaneCore, now_ns: int) -> None:
-        """Ignore it: nobody waits outside."""
 
 
 def _by_urgency(task: ModelTask) -> tuple[int, int]:

@@ -53,7 +53,7 @@ class Recorder:
                 task.remote_done_ns,
                 task.response_dequeued_ns,
                 task.response_sent_ns,
-                task.attained_ns,
+                task.attained_ns if task.locking is None else task.service_ns,
                 task.suspended_ns,
                 task.preemptions,
                 _error_code(task),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planes import Task
+from planes.lock import TaskLock
 
 
 @dataclass(slots=True, eq=False, init=False, repr=False)
@@ -13,7 +14,9 @@ class ModelTask(Task):
 
     The rest is the engine's: ``charged_ns`` is when its present slice was last billed,
     ``ends_ns`` when it will end if nothing interrupts it; ``epoch`` tells the events of
-    earlier slices apart, and ``check_planned`` says that there is one to come.
+    earlier slices apart, and ``check_planned`` says that there is one to come. With a
+    ``lock``, ``section_ns`` is how long it still has to be held; the ``runner`` is who
+    runs in the present turn, begun at ``turn_began_ns`` of service (`model_locks`).
 
     The initialiser is written out because a run makes millions of tasks, and that of a
     dataclass with so many defaults takes twice as long.
@@ -27,6 +30,10 @@ class ModelTask(Task):
     ends_ns: int
     epoch: int
     check_planned: bool
+    lock: TaskLock | None
+    section_ns: int
+    runner: ModelTask | None
+    turn_began_ns: int
 
     def __init__(
         self,
@@ -53,7 +60,7 @@ class ModelTask(Task):
         self.api_key = api_key
         self.deadline_ns = self.size_ns = self.tag = self.plane = self.seat = None
         self.serve = self.done = self.coroutine = self.refusal = None
-        self.locking = None
+        self.locking = self.lock = self.runner = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1

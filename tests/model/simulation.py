@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
-from experiments.worlds.model_engine import Engine, OpenLoop, Overheads, Site
+from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_open_loop import OpenLoop
 from experiments.worlds.model_task import ModelTask
 from planes import Block, Cpu, PlaneCore
 from schedulers import SchedulerConfig, make

@@ -18,7 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.worlds.model_engine import Engine, OpenLoop, Overheads, Site
+from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_open_loop import OpenLoop
 from experiments.worlds.model_task import ModelTask
 from planes import Block, PlaneCore, Task
 from planes.lending import Lending

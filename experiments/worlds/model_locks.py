@@ -1,0 +1,78 @@
+"""Tasks of the model that share a lock: who runs in whose turn, and until when.
+
+A task that locks takes the lock when it starts and holds it for the first part of its
+demand, its *section*. One that finds it held does as the dispatcher's tasks do
+(``planes.lock``): with inheritance its turn is the holder's, else it sleeps until the
+lock is handed to it. Where seats are servers of their own, the holder may be running on
+another; then there is nothing to lend, and the waiter sleeps until that run ends.
+
+What runs in a turn is billed to its owner, so the owner's demand grows by what it lends
+and the runner's shrinks: a demand less the service attained is what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from experiments.worlds.model_task import ModelTask
+from planes.lock import TaskLock, lend
+
+
+class Locks:
+    """``wake`` is told of tasks that wait for a server again."""
+
+    def __init__(self, wake: Callable[[ModelTask, int], None]) -> None:
+        self._wake = wake
+        self._running: dict[ModelTask, list[ModelTask]] = {}
+
+    def begin(self, task: ModelTask, now_ns: int) -> int | None:
+        """Return how long the turn of a task can last; None if the task sleeps now."""
+        lock = task.lock
+        assert lock is not None
+        runner = self._runner(task, lock)
+        if runner is None:
+            lock.sleepers.append(task)
+        elif runner in self._running:
+            self._running[runner].append(task)
+        else:
+            self._running[runner] = []
+            task.runner, task.turn_began_ns = runner, task.attained_ns
+            return runner.section_ns
+        task.plane.sleep(task, now_ns)
+        return None
+
+    def _runner(self, task: ModelTask, lock: TaskLock) -> ModelTask | None:
+        """Return who runs in the turn of a task; None if it waits to be handed over."""
+        if lock.holder is task:
+            return task
+        waits = task.locking is not None and task.locking.waits_for is lock
+        if not waits and lock.ask(task):
+            return task
+        runner = lock.runner(task) if lock.inherits else None
+        assert runner is None or isinstance(runner, ModelTask)
+        return runner
+
+    def cut(self, task: ModelTask, now_ns: int) -> None:
+        """Settle a turn that is over: by preemption, or because its section is."""
+        runner = task.runner
+        assert runner is not None
+        used_ns = task.attained_ns - task.turn_began_ns
+        runner.section_ns -= used_ns
+        if runner is not task:
+            lend(task, runner, used_ns)
+            task.demand_ns += used_ns
+            runner.demand_ns -= used_ns
+        task.runner = None
+        for follower in self._running.pop(runner):
+            self._resume(follower, now_ns)
+        if not runner.section_ns:
+            assert runner.lock is not None
+            heir = runner.lock.give_back(runner)
+            runner.lock = None
+            if heir is not None:
+                assert isinstance(heir, ModelTask)
+                self._resume(heir, now_ns)
+
+    def _resume(self, task: ModelTask, now_ns: int) -> None:
+        task.plane.resume(task, now_ns)
+        self._wake(task, now_ns)
