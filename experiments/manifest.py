@@ -23,6 +23,8 @@ from experiments.worlds.world import Cell, RunFiles, RunResult
 
 SCHEMA = 1
 FILE = "manifest.json"
+# What changes between the runs of one experiment, besides the list of runs itself.
+_CHANGING = ("traces", "finished")
 
 
 class Manifest:
@@ -33,6 +35,8 @@ class Manifest:
         self.content = content
         self._done: set[str] = set()
         self._attempts: Counter[str] = Counter()
+        self._sections: dict[str, str] = {}
+        self._run_lines: list[str] = []
 
     @classmethod
     def new(
@@ -103,10 +107,13 @@ class Manifest:
         return runs
 
     def save(self) -> None:
-        """Replace the file, whole or not at all. Cost: 10 us a run."""
+        """Replace the file, whole or not at all.
+
+        Called after every run, so what is written once is not encoded again.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = self.directory / (FILE + ".partial")
-        partial.write_text(_text(self.content), encoding="utf-8")
+        partial.write_text(self._text(), encoding="utf-8")
         os.replace(partial, self.directory / FILE)
 
     def plan(self, cells: Iterable[tuple[Cell, str]]) -> None:
@@ -133,6 +140,8 @@ class Manifest:
                 run["valid"] = False
                 run["reason"] = "superseded: the experiment or the code has changed"
             self._count(run)
+        self._sections.clear()
+        self._run_lines.clear()
 
     def done(self, key: str) -> bool:
         """Say whether a cell has a run that counts."""
@@ -184,22 +193,33 @@ class Manifest:
         """Note that every cell has had its runs, and list them as they were planned."""
         places = {each["cell"]: n for n, each in enumerate(self.content["plan"])}
         self.runs.sort(key=lambda run: places.get(run["cell"], -1))
+        self._run_lines.clear()
         self.content["finished"] = now()
+
+    def _text(self) -> str:
+        """Return the whole as JSON."""
+        new = self.runs[len(self._run_lines) :]
+        self._run_lines += [json.dumps(run) for run in new]
+        for key, value in self.content.items():
+            if key != "runs" and (key in _CHANGING or key not in self._sections):
+                self._sections[key] = _encoded(value)
+        sections = {**self._sections, "runs": _listed(self._run_lines)}
+        lines = [f"{json.dumps(key)}: {text}" for key, text in sections.items()]
+        return "{\n " + ",\n ".join(lines) + "\n}\n"
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.directory).as_posix()
 
 
-def _text(content: Mapping[str, Any]) -> str:
-    """Write a manifest as JSON, each entry of its lists on a line of its own."""
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, list) and value:
-            entries = ",\n  ".join(map(json.dumps, value))
-            lines.append(f"{json.dumps(key)}: [\n  {entries}\n ]")
-        else:
-            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
-    return "{\n " + ",\n ".join(lines) + "\n}\n"
+def _encoded(value: Any) -> str:
+    """Write a value as JSON, each entry of a list on a line of its own."""
+    if isinstance(value, list):
+        return _listed([json.dumps(entry) for entry in value])
+    return json.dumps(value)
+
+
+def _listed(lines: list[str]) -> str:
+    return "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
 
 
 def _window_ns(experiment: Experiment) -> list[int]:
