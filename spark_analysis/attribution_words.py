@@ -92,12 +92,15 @@ def _source(design: Design, of: Attribution, noun: str) -> str:
     """Name the smallest combinations that get nearly all, and what each factor does."""
     assert of.reach is not None
     enough = _enough(design, of)
-    named = " or from ".join(
-        f"{_together(design, cell)} ({part_words(of.reach[cell])} of it)"
+    named = ", or from ".join(
+        f"{_together(design, cell)}, {part_words(of.reach[cell])}"
         for cell in enough
     )
     needed = frozenset.intersection(*enough)
-    spared = "" if len(enough) == 1 else f"; {_together(design, needed)} in any case"
+    if len(enough) > 1 and needed:
+        named += f"; {_together(design, needed)} in any case"
+    if len(design.factors) == 1:
+        return f"The {noun} comes from {named}."
     alone = listed(
         f"{name} {part_words(of.reach[frozenset({name})])}" for name in design.factors
     )
@@ -105,10 +108,9 @@ def _source(design: Design, of: Attribution, noun: str) -> str:
     without = listed(
         f"without {name} {part_words(of.reach[full - {name}])}"
         for name in design.factors
-        if len(full) > 1
     )
     return (
-        f"Nearly all of the {noun} comes from {named}{spared if needed else ''}. "
+        f"Nearly all of the {noun} comes from {named}. "
         f"Alone: {alone}; leaving one out: {without}."
     )
 
@@ -149,5 +151,6 @@ def _drawback(of: Attribution) -> str:
 def part_words(part: Estimate | None) -> str:
     """Write a part of the whole with its interval, in per cent."""
     assert part is not None
-    low, high = (f"{end * 100:.0f}" for end in part[1:])
-    return f"{part.value * 100:.0f}{THIN_SPACE}% ({low} to {high})"
+    # Adding zero takes the sign off a rounded nothing.
+    value, low, high = (f"{round(end * 100) + 0:d}" for end in part)
+    return f"{value}{THIN_SPACE}% ({low} to {high})"

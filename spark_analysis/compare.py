@@ -106,11 +106,17 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
 
 
 def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
-    """Return the pairs to compare: those asked for, and in a sweep all rivals too."""
+    """Return the pairs to compare: those asked for, and in a sweep all rivals too.
+
+    Except the arms of a design, of which the effects tell more.
+    """
     asked = manifest.options.pairs
     if len(manifest.points) == 1:
         return asked
-    against = [(arm, manifest.baseline) for arm in manifest.rivals]
+    design = {arm.name for arm in manifest.arms if arm.factors}
+    against = [
+        (arm, manifest.baseline) for arm in manifest.rivals if arm not in design
+    ]
     return (*asked, *(pair for pair in against if pair not in asked))
 
 

@@ -63,9 +63,14 @@ def tail(runs: Sequence[FloatArray], level: Fraction, threshold: float) -> Tail:
     """Weigh the tail beyond the pooled quantile ``threshold`` of runs in arrival order.
 
     The exceedances are the nominal N (1 - p), not those counted: with many equal values
-    at the quantile (an idle server in virtual time) fewer lie strictly above it.
+    at the quantile (an idle server in virtual time) fewer lie strictly above it. Those
+    equal to it may be one cluster themselves (a timeout that hit a whole backlog), so
+    the larger inflation counts, of the values above it and of those from it on.
     """
     count = sum(len(run) for run in runs)
     beyond = count - (count * level.numerator // level.denominator)
-    vif = variance_inflation(runs, threshold)
+    vif = max(
+        variance_inflation(runs, threshold),
+        variance_inflation(runs, float(np.nextafter(threshold, -np.inf))),
+    )
     return Tail(beyond, vif, beyond / vif)

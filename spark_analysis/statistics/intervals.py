@@ -3,7 +3,8 @@
 For a pooled quantile: Woodruff (1952), the survey statistician's interval for cluster
 samples. The share of values below the pooled quantile varies from run to run; its t
 interval over runs is carried through the pooled distribution. It is asymmetric where
-the tail is, needs no density estimate, and in the simulations of
+the tail is, needs no density estimate, is honest about ties (many requests of the same
+latency, or without an answer), and in the simulations of
 ``tests/spark_analysis`` it covers where the percentile bootstrap over runs does not
 (0.93 against 0.85 for the p99 of eight runs).
 
@@ -19,6 +20,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import bdtr, stdtrit
 
 from spark_analysis.statistics import FloatArray
@@ -80,7 +82,9 @@ def quantile_interval(
 ) -> Estimate:
     """Return the pooled quantile of ascending runs with Woodruff's interval.
 
-    Runs may differ in length: the share is a ratio estimate. Cost: one sort of all.
+    Runs may differ in length: the share is a ratio estimate. Where many values equal
+    the quantile, the share below them and the share up to them vary differently: each
+    end of the interval is carried by its own. Cost: one sort of all.
     """
     pooled = np.sort(np.concatenate(runs))
     value = nearest_rank(pooled, level)
@@ -88,14 +92,22 @@ def quantile_interval(
     if count < 2:
         return Estimate(value, 0.0, math.inf)
     sizes = np.array([len(run) for run in runs], dtype=np.float64)
-    below = np.array([np.searchsorted(run, value, "right") for run in runs])
-    residuals = below - below.sum() / sizes.sum() * sizes
-    error = math.sqrt(count / (count - 1) * float(residuals @ residuals)) / sizes.sum()
-    half = student_t(confidence, count - 1) * error
-    lower, upper = float(level) - half, float(level) + half
+    below = np.array([np.searchsorted(run, value, "left") for run in runs])
+    up_to = np.array([np.searchsorted(run, value, "right") for run in runs])
+    t = student_t(confidence, count - 1)
+    lower = float(level) - t * _share_error(below, sizes)
+    upper = float(level) + t * _share_error(up_to, sizes)
     low = _at(pooled, lower) if lower > 0 else 0.0
     high = _at(pooled, upper) if upper < 1 else math.inf
     return Estimate(value, low, high)
+
+
+def _share_error(counts: npt.NDArray[np.int64], sizes: FloatArray) -> float:
+    """Return the standard error over runs of a share of all values."""
+    runs = len(sizes)
+    residuals = counts - counts.sum() / sizes.sum() * sizes
+    squares = float(residuals @ residuals)
+    return math.sqrt(runs / (runs - 1) * squares) / float(sizes.sum())
 
 
 def _at(pooled: FloatArray, share: float) -> float:

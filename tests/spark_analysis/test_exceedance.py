@@ -66,3 +66,11 @@ def test_runs_shorter_than_a_batch_are_taken_as_they_are() -> None:
 
 def test_exceedances_are_the_nominal_ones() -> None:
     assert tail([np.zeros(1000)], P99, threshold=0.0) == (10, 1.0, 10.0)
+
+
+def test_ties_that_come_in_one_cluster_weigh_as_one() -> None:
+    """Twenty requests of one backlog time out together: nothing lies above the p99."""
+    run = np.concatenate([np.linspace(0.0, 1.0, 980), np.full(20, 5.0)])
+    found = tail([run] * 8, P99, threshold=5.0)
+    assert found.exceedances == 80
+    assert found.effective < 8

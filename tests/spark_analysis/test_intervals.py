@@ -70,6 +70,18 @@ def test_woodruff_interval_of_identical_runs_is_a_point() -> None:
     assert quantile_interval([run] * 5, P90, 0.95) == (900.0, 900.0, 900.0)
 
 
+def test_a_lost_quantile_is_bounded_below_by_the_runs_that_lost_less() -> None:
+    """Of 100 requests 2 and 18 got no answer: pooled, 10 %, and the p95 is infinite.
+
+    The shares answered are 0.98 and 0.82, the standard error 0.08; at 50 % t is 1 and
+    the lower end lies at 0.87 of all answers, which is a number.
+    """
+    runs = [np.arange(1.0, 101.0) for _ in range(2)]
+    runs[0][98:], runs[1][82:] = math.inf, math.inf
+    found = quantile_interval(runs, Fraction(19, 20), 0.5)
+    assert found == (math.inf, np.sort(np.concatenate(runs))[173], math.inf)
+
+
 def test_hodges_lehmann_by_hand() -> None:
     """Walsh averages of 1, 2, 6: 1, 1.5, 3.5, 2, 4, 6 with median 2.75."""
     assert hodges_lehmann(np.array([1.0, 2.0, 6.0])) == 2.75

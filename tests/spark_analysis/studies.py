@@ -1,0 +1,262 @@
+"""Comparisons and studies made of run values alone: no recordings, no Spark.
+
+A class under an arm is a list with one value per block, of the p99 in milliseconds;
+goodput is 100 a second everywhere. Contrasts are computed as the Spark groups do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_analysis.attribute import attribute, design_of
+from spark_analysis.comparison import Cell, Comparison, RunValue
+from spark_analysis.contract import Arm, Manifest, Options, Point, RequestClass, Run
+from spark_analysis.groups import contrast_family
+from spark_analysis.levels import level_ratios
+from spark_analysis.metrics import GOODPUT, Metric, metrics_of
+from spark_analysis.pairs import Pair, pair_cells
+from spark_analysis.statistics.exceedance import Tail
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.study import Study, common_headline, factors_of
+from spark_analysis.verdict import Contrast, Measured, judge
+
+OPTIONS = Options(
+    levels=(Fraction(99, 100),),
+    alpha=0.05,
+    margin_latency=0.05,
+    margin_goodput=0.02,
+    exceedances_shown=30,
+    exceedances_headline=100,
+    resamples=100,
+)
+P99, PER_S = metrics_of(OPTIONS)
+HEAVY = Tail(200, 1.0, 200.0)
+THIN = Tail(200, 50.0, 4.0)
+
+# Values by (class, arm), one per block.
+Values = Mapping[tuple[str, str], Sequence[float]]
+CUBE = ("", "r", "q", "w", "rq", "rw", "qw", "rqw")
+FACTORS = {"r": "reader", "q": "queue", "w": "worker"}
+
+
+def cube_arms() -> dict[str, dict[str, str]]:
+    """Name the eight arms of a 2 x 2 x 2 design, with their factors."""
+    return {
+        name or "none": {
+            factor: "own" if letter in name else "shared"
+            for letter, factor in FACTORS.items()
+        }
+        for name in CUBE
+    }
+
+
+def manifest_of(
+    arms: Mapping[str, Mapping[str, str]],
+    classes: Sequence[str],
+    blocks: int,
+    point: tuple[str, Mapping[str, str]] = ("", {}),
+    world: str = "model",
+) -> Manifest:
+    """Describe an experiment in which everything went well; the first arm is base."""
+    names = list(arms)
+    return Manifest(
+        directory=Path("nowhere"),
+        name="made",
+        title="Made of values",
+        world=world,
+        seed=1,
+        created="2026-01-01T00:00:00Z",
+        finished=True,
+        blocks_planned=blocks,
+        baseline=names[0],
+        arms=tuple(
+            Arm(
+                name=name,
+                scheduler="fifo",
+                settings={},
+                again_of=names[0] if name.endswith("-again") else None,
+                factors=factors,
+            )
+            for name, factors in arms.items()
+        ),
+        points=(
+            Point(
+                name=point[0],
+                levels=point[1],
+                classes=tuple(
+                    RequestClass(name=name, apis=(), slo_ns=None, offered_per_s=100.0)
+                    for name in classes
+                ),
+                window_ns=(0, 10**9),
+            ),
+        ),
+        options=OPTIONS,
+        runs=tuple(
+            _run(point[0], arm, block) for block in range(blocks) for arm in names
+        ),
+        code={},
+        environment={},
+        config={},
+        config_sha256="0" * 64,
+    )
+
+
+def _run(point: str, arm: str, block: int) -> Run:
+    return Run(
+        run_id=f"{point}-b{block:03d}-{arm}-t0",
+        point=point,
+        block=block,
+        arm=arm,
+        order=0,
+        attempt=0,
+        valid=True,
+        reason="",
+        requests="",
+        samples="",
+        trace_sha256="",
+        counts={"sent": 100, "ok": 100, "error": 0, "timeout": 0, "unfinished": 0},
+        lateness_p99_ns=None,
+        load_average=None,
+        violations={},
+    )
+
+
+def comparison_of(
+    manifest: Manifest, values: Values, thin: Sequence[tuple[str, str]] = ()
+) -> Comparison:
+    """Compare; the tails of the (class, arm) in ``thin`` may not be shown."""
+    metrics = (P99, PER_S)
+    runs = tuple(
+        RunValue(
+            class_name=name,
+            arm=arm,
+            block=block,
+            counts={"ok": 100},
+            values={P99.name: value, GOODPUT: 100.0},
+        )
+        for (name, arm), of_blocks in values.items()
+        for block, value in enumerate(of_blocks)
+    )
+    cells = tuple(
+        _cell(manifest, metric, key, runs, key in thin)
+        for key in values
+        for metric in metrics
+    )
+    design, why = design_of(manifest)
+    made = Comparison(
+        manifest=manifest,
+        metrics=metrics,
+        cells=cells,
+        run_values=runs,
+        curves=(),
+        phases=(),
+        queue=(),
+        design=design,
+        design_why=why,
+        attributions=(),
+    )
+    if design is None:
+        return made
+    return replace(made, attributions=attribute(made, design))
+
+
+def study_of(comparisons: Sequence[Comparison], pairs: Sequence[Pair] = ()) -> Study:
+    """Put the points of a sweep together."""
+    first = comparisons[0].manifest
+    manifest = replace(
+        first,
+        points=tuple(c.manifest.point for c in comparisons),
+        runs=tuple(run for c in comparisons for run in c.manifest.runs),
+    )
+    headline = common_headline(comparisons)
+    return Study(
+        manifest=manifest,
+        comparisons=tuple(comparisons),
+        pairs=pair_cells(comparisons, pairs, (P99, PER_S)),
+        levels=level_ratios(comparisons, factors_of(manifest), headline),
+        headline=headline,
+    )
+
+
+def _cell(
+    manifest: Manifest,
+    metric: Metric,
+    key: tuple[str, str],
+    runs: Sequence[RunValue],
+    thin: bool,
+) -> Cell:
+    base = (key[0], manifest.baseline)
+    own = [r for r in runs if (r.class_name, r.arm) == key]
+    measured = _measured(metric, own, thin)
+    contrast = None
+    if key != base:
+        rows = [
+            {
+                "place": 0,
+                "metric": metric.name,
+                "class": key[0],
+                "arm": run.arm,
+                "block": run.block,
+                "value": run.values[metric.name],
+            }
+            for run in runs
+            if (run.class_name, run.arm) in (key, base)
+        ]
+        contrast = _contrast(manifest, metric, rows)
+    others = [r for r in runs if (r.class_name, r.arm) == base]
+    replayed = manifest.deterministic and manifest.again == key[1]
+    return Cell(
+        class_name=key[0],
+        arm=key[1],
+        metric=metric,
+        measured=measured,
+        contrast=contrast,
+        blocks=len(own),
+        verdict=judge(
+            metric,
+            measured,
+            _measured(metric, others, False),
+            contrast,
+            OPTIONS,
+            replayed=replayed,
+        ),
+    )
+
+
+def _measured(metric: Metric, runs: Sequence[RunValue], thin: bool) -> Measured:
+    values = [run.values[metric.name] for run in runs]
+    middle = sorted(values)[len(values) // 2]
+    return Measured(
+        requests=20_000,
+        estimate=Estimate(middle, min(values), max(values)),
+        lost=0.02 if math.isinf(middle) else 0.0,
+        tail=None if metric.level is None else (THIN if thin else HEAVY),
+    )
+
+
+def _contrast(
+    manifest: Manifest, metric: Metric, rows: Sequence[Mapping[str, object]]
+) -> Contrast:
+    (row,) = contrast_family(
+        pa.Table.from_pylist(list(rows)),
+        baseline=manifest.baseline,
+        margins={metric.name: metric.margin},
+        confidence=OPTIONS.confidence,
+        seed=1,
+    ).to_pylist()
+    return Contrast(
+        ratio=Estimate(row["ratio"], row["low"], row["high"]),
+        pooled_ratio=None,
+        shift=row["shift"],
+        blocks_lower=row["lower"],
+        blocks_tied=row["ties"],
+        blocks=row["blocks"],
+        p=row["p"],
+        p_same=row["p_same"],
+    )
