@@ -125,7 +125,8 @@ def run(
         for cell, key in zip(cells, keys, strict=True)
         if not manifest.done(key)
     )
-    watcher.planned(len(todo), world.estimate_s(experiment), executor.lanes)
+    seconds = [world.estimate_s(point.experiment) for point in found]
+    watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
         for outcome in outcomes:
             todo.take(outcome)
