@@ -114,7 +114,7 @@ class KafkaConsumer:
             config, subscriptions, self._offsets, self._commits, rng
         )
         self.tasks.append(self._positions.run)
-        self._positions.on_position = self._notify
+        self._positions.on_position = self._positioned
         self._news = Changes()
         self._fetcher.on_records = self._news.notify
         self._fetcher.on_out_of_range = self._positions.out_of_range
@@ -325,6 +325,10 @@ class KafkaConsumer:
         for partition in partitions:
             self._subscriptions.state(partition).reset(timestamp)
         self._notify()
+
+    def _positioned(self) -> None:
+        self._news.notify()
+        self._fetcher.wake()
 
     def _notify(self) -> None:
         """Something is wanted that was not, or there that was not."""

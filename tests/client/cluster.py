@@ -1,0 +1,207 @@
+"""A whole broker in virtual time, and how clients of ours reach it, or cease to.
+
+The broker is the real one, its disk and its network are in memory. `Cluster.connect` is
+what a client is given; connections can be cut after so many bytes, in the middle of a
+request or of an answer.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import trio
+
+from broker.apis.kafka_apis import KafkaApis
+from broker.client.consumer import open_consumer
+from broker.client.producer import open_producer
+from broker.cluster.broker_state import Broker
+from broker.errors import ErrorCode
+from broker.log.memory import MemoryStorage
+from broker.wire.api_keys import ApiKey
+from broker.wire.codec import decode_response, encode_request, request_type
+from experiments.memory_network import MemoryStream
+from tests.broker.apis.requests import entity, new_topic
+from tests.virtual.world import World, in_world
+
+T = TypeVar("T")
+START_MS = 1_700_000_000_000
+LATENCY_NS = (20_000, 400_000)
+SETTINGS = {
+    "log.dirs": "/data",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "10",
+}
+
+
+def _kafka(config: Any, clock: Any) -> KafkaApis:
+    broker = Broker(
+        config,
+        storage=MemoryStorage(),
+        now_ns=clock.now_ns,
+        now_ms=lambda: START_MS + clock.now_ms(),
+        rng=random.Random(5),
+    )
+    return KafkaApis(broker)
+
+
+class CutStream:
+    """A stream that breaks after so many bytes, both directions counted together."""
+
+    def __init__(self, stream: MemoryStream, cluster: Cluster, budget: int) -> None:
+        self._stream = stream
+        self._cluster = cluster
+        self._budget = budget
+
+    async def send_all(self, data: bytes) -> None:
+        """Send what the budget allows, and break after that."""
+        allowed = data[: max(self._budget, 0)]
+        self._budget -= len(data)
+        await self._stream.send_all(allowed)
+        if self._budget < 0:
+            self._cut()
+            raise trio.BrokenResourceError("cut while sending")
+
+    async def receive_some(self) -> bytes:
+        """Receive what the budget allows, and break after that."""
+        chunk = await self._stream.receive_some()
+        self._budget -= len(chunk)
+        if chunk and self._budget < 0:
+            self._cut()
+            raise trio.BrokenResourceError("cut while receiving")
+        return chunk
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+    def _cut(self) -> None:
+        self._cluster.cuts += 1
+        self._cluster.world.network.cut(self._stream.connection)
+
+
+class Cluster:
+    """One broker of a `World`, seen from its clients."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.rng = random.Random(seed)
+        self.cuts = 0
+        self.connections: list[MemoryStream] = []
+        # Draws after how many bytes a new connection is cut; None: never.
+        self.draw_budget: Callable[[], int | None] = lambda: None
+        self.reachable = True
+
+    @property
+    def bootstrap(self) -> str:
+        """The address to give to clients."""
+        return f"127.0.0.1:{self.world.server.ports['PLAINTEXT']}"
+
+    def now_ms(self) -> int:
+        """Return the time that the broker has too."""
+        return START_MS + int(self.world.clock.now_ms())
+
+    async def connect(self, host: str, port: int) -> Any:
+        """Connect as a client does."""
+        await trio.lowlevel.checkpoint()
+        if not self.reachable:
+            raise ConnectionRefusedError(111, "out of reach")
+        stream = MemoryStream(self.world.network.connect(port))
+        self.connections.append(stream)
+        budget = self.draw_budget()
+        return stream if budget is None else CutStream(stream, self, budget)
+
+    def cut_all(self) -> None:
+        """Break all connections of clients."""
+        for stream in self.connections:
+            self.world.network.cut(stream.connection)
+        self.connections.clear()
+
+    def producer(self, **settings: Any) -> Any:
+        """Open a producer."""
+        return open_producer(
+            self.bootstrap,
+            connect=self.connect,
+            rng=random.Random(self.rng.random()),
+            now_ms=self.now_ms,
+            **settings,
+        )
+
+    def consumer(self, **settings: Any) -> Any:
+        """Open a consumer, which begins at the beginning unless told otherwise."""
+        return open_consumer(
+            self.bootstrap,
+            connect=self.connect,
+            rng=random.Random(self.rng.random()),
+            **{"auto_offset_reset": "earliest", **settings},
+        )
+
+    async def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        """Ask the broker without a client."""
+        stream = self.world.connect()
+        body = entity(request_type(key, version), fields)
+        await stream.send_all(encode_request(key, version, 7, "test", body))
+        received = b""
+        while len(received) < 4 or len(received) < 4 + _size(received):
+            chunk = await stream.receive_some()
+            assert chunk, "the broker closed the connection"
+            received += chunk
+        await stream.aclose()
+        return decode_response(key, version, received[4:])[1]
+
+    async def create(self, topic: str, partitions: int) -> None:
+        """Create a topic."""
+        created = await self.ask(
+            ApiKey.CREATE_TOPICS,
+            5,
+            topics=[new_topic(topic, partitions)],
+            timeout=timedelta(seconds=5),
+        )
+        assert created.topics[0].error_code is ErrorCode.none
+
+    async def read_all(self, topic: str, partitions: int) -> list[list[bytes | None]]:
+        """Return the values in each partition, in order."""
+        values: list[list[bytes | None]] = [[] for _ in range(partitions)]
+        budget, self.draw_budget = self.draw_budget, lambda: None
+        async with self.consumer() as consumer:
+            names = await consumer.partitions_for(topic)
+            ends = await consumer.end_offsets(names)
+            consumer.assign(names)
+            while sum(map(len, values)) < sum(ends.values()):
+                for record in await consumer.poll():
+                    values[record.partition].append(record.value)
+        self.draw_budget = budget
+        return values
+
+
+def _size(received: bytes) -> int:
+    (size,) = struct.unpack_from(">i", received)
+    return int(size)
+
+
+def in_cluster(
+    scenario: Callable[[Cluster], Awaitable[T]],
+    *,
+    seed: int = 1,
+    latency_ns: tuple[int, int] = LATENCY_NS,
+    **settings: str,
+) -> T:
+    """Run ``scenario`` beside a broker in virtual time; settings with underscores."""
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+
+    async def run(world: World) -> T:
+        with trio.fail_after(10_000):
+            return await scenario(Cluster(world, seed))
+
+    result: T = in_world(
+        run,
+        {**SETTINGS, **dotted},
+        seed=seed,
+        application=_kafka,
+        latency_ns=latency_ns,
+    )
+    return result
