@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from planes import Task
 
@@ -86,3 +86,45 @@ class Request(Task):
             f"<request #{self.number} api={self.api_key}v{self.api_version} "
             f"{self.request_class} from {self.client_id!r}>"
         )
+
+
+def _compile_received_request() -> Callable[..., Request]:
+    """Return a function that makes a `Request` of what is known when it is received.
+
+    It takes the fields of ``_RECEIVED`` by position and sets all others to their
+    defaults. A dataclass's own ``__init__`` takes twice the time for as many fields
+    by name, a microsecond more for every request. Source compiled once, as
+    ``dataclasses`` does it.
+    """
+    parameters = ", ".join(_RECEIVED)
+    lines = [f"def received_request({parameters}):", "    made = new(Request)"]
+    for field in fields(Request):
+        known = field.name in _RECEIVED
+        assert known or field.default is not MISSING, field.name
+        value = field.name if known else repr(field.default)
+        lines.append(f"    made.{field.name} = {value}")
+    lines += ["    made.arrived_ns = received_ns", "    return made"]
+    names: dict[str, Any] = {"Request": Request, "new": Request.__new__}
+    exec(compile("\n".join(lines), "<received_request>", "exec"), names)
+    compiled: Callable[..., Request] = names["received_request"]
+    return compiled
+
+
+_RECEIVED: Final = (
+    "number",
+    "request_class",
+    "level",
+    "flow",
+    "size_bytes",
+    "cost_ns",
+    "received_ns",
+    "done",
+    "api_key",
+    "api_version",
+    "correlation_id",
+    "client_id",
+    "frame",
+    "body_offset",
+    "peer",
+)
+received_request: Final = _compile_received_request()

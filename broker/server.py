@@ -245,13 +245,13 @@ class BrokerServer:
     def _finished(self) -> list[Callable[[Request], None]]:
         """Return what learns of each request that is done with."""
         recorder = self._surroundings.recorder
-        observers: list[Callable[[Request], None]] = [
-            self.classifier.learn,
-            self.laws.observe,
-        ]
+        scraped = self._config[DOORKEEPER_METRICS_PORT] is not None
+        observers: list[Callable[[Request], None]] = [self.classifier.learn]
+        if recorder is not None or scraped:
+            observers.append(self.laws.observe)
         if recorder is not None:
             observers.append(recorder.record)
-        if self._config[DOORKEEPER_METRICS_PORT] is not None:
+        if scraped:
             observers.append(self.request_metrics.observe)
         return observers
 

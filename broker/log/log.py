@@ -166,16 +166,13 @@ class Log:
         offset = self.log_end_offset
         last_offset = offset + delta
         max_timestamp = fields[8]
+        pieces = (
+            PREFIX.pack(offset, fields[1], leader_epoch),
+            memoryview(records)[_LEADER_EPOCH_END:],
+        )
+        size = len(records)
         self._write(
-            offset,
-            last_offset,
-            max_timestamp,
-            (
-                PREFIX.pack(offset, fields[1], leader_epoch),
-                memoryview(records)[_LEADER_EPOCH_END:],
-            ),
-            leader_epoch,
-            now_ms,
+            offset, last_offset, max_timestamp, pieces, size, leader_epoch, now_ms
         )
         if producer_id >= 0:
             producers.append(
@@ -210,6 +207,7 @@ class Log:
                 header.last_offset,
                 header.max_timestamp,
                 (batch,),
+                header.size,
                 header.partition_leader_epoch,
                 now_ms,
             )
@@ -225,25 +223,21 @@ class Log:
         last_offset: int,
         max_timestamp: int,
         pieces: tuple[Buffer, ...],
+        size: int,
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        size = 0
-        for piece in pieces:
-            size += len(piece)
         config = self._config
         if self.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, offset)
-        if not self.segments.active.admits(
-            size, last_offset, max_timestamp, now_ms, config
-        ):
+        active = self.segments.active
+        if not active.admits(size, last_offset, max_timestamp, now_ms, config):
             self.roll(now_ms, offset)
+            active = self.segments.active
         try:
-            self.segments.active.append(
-                offset, last_offset, max_timestamp, pieces, size
-            )
+            active.append(offset, last_offset, max_timestamp, pieces, size)
         except OSError as error:
             self.torn = True
             raise storage_error(self.directory, error) from error

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from broker.classifier import Classifier
 from broker.errors import MalformedFrame
-from broker.request import Peer, Request, Response
+from broker.request import Peer, Request, Response, received_request
 from broker.wire.header import RequestHeader, parse_request_header
 from planes import Task
 
@@ -57,32 +57,31 @@ class Intake:
             version of it that is not served.
         """
         header = parse_request_header(frame)
-        api_key = header.api_key
+        api_key, version, correlation_id, client_id, body_offset = header
         low, high = self._versions.get(api_key, (0, -1))
-        if not low <= header.api_version <= high and api_key != _API_VERSIONS:
+        if not low <= version <= high and api_key != _API_VERSIONS:
             raise MalformedFrame(
-                f"API {api_key} version {header.api_version}, expected {low} to {high}"
+                f"API {api_key} version {version}, expected {low} to {high}"
             )
         request_class, level, flow, cost_ns = self._classify(
             header, frame, peer.connection_id
         )
-        request = Request(
-            number=next(self._numbers),
-            request_class=request_class,
-            level=level,
-            flow=flow,
-            size_bytes=len(frame),
-            cost_ns=cost_ns,
-            arrived_ns=received_ns,
-            received_ns=received_ns,
-            done=done,
-            api_key=api_key,
-            api_version=header.api_version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id,
-            frame=frame,
-            body_offset=header.body_offset,
-            peer=peer,
+        request = received_request(
+            next(self._numbers),
+            request_class,
+            level,
+            flow,
+            len(frame),
+            cost_ns,
+            received_ns,
+            done,
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            frame,
+            body_offset,
+            peer,
         )
         if self._deadline is not None:
             request.deadline_ns = self._deadline(header, frame, received_ns)
