@@ -89,8 +89,14 @@ class VirtualWorld(Section):
     both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
     bounds the time that bytes travel; while a handler runs, what has travelled arrives
     at the end of its quantum, so the default is no latency.
+
+    With ``server`` = ``seats`` a handler waits for its request's demand at a device of
+    its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
+    many servers as ``num.io.threads``, instead of one CPU.
     """
 
+    server: Literal["cpu", "seats"] = "cpu"
+    granularity_us: Rate = 0.0
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
     refusal_us: Rate = 10.0

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from experiments.points import Point
+from experiments.recording import Int64s
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
@@ -63,17 +64,25 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, Block]]:
                 result = world.run(cell, trace, files)
                 if not result.valid:
                     raise RuntimeError(f"{cell.run_id}: {result.reason}")
-                yield arm.name, _read(files.requests, point)
+                demands_ns = trace.table["demand_ns"].to_numpy()
+                yield arm.name, _read(files.requests, point, demands_ns)
 
 
 def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, Block]]:
     """Yield what each run of a recording shows that counts."""
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     arms = {arm.name for arm in point.experiment.arms}
+    # A handler at a device has had its demand, and used no CPU: drawn again, not read.
+    virtual = manifest["world"] == "virtual"
+    demands_ns: dict[int, Int64s] = {}
     for run in manifest["runs"]:
         here = run.get("point", "") == point.name
         if run["valid"] and here and run["arm"] in arms:
-            yield run["arm"], _read(run_dir / run["requests"], point)
+            if virtual and run["block"] not in demands_ns:
+                drawn = generate(point.experiment, run["block"]).table["demand_ns"]
+                demands_ns[run["block"]] = drawn.to_numpy()
+            demanded = demands_ns.get(run["block"])
+            yield run["arm"], _read(run_dir / run["requests"], point, demanded)
 
 
 def pooled(blocks: list[Block]) -> dict[str, Moments]:
@@ -88,14 +97,21 @@ def pooled(blocks: list[Block]) -> dict[str, Moments]:
     }
 
 
-def _read(path: Path, point: Point) -> Block:
+def _read(path: Path, point: Point, demands_ns: Int64s | None) -> Block:
     workload = point.experiment.workload
     window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
-    return block_of(pq.read_table(path, columns=_COLUMNS), window_ns)
+    rows = pq.read_table(path, columns=_COLUMNS)
+    return block_of(rows, window_ns, demands_ns)
 
 
-def block_of(rows: pa.Table, window_ns: list[int]) -> Block:
-    """Return the measures of one run's rows; only what was served has a wait."""
+def block_of(
+    rows: pa.Table, window_ns: list[int], demands_ns: Int64s | None = None
+) -> Block:
+    """Return the measures of one run's rows; only what was served has a wait.
+
+    A drawn demand, by row, is the service of a request if there is one; else it is the
+    CPU time that was measured.
+    """
     start_ns, end_ns = window_ns
     seconds = (end_ns - start_ns) / 1e9
     served = np.asarray(rows["outcome"].combine_chunks().cast(pa.string())) == "ok"
@@ -103,6 +119,8 @@ def block_of(rows: pa.Table, window_ns: list[int]) -> Block:
     intended = rows["intended_ns"].to_numpy()
     done = rows["client_done_ns"].fill_null(-1).to_numpy()
     service = rows["service_ns"].fill_null(0).to_numpy()
+    if demands_ns is not None:
+        service = np.where(demands_ns > 0, demands_ns, service)
     wait = np.where(served, done - intended - service, 0)
     inside = served & (intended >= start_ns) & (intended < end_ns)
     ended = served & (done >= start_ns) & (done < end_ns)

@@ -16,6 +16,7 @@ from experiments.workload import (
     ExponentialService,
     LognormalService,
     ParetoService,
+    PublishedService,
     Service,
 )
 
@@ -67,6 +68,8 @@ def moments(service: Service) -> Moments:
             return Moments(mean=first, square=second)
         case ParetoService():
             return Moments(mean=_pareto(service, 1), square=_pareto(service, 2))
+        case PublishedService():
+            return moments(service.choice())
 
 
 def density(service: Service) -> Density | None:

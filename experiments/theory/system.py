@@ -7,6 +7,7 @@ fill, requests turned away) is found here or in ``predict``, and said in words.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _KNOWN_SETTINGS = frozenset(
         "server",
         "granularity_us",
         "service_us",
+        "refusal_us",
         "estimate",
         "estimate_bias",
         "estimate_sigma",
@@ -80,9 +82,10 @@ class Stream:
 class Plane:
     """A policy in front of servers of its own.
 
-    ``segment_s`` is the length of the pieces between preemption points, 0 if there is a
-    point anywhere, None if the pieces are the streams' ``units``. ``true_sizes`` says
-    that the policy is told them.
+    ``segment_s`` is the length of the pieces between preemption points: 0 if there is a
+    point anywhere, infinite if there is none, None if the pieces are the streams'
+    ``units``. ``true_sizes`` says that the policy is told them. With ``requeues`` every
+    policy is asked between pieces, whether it preempts or not.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Plane:
     servers: int
     streams: Sequence[Stream]
     segment_s: float | None
+    requeues: bool
     true_sizes: bool
     ageing_s: float | None
     quantum_s: float
@@ -118,7 +122,7 @@ def system(
     settings = _settings(experiment, arm, world)
     own = arm.model.own if world == "model" else ()
     layout = lay_out(config, own, random.Random(0))
-    cpu = world != "model" or settings.server == "cpu"
+    cpu = settings.server == "cpu"
     if cpu and len(layout.planes) > 1:
         raise NoClosedForm("planes take turns at one CPU")
     streams = _streams(experiment, config, settings, layout, world, measured)
@@ -152,7 +156,10 @@ def _plane(
     named = [name for name, factory in POLICIES.items() if factory is made]
     exact = settings.estimate_bias == 1 and settings.estimate_sigma == 0
     told = settings.sizes_known or settings.estimate == "true"
-    segment_s = settings.granularity_us * 1e-6 if world == "model" else None
+    pieces = world == "model" or settings.server == "seats"
+    segment_s = settings.granularity_us * 1e-6 if pieces else None
+    if world == "virtual" and segment_s == 0:
+        segment_s = math.inf
     ageing_ms = config[DOORKEEPER_PRIORITY_AGEING_MS]
     return Plane(
         name=core.name,
@@ -161,6 +168,7 @@ def _plane(
         servers=servers,
         streams=streams,
         segment_s=segment_s,
+        requeues=world == "virtual" and segment_s not in (None, math.inf),
         true_sizes=world == "model" and told and exact,
         ageing_s=ageing_ms / 1000 if ageing_ms else None,
         quantum_s=config[DOORKEEPER_QUANTUM_US] * 1e-6,
@@ -176,14 +184,21 @@ def _plane(
 
 def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
     """Return the model's settings; outside the model, those that nobody can choose."""
-    if world != "model":
-        if world == "virtual" and experiment.virtual.latency_us != (0.0, 0.0):
-            raise NoClosedForm("bytes take time to travel")
+    if world == "live":
         return ModelSection()
+    if world == "virtual":
+        virtual = experiment.virtual
+        if virtual.latency_us != (0.0, 0.0):
+            raise NoClosedForm("bytes take time to travel")
+        return ModelSection(
+            server=virtual.server, granularity_us=virtual.granularity_us
+        )
     settings = arm.model.settings(experiment.model)
     for name, field in ModelSection.model_fields.items():
-        if name not in _KNOWN_SETTINGS and getattr(settings, name) != field.default:
-            raise NoClosedForm(f"{name} = {getattr(settings, name)} in the model")
+        value = getattr(settings, name)
+        usual = field.get_default(call_default_factory=True)
+        if name not in _KNOWN_SETTINGS and value != usual:
+            raise NoClosedForm(f"{name} = {value} in the model")
     return settings
 
 

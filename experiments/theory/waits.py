@@ -20,7 +20,7 @@ from experiments.workload import ExponentialService
 
 Waits = list[float | None]
 
-# How fine a quantum must be, in parts of the mean service, to pass for none at all.
+# How fine a quantum or a piece must be, in parts of the mean service, to pass for none.
 _FINE = 20
 
 
@@ -29,6 +29,8 @@ def waits(plane: Plane) -> Waits:
 
     :raises NoClosedForm: if the policy has none, or not at this plane.
     """
+    if plane.requeues and plane.policy not in ("fifo", "priority"):
+        raise NoClosedForm("a handler back from a device waits for a seat again")
     form = FORMS.get(plane.policy)
     if form is None:
         raise NoClosedForm(f"{plane.policy} has no closed form of its mean waits")
@@ -94,8 +96,13 @@ def _priority(plane: Plane) -> Waits:
     """Return preemptive-resume's, or what remains of it between preemption points."""
     if plane.segment_s == 0:
         return _preemptive(plane)
+    if plane.segment_s == math.inf:
+        return _nonpreemptive(plane)
     if plane.servers > 1:
-        raise NoClosedForm("several servers, and preemption only at points")
+        shortest = min(stream.moments.mean for stream in plane.streams)
+        if plane.segment_s is None or plane.segment_s * _FINE > shortest:
+            raise NoClosedForm("several servers, and preemption only at points")
+        return _preemptive(plane)
     first = min(stream.level for stream in plane.streams)
     lower = [stream for stream in plane.streams if stream.level > first]
     if plane.segment_s is None and all(stream.units == 1 for stream in lower):

@@ -42,6 +42,7 @@ from experiments.senders import senders
 from experiments.trace import Trace
 from experiments.workload import Workload, is_controllers
 from experiments.worlds.joining import LoadEnd, record_run
+from experiments.worlds.virtual_devices import OnDevices
 from experiments.worlds.world import Cell, RunFiles, RunResult
 from planes import Task
 
@@ -135,7 +136,7 @@ class MemoryLink:
         """Return some bytes; none if the peer has finished."""
         return self._connection.recv(_RECEIVE_BYTES)
 
-    def watch(self, *, writable: bool) -> None:
+    def watch(self, *, readable: bool, writable: bool) -> None:
         """Do nothing: the network tells of every change."""
 
     def close(self) -> None:
@@ -191,10 +192,13 @@ class Replay:
     def _server(self, clock: VirtualClock, network: MemoryNetwork) -> BrokerServer:
         keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
         config = BrokerConfig.load(None, keys)
+        virtual = self._experiment.virtual
+        at_devices = virtual.server == "seats"
         charge = spender(clock, TraceCosts(self._experiment, self._replayed))
 
         def spend(task: Task) -> None:
-            charge(task)
+            if not at_devices:
+                charge(task)
             # What fell due meanwhile is in the sockets before they are next polled.
             if self._player is not None:
                 self._player.catch_up()
@@ -213,7 +217,13 @@ class Replay:
             now_ms=lambda: _TIMESTAMP_MS + clock.now_ms(),
             rng=self._rng,
         )
-        return BrokerServer(config, KafkaApis(broker), surroundings)
+        apis = KafkaApis(broker)
+        if not at_devices:
+            return BrokerServer(config, apis, surroundings)
+        demands_ns = self._replayed.column("demand_ns")
+        piece_ns = round(virtual.granularity_us * 1000)
+        waiting = OnDevices(apis, demands_ns, piece_ns=piece_ns)
+        return BrokerServer(config, waiting, surroundings)
 
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
@@ -236,6 +246,7 @@ class Player:
         links = [MemoryLink(each) for each in connections]
         self._exchange = Exchange(links, schedule, clock.now_ns)
         self._answered = trio.Event()
+        self._postponed = trio.Event()
         channels = self._exchange.channels
         for connection, channel in zip(connections, channels, strict=True):
             connection.on_event = partial(self._on_event, channel)
@@ -251,6 +262,13 @@ class Player:
 
     async def play(self, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_late)
+            await self._play(deadline_ns)
+            nursery.cancel_scope.cancel()
+        return self._exchange.observed
+
+    async def _play(self, deadline_ns: int) -> None:
         while self._offered < len(self._due_ns):
             await trio.sleep_until(self._due_ns[self._offered] / SECOND_NS)
             self.catch_up()
@@ -261,7 +279,18 @@ class Player:
                 break
             with trio.move_on_after(left_ns / SECOND_NS):
                 await self._answered.wait()
-        return self._exchange.observed
+
+    async def _read_late(self) -> None:
+        """Read for slow clients what has waited for long enough."""
+        while True:
+            due_ns = self._exchange.next_read_ns()
+            if due_ns is None:
+                self._postponed = trio.Event()
+                await self._postponed.wait()
+            else:
+                await trio.sleep_until(due_ns / SECOND_NS)
+                self._exchange.read_late()
+                self._note_answers()
 
     def _on_event(
         self, channel: Channel, connection: MemoryConnection, events: int
@@ -270,6 +299,11 @@ class Player:
             self._exchange.write(channel)
         if events & ~WRITABLE and channel.open:
             self._exchange.read(channel)
+            if channel.postponed:
+                self._postponed.set()
+        self._note_answers()
+
+    def _note_answers(self) -> None:
         if not self._exchange.outstanding:
             self._answered.set()
 
