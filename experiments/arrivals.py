@@ -8,6 +8,7 @@ gives the same instants.
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -22,7 +23,9 @@ from experiments.workload import (
     ExponentialService,
     LognormalService,
     Mmpp,
+    OnOff,
     Poisson,
+    PublishedService,
     Service,
 )
 
@@ -42,6 +45,8 @@ def instants(
             return _bursts(rng, arrivals, start_ns, stop_ns)
         case Mmpp():
             return _mmpp(rng, arrivals, start_ns, stop_ns)
+        case OnOff():
+            return _on_off(rng, arrivals, start_ns, stop_ns)
 
 
 def demands(service: Service, rng: random.Random) -> Callable[[], int]:
@@ -62,6 +67,8 @@ def _draw_us(service: Service, rng: random.Random) -> Callable[[], float]:
             variance = math.log1p(service.cv**2)
             mu = math.log(service.mean_us) - variance / 2
             return lambda: rng.lognormvariate(mu, math.sqrt(variance))
+        case PublishedService():
+            return _draw_us(service.choice(), rng)
         case _:
             # Inverse of the bounded Pareto's distribution function.
             tail = (service.low_us / service.high_us) ** service.alpha
@@ -118,3 +125,20 @@ def _mmpp(rng: random.Random, mmpp: Mmpp, start_ns: int, stop_ns: int) -> Iterat
         end = min(begin + dwell_ns, stop_ns)
         yield from _poisson(rng, mmpp.rates_per_s[state], begin, end)
         begin = end
+
+
+def _on_off(
+    rng: random.Random, on_off: OnOff, start_ns: int, stop_ns: int
+) -> Iterator[int]:
+    """Merge the sources, each with a generator of its own."""
+    source = Mmpp(
+        kind="mmpp",
+        rates_per_s=(on_off.rate_per_s, 0.0),
+        dwell_s=(on_off.on_s, on_off.off_s),
+    )
+    return heapq.merge(
+        *(
+            _mmpp(random.Random(rng.getrandbits(64)), source, start_ns, stop_ns)
+            for _ in range(on_off.sources)
+        )
+    )

@@ -9,10 +9,14 @@ Two instants are kept apart. ``offered_ns`` is when the load took the request up
 the intended instant it is the load's own lateness, which decides whether a run counts.
 ``sent_ns`` is when the last byte had been taken from it: later, if the broker does not
 read, which is a finding and not a fault.
+
+A connection may be that of a slow client: what has come then stays unread for a time,
+so that the broker meets full sockets.
 """
 
 from __future__ import annotations
 
+import heapq
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,13 +31,15 @@ class Schedule:
     """What to send: one row per request, in order of the intended instants.
 
     ``due_ns`` counts from the origin; ``answered`` is False for a request that gets no
-    answer (PRODUCE with acks=0), which is done once it is sent.
+    answer (PRODUCE with acks=0), which is done once it is sent. ``read_delay_ns`` says
+    for each connection how long its client leaves what has come in the socket.
     """
 
     due_ns: Sequence[int]
     connection: Sequence[int]
     frames: Sequence[Sequence[bytes]]
     answered: Sequence[bool]
+    read_delay_ns: Sequence[int]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -70,8 +76,8 @@ class Link(Protocol):
     def receive(self) -> bytes:
         """Return some bytes; none if the peer has finished."""
 
-    def watch(self, *, writable: bool) -> None:
-        """Say whether to be told when the link can be written to."""
+    def watch(self, *, readable: bool, writable: bool) -> None:
+        """Say what to be told of: that the link can be read, or be written to."""
 
     def close(self) -> None:
         """Tell of this link no more."""
@@ -82,10 +88,12 @@ class Channel:
     """One connection: what is still to be written, what has been read so far."""
 
     link: Link
+    read_delay_ns: int = 0
     out: deque[tuple[int, list[memoryview]]] = field(default_factory=deque)
     received: bytearray = field(default_factory=bytearray)
     waiting: set[int] = field(default_factory=set)
     watched: bool = False
+    postponed: bool = False
     open: bool = True
 
 
@@ -95,7 +103,12 @@ class Exchange:
     def __init__(
         self, links: Sequence[Link], schedule: Schedule, now_ns: Callable[[], int]
     ) -> None:
-        self.channels = [Channel(link) for link in links]
+        self.channels = [
+            Channel(link, delay_ns)
+            for link, delay_ns in zip(links, schedule.read_delay_ns, strict=True)
+        ]
+        self._late: list[tuple[int, int, Channel]] = []
+        self._postponed = 0
         self.outstanding = 0
         self.observed = Observed.nothing(len(schedule.due_ns))
         self._schedule = schedule
@@ -134,7 +147,31 @@ class Exchange:
         self._watch(channel, writable=False)
 
     def read(self, channel: Channel) -> None:
-        """Take whole answers off the link."""
+        """Take whole answers off the link; later, if the client is slow."""
+        if not channel.read_delay_ns:
+            self._read(channel)
+        elif not channel.postponed:
+            channel.postponed = True
+            self._postponed += 1
+            due_ns = self._now_ns() + channel.read_delay_ns
+            heapq.heappush(self._late, (due_ns, self._postponed, channel))
+            channel.link.watch(readable=False, writable=channel.watched)
+
+    def next_read_ns(self) -> int | None:
+        """When `read_late` has something to read; None if nothing was postponed."""
+        return self._late[0][0] if self._late else None
+
+    def read_late(self) -> None:
+        """Read what slow clients have left for long enough."""
+        now_ns = self._now_ns()
+        while self._late and self._late[0][0] <= now_ns:
+            _, _, channel = heapq.heappop(self._late)
+            channel.postponed = False
+            if channel.open:
+                channel.link.watch(readable=True, writable=channel.watched)
+                self._read(channel)
+
+    def _read(self, channel: Channel) -> None:
         try:
             received = channel.link.receive()
         except BlockingIOError:
@@ -176,7 +213,7 @@ class Exchange:
         """Ask for writability only while something waits to be written."""
         if channel.watched != writable:
             channel.watched = writable
-            channel.link.watch(writable=writable)
+            channel.link.watch(readable=not channel.postponed, writable=writable)
 
     def _lose(self, channel: Channel) -> None:
         """Give up a closed connection: what it still owed will never come."""

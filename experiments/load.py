@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments import answers, frames, wire
 from experiments.exchange import Observed, Schedule
+from experiments.senders import senders
 from experiments.trace import Trace
 from experiments.workload import Produce, Workload
 
@@ -55,6 +56,9 @@ def schedule(
         connection=connections,
         frames=frames.frames(places, workload, node, timestamp_ms),
         answered=[name not in silent for name in replayed.column("traffic")],
+        read_delay_ns=[
+            round(sender.traffic.read_ms * 1e6) for sender in senders(workload)
+        ],
     )
 
 

@@ -40,10 +40,10 @@ class SocketLink:
         """Return some bytes; none if the peer has finished."""
         return self._socket.recv(_RECEIVE_BYTES)
 
-    def watch(self, *, writable: bool) -> None:
-        """Say whether to be told when the socket can be written to."""
-        wanted = select.EPOLLIN | (select.EPOLLOUT if writable else 0)
-        self._epoll.modify(self._socket, wanted)
+    def watch(self, *, readable: bool, writable: bool) -> None:
+        """Say what to be told of: that the socket can be read, or be written to."""
+        reading = select.EPOLLIN if readable else 0
+        self._epoll.modify(self._socket, reading | (select.EPOLLOUT if writable else 0))
 
     def close(self) -> None:
         """Tell of this socket no more."""
@@ -88,6 +88,10 @@ class OpenLoop:
 
     def _poll(self, patience_ns: int) -> None:
         """Handle ready sockets; sleep for at most ``patience_ns`` if none is."""
+        self._exchange.read_late()
+        late_ns = self._exchange.next_read_ns()
+        if late_ns is not None:
+            patience_ns = min(patience_ns, late_ns - time.monotonic_ns())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
             # epoll's own timeout counts milliseconds; select's counts microseconds.

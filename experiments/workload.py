@@ -15,6 +15,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from experiments.published_mixes import MIXES
+
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
 Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -99,8 +101,25 @@ class Mmpp(Section):
         return sum(rate * dwell for rate, dwell in pairs) / sum(self.dwell_s)
 
 
+class OnOff(Section):
+    """``sources`` that are on and off for exponential times, each on its own.
+
+    A source that is on sends ``rate_per_s`` requests, Poisson; one that is off none.
+    """
+
+    kind: Literal["on-off"]
+    rate_per_s: Rate
+    on_s: Seconds
+    off_s: Seconds
+    sources: Annotated[int, Field(ge=1, le=1000)] = 1
+
+    def mean_rate_per_s(self) -> float:
+        """Return the long-run arrival rate."""
+        return self.sources * self.rate_per_s * self.on_s / (self.on_s + self.off_s)
+
+
 Arrivals: TypeAlias = Annotated[
-    Poisson | Constant | Bursts | Mmpp, Field(discriminator="kind")
+    Poisson | Constant | Bursts | Mmpp | OnOff, Field(discriminator="kind")
 ]
 
 
@@ -233,12 +252,30 @@ class ParetoService(Section):
         return self
 
 
+class PublishedService(Section):
+    """A mix that a paper has measured, by name (`published_mixes`), times ``scale``."""
+
+    kind: Literal["published"]
+    mix: Literal["high-bimodal", "extreme-bimodal", "tpc-c", "rocksdb"]
+    scale: Mean = 1000.0
+
+    def choice(self) -> ChoiceService:
+        """Return the same mix with its figures."""
+        rows = MIXES[self.mix]
+        return ChoiceService(
+            kind="choice",
+            values_us=tuple(cost_us * self.scale for _, cost_us in rows),
+            weights=tuple(share for share, _ in rows),
+        )
+
+
 Service: TypeAlias = Annotated[
     ConstantService
     | ExponentialService
     | ChoiceService
     | LognormalService
-    | ParetoService,
+    | ParetoService
+    | PublishedService,
     Field(discriminator="kind"),
 ]
 
@@ -263,7 +300,9 @@ class Traffic(Section):
     gives to the API. ``clients`` is the number of ``client.id``s, hence flows, among
     which the connections are dealt. ``start_s`` and ``stop_s`` bound the arrivals
     within the run. ``service`` is the cost of a request in the model world; the live
-    world measures it.
+    world measures it. ``read_ms`` makes its clients slow: an answer that has come stays
+    in the socket for so long. (In the model the answer fills the socket: the broker has
+    not sent it, and so does not read on, before it is taken.)
     """
 
     name: Name
@@ -275,6 +314,7 @@ class Traffic(Section):
     start_s: Rate = 0.0
     stop_s: Seconds | None = None
     slo_ms: Mean | None = None
+    read_ms: Rate = 0.0
     service: Service | None = None
 
     @model_validator(mode="after")

@@ -89,6 +89,7 @@ def p99_ms(
         connection=[number % connections for number in range(count)],
         frames=frames,
         answered=[True] * count,
+        read_delay_ns=[0] * connections,
     )
     with _connected(broker, connections) as sockets:
         for each in sockets:

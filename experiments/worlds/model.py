@@ -179,10 +179,12 @@ def _connections(
     """Deal connections to processors in turn, as Kafka's acceptor does."""
     dealt, connections = 0, []
     for sender in senders(experiment.workload):
+        read_ns = round(sender.traffic.read_ms * 1e6)
         if own is not None and CLASS_OF_API[sender.traffic.request.api] == CONTROL:
-            connections.append(Connection(own))
+            connections.append(Connection(own, read_ns))
         else:
-            connections.append(Connection(processors[dealt % len(processors)]))
+            processor = processors[dealt % len(processors)]
+            connections.append(Connection(processor, read_ns))
             dealt += 1
     return connections
 

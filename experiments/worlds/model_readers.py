@@ -5,7 +5,9 @@ until the response is sent (mute, unmute), and longer if the client is throttled
 processor reads its ready connections in turn. If the queue is full, a *blind* one
 blocks: it reads no other connection and sends no response until there is room (scenario
 S1 of KIP-291). A *class-aware* one puts the request aside and goes on; of those put
-aside, the most urgent is let in first. Reading and sending take no time here.
+aside, the most urgent is let in first. Reading and sending take no time here, but a
+slow client leaves its answer in the socket: then its own connection waits, and no
+other, since a processor does not block on a send.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from planes import PlaneCore
 
 
 class Connection:
-    """One client's socket: what has arrived there, and whether one is in the broker."""
+    """One client's socket: what has arrived there, and whether one is in the broker.
 
-    __slots__ = ("busy", "pending", "processor")
+    The client takes ``read_ns`` to read an answer.
+    """
 
-    def __init__(self, processor: Processor) -> None:
+    __slots__ = ("busy", "pending", "processor", "read_ns")
+
+    def __init__(self, processor: Processor, read_ns: int = 0) -> None:
         self.processor = processor
+        self.read_ns = read_ns
         self.pending: deque[ModelTask] = deque()
         self.busy = False
 
@@ -143,9 +149,22 @@ class Readers:
         assert admitted, (plane, task)
 
     def _respond(self, task: ModelTask, now_ns: int) -> None:
-        """Send the response, and unmute the connection, unless it is throttled."""
-        task.response_dequeued_ns = task.response_sent_ns = now_ns
+        """Send the response, which a slow client takes later."""
+        task.response_dequeued_ns = now_ns
         connection = self._connections[task.connection]
+        if connection.read_ns:
+            taken_ns = now_ns + connection.read_ns
+            self._engine.at(taken_ns, partial(self._taken, task, connection))
+        else:
+            self._sent(task, connection, now_ns)
+
+    def _taken(self, task: ModelTask, connection: Connection, now_ns: int) -> None:
+        self._sent(task, connection, now_ns)
+        self._read(connection.processor, now_ns)
+
+    def _sent(self, task: ModelTask, connection: Connection, now_ns: int) -> None:
+        """Let a request go, and unmute the connection, unless it is throttled."""
+        task.response_sent_ns = now_ns
         if task.throttled_until_ns > now_ns:
             self._engine.at(
                 task.throttled_until_ns, partial(self._end_throttle, connection)

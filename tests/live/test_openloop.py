@@ -83,6 +83,7 @@ def replay(
     padding: int = 0,
     answered: bool = True,
     patience_ms: int = 5000,
+    read_delay_ms: float = 0,
 ) -> tuple[Observed, int]:
     """Replay a schedule; return what was observed, and the origin."""
     schedule = Schedule(
@@ -90,6 +91,7 @@ def replay(
         connection=connection,
         frames=[request(number, padding) for number in range(len(due_ns))],
         answered=[answered] * len(due_ns),
+        read_delay_ns=[round(read_delay_ms * MS)] * len(sockets),
     )
     with select.epoll() as epoll:
         loop = OpenLoop(sockets, schedule, epoll)
