@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 
 from broker.request import Request
 from broker.wire.header import RequestHeader
+from planes.admission import HOPELESS
 
 CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = (
     "control",
@@ -116,10 +117,15 @@ class Classifier:
         return cost_ns
 
     def learn(self, request: Request) -> None:
-        """Learn from a request that was served what it has cost."""
-        if request.refusal is not None:
+        """Learn from a request that is done what it has cost.
+
+        One that was turned away teaches nothing, unless it was for its expected cost:
+        then that is doubted, so that a wrong estimate does not last.
+        """
+        if request.refusal is not None and request.refusal != HOPELESS:
             return
-        api_key, cost_ns = request.api_key, request.service_ns
+        cost_ns = request.service_ns if request.refusal is None else 0
+        api_key = request.api_key
         bucket = api_key, request.size_bytes.bit_length()
         known_ns = self._cost_ns.get(bucket, cost_ns)
         self._cost_ns[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)

@@ -20,6 +20,7 @@ from broker.config import (
 from experiments.workload import CONTROL
 from experiments.worlds.model_config import ModelSection
 from experiments.worlds.model_task import ModelTask
+from planes.admission import HOPELESS
 from planes.lock import TaskLock
 
 _UNKNOWN_COST_NS: Final = 50_000
@@ -98,10 +99,10 @@ class Classes:
         return task
 
     def learn(self, task: ModelTask) -> None:
-        """Learn from a request that was served what it has cost."""
-        if self._learns and task.refusal is None:
+        """Learn from a request that is done what it has cost, as the broker does."""
+        if self._learns and (task.refusal is None or task.refusal == HOPELESS):
             bucket = task.api_key, task.size_bytes.bit_length()
-            cost_ns = task.service_ns
+            cost_ns = task.service_ns if task.refusal is None else 0
             known_ns = self._learned_ns.get(bucket, cost_ns)
             change_ns = cost_ns - known_ns >> _AVERAGE_SHIFT
             self._learned_ns[bucket] = known_ns + change_ns

@@ -7,7 +7,13 @@ and decide when a request's turn has come: to serve it, to serve it and hold its
 connection back, or to turn it away. Whoever is turned away is answered all the same.
 """
 
-from planes.admission.admission import EXPIRED, OVER_QUOTA, THROTTLED, Admission
+from planes.admission.admission import (
+    EXPIRED,
+    HOPELESS,
+    OVER_QUOTA,
+    THROTTLED,
+    Admission,
+)
 from planes.admission.block import Block
 from planes.admission.codel import CoDel
 from planes.admission.deadline import Deadline
@@ -17,6 +23,7 @@ from planes.admission.token_bucket import TokenBucket
 
 __all__ = [
     "EXPIRED",
+    "HOPELESS",
     "OVER_QUOTA",
     "THROTTLED",
     "Admission",

@@ -21,8 +21,10 @@ from typing import ClassVar, Final, Protocol
 from planes.task import Task
 from schedulers import Job
 
-# Verdicts, as they are counted; the first two turn a task away.
+# Verdicts, as they are counted. All but the last turn a task away: because its time is
+# over, or would be before it is done, or because its class has used up its rate.
 EXPIRED: Final = "expired"
+HOPELESS: Final = "hopeless"
 OVER_QUOTA: Final = "over_quota"
 THROTTLED: Final = "throttled"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planes.admission.admission import EXPIRED
+from planes.admission.admission import EXPIRED, HOPELESS
 from planes.task import Task
 from schedulers import Job
 
@@ -18,7 +18,9 @@ class Deadline:
     In time is before the deadline that it came with (a client's own time limit) and
     within ``limits_ns`` of its class, counted from when it was received; to be done
     takes its expected cost. So under overload no service is spent on answers that
-    nobody waits for, which is what makes a queue metastable once clients retry.
+    nobody waits for, which is what makes a queue metastable once clients retry. (Who
+    learns expected costs has to doubt them after a refusal for that reason alone, or
+    one slow request would shut its kind out for ever.)
 
     Law, where the cost is known and service is not interrupted: what is served is
     answered in time, and what is turned away could not have been from then on.
@@ -31,7 +33,7 @@ class Deadline:
     >>> task = Task(number=0, request_class="produce", received_ns=50, cost_ns=30)
     >>> rule.entered(task, 0, 50)
     >>> rule.judge(task, 120), rule.judge(task, 121)
-    (None, 'expired')
+    (None, 'hopeless')
     """
 
     capacity: int
@@ -56,4 +58,6 @@ class Deadline:
         """Turn a request away that would be done after its deadline."""
         if task.deadline_ns is None or task.request_class in self.favoured:
             return None
-        return EXPIRED if now_ns + task.cost_ns > task.deadline_ns else None
+        if now_ns > task.deadline_ns:
+            return EXPIRED
+        return HOPELESS if now_ns + task.cost_ns > task.deadline_ns else None

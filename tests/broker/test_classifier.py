@@ -127,3 +127,29 @@ def test_the_average_follows_a_change_within_an_eighth_a_step():
     for _ in range(60):
         classifier.learn(request(0, 100, 16_000))
     assert 15_990 <= classifier.expected_ns(0, 100) <= 16_000
+
+
+def refused(refusal):
+    it = request(ApiKey.PRODUCE, 100, 10)
+    it.refusal = refusal
+    return it
+
+
+def test_what_was_turned_away_for_another_reason_teaches_no_cost():
+    classifier = Classifier()
+    classifier.learn(request(ApiKey.PRODUCE, 100, 8000))
+    for refusal in ("expired", "over_quota"):
+        classifier.learn(refused(refusal))
+    assert classifier.expected_ns(ApiKey.PRODUCE, 100) == 8000
+
+
+def test_a_cost_that_requests_are_turned_away_for_is_doubted_until_one_is_served():
+    """One request of a second must not shut out all that follow for ever."""
+    classifier, limit_ns = Classifier(), 1_000_000
+    classifier.learn(request(ApiKey.PRODUCE, 100, 1_000_000_000))
+    turned_away = 0
+    while classifier.expected_ns(ApiKey.PRODUCE, 100) > limit_ns:
+        classifier.learn(refused("hopeless"))
+        turned_away += 1
+    # Each takes an eighth off: ln(1000) / ln(8/7) = 51.7 of them.
+    assert turned_away == 52

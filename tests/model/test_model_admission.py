@@ -66,7 +66,8 @@ def test_with_deadlines_what_is_served_is_in_time_and_the_rest_could_not_be():
         it.dequeued_ns + it.cost_ns > it.received_ns + limit_ns for it in refused
     )
     assert all(task.attained_ns == REFUSAL_NS for task in refused)
-    assert plane.held_back == {("produce", "expired"): len(refused)}
+    # In order of arrival, and all with the same limit, nothing waits beyond it.
+    assert plane.held_back == {("produce", "hopeless"): len(refused)}
     # Of 1.5 times the capacity a third has to go, and no more work than that is lost.
     # It is lost in few large requests: those are the first that cannot be in time.
     refused_ns = sum(task.cost_ns for task in refused)

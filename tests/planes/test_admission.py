@@ -205,8 +205,10 @@ def test_what_can_be_done_in_time_is_served_and_nothing_else(
     it = task(received_ns=received_ns, cost_ns=cost_ns, deadline_ns=own_ns)
     rule.entered(it, 0, 1000)
     due_ns = received_ns + limit_ns
-    in_time = turn_ns + cost_ns <= (due_ns if own_ns is None else min(due_ns, own_ns))
-    assert (rule.judge(it, turn_ns) is None) == in_time
+    due_ns = due_ns if own_ns is None else min(due_ns, own_ns)
+    verdict = rule.judge(it, turn_ns)
+    assert (verdict is None) == (turn_ns + cost_ns <= due_ns)
+    assert (verdict == EXPIRED) == (turn_ns > due_ns)
 
 
 def test_deadlines_of_the_favoured_and_of_classes_without_limit_are_let_pass():
