@@ -85,6 +85,12 @@ def _job(context: SparkContext, world: str, work: Work) -> Outcome | Failure:
 
 def _said(error: Exception) -> str:
     """Return the line of Java's and Python's traces that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (telling or lines or [type(error).__name__])[0]
+    said = (telling or lines or [type(error).__name__])[0]
+    if "No module named" in said or "Cannot run program" in said:
+        said += (
+            "; PYSPARK_PYTHON has to name a Python on the workers' machines that has "
+            "what requirements.lock lists"
+        )
+    return said
