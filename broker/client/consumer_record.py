@@ -131,6 +131,8 @@ def _records(
 
 def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = read_varint(data, at)
+    if count < 0:
+        raise _invalid(f"{count} headers")
     found = []
     for _ in range(count):
         name, at = _field(data, at)
