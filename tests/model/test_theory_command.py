@@ -1,0 +1,185 @@
+"""``doorkeeper theory``: the table, its intervals, and what the exit status means."""
+
+import statistics
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from experiments.cli import main
+from experiments.config import load
+from experiments.theory.compare import PATHWISE, compare, interval
+from experiments.theory.measure import Block, block_of
+from experiments.theory.predict import (
+    BUSY_SERVERS,
+    MEAN_WAIT,
+    P99_WAIT,
+    THROUGHPUT,
+    WORK_X_WAIT,
+)
+
+CONFIG = """
+[experiment]
+name = "little"
+seed = 5
+blocks = 3
+baseline = "fifo"
+again = false
+world = "model"
+
+[workload]
+duration_s = 3.0
+warmup_s = 0.5
+
+[[workload.traffic]]
+name = "produce"
+connections = 300
+arrivals = { kind = "poisson", rate_per_s = 250.0 }
+request = { api = "produce" }
+service = { kind = "exponential", mean_us = 2000.0 }
+
+[broker]
+set = { "doorkeeper.priority.ageing.ms" = 0 }
+
+[[arms]]
+name = "fifo"
+scheduler = "fifo"
+
+[[arms]]
+name = "scfq"
+scheduler = "scfq"
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "little.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def run(*arguments):
+    # Wide enough that no cell of the table is broken.
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return runner.invoke(main, [str(each) for each in arguments])
+
+
+def lines_of(result, *words):
+    return [
+        line
+        for line in result.output.splitlines()
+        if all(word in line for word in words)
+    ]
+
+
+def test_prediction_stands_beside_measurement_in_both_worlds(config):
+    """M/M/1 at load .5 with a mean of 2 ms: it waits 2 ms."""
+    result = run("theory", config)
+    assert result.exit_code == 0, result.output
+    for world in ("model", "virtual"):
+        (line,) = lines_of(result, world, "fifo", "produce", MEAN_WAIT)
+        assert "2 ms" in line
+        assert "agrees" in line
+        (line,) = lines_of(result, world, "scfq", "sum of size x wait", "fifo's")
+        assert "agrees" in line
+        assert lines_of(result, f"{world} scfq: no closed form")
+    assert lines_of(result, "predictions lie within their interval, widened by 1%")
+
+
+def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
+    directory = tmp_path / "recorded"
+    recorded = run("experiment", "run", config, "--out", directory)
+    assert recorded.exit_code == 0, recorded.output
+    read = run("theory", config, directory)
+    ran = run("theory", config, "--world", "model")
+    assert read.exit_code == ran.exit_code == 0
+    assert lines_of(read, "model") == lines_of(ran, "model") != []
+    other = tmp_path / "other.toml"
+    other.write_text(CONFIG.replace('"little"', '"other"'))
+    result = run("theory", other, directory)
+    assert result.exit_code == 2
+    assert "is a recording of little, not of other" in result.output
+
+
+def block(wait, *, path=1000, busy=0.5, work=0.001):
+    return Block(
+        values={
+            (BUSY_SERVERS, ""): busy,
+            (WORK_X_WAIT, ""): work,
+            (MEAN_WAIT, "produce"): wait,
+            (P99_WAIT, "produce"): 0.01565,
+        },
+        moments={},
+        path=path,
+    )
+
+
+def compared(config, fifo, scfq, world="model", tolerance=0.01):
+    blocks = {"fifo": fifo, "scfq": scfq}
+    return compare(load(config), world, "", blocks, tolerance)
+
+
+GOOD = [block(0.0019), block(0.0021), block(0.0020)]
+
+
+def test_theory_inside_the_interval_agrees_and_outside_it_does_not(config):
+    assert compared(config, GOOD, GOOD).agrees
+    bad = [block(0.0039), block(0.0041), block(0.0040)]
+    assert not compared(config, bad, GOOD).agrees
+    # Off by half of the time in system, 4 ms: a tolerance of that much forgives it.
+    assert compared(config, bad, GOOD, tolerance=0.5).agrees
+    (row,) = [it for it in compared(config, bad, GOOD).rows if it.agrees is False]
+    assert (row.arm, row.reported, row.quantity) == ("fifo", "produce", MEAN_WAIT)
+    assert row.off == pytest.approx(0.5)
+
+
+def test_a_path_that_breaks_conservation_is_found(config):
+    broken = [block(0.002), block(0.002, path=1001), block(0.002)]
+    found = compared(config, GOOD, broken)
+    (row,) = [it for it in found.rows if it.agrees is False]
+    assert row.arm == "scfq"
+    assert row.measured == pytest.approx(1e-3) != PATHWISE
+
+
+def test_a_live_broker_is_shown_and_not_judged(config):
+    found = compared(config, GOOD, GOOD, world="live")
+    assert found.agrees
+    assert {reason for *_, reason in found.silences} == {
+        "the service of produce was not measured"
+    }
+
+
+def test_all_intervals_hold_at_once():
+    """Student's t: 2.776 for 95 % and 4 degrees of freedom, 4.604 for 99 %."""
+    values = [1.0, 2.0, 3.0, 4.0, 5.0]
+    error = statistics.stdev(values) / 5**0.5
+    assert interval(values, 0.95) == pytest.approx((3.0, 2.776 * error), rel=1e-3)
+    assert interval(values, 0.99) == pytest.approx((3.0, 4.604 * error), rel=1e-3)
+    assert interval([1.0], 0.95) == (1.0, float("inf"))
+
+
+def test_measures_of_rows_by_hand():
+    """Window 0 to 1 s; one request was early, one failed, one ended after it."""
+    ms = 1_000_000
+    rows = pa.table(
+        {
+            "class": pa.array(["a", "a", "b", "a", "b"]).dictionary_encode(),
+            "intended_ns": [-5 * ms, 100 * ms, 200 * ms, 300 * ms, 999 * ms],
+            "client_done_ns": [5 * ms, 130 * ms, 220 * ms, None, 1009 * ms],
+            "service_ns": [2 * ms, 10 * ms, 20 * ms, None, 4 * ms],
+            "outcome": pa.array(
+                ["ok", "ok", "ok", "timeout", "ok"]
+            ).dictionary_encode(),
+        }
+    )
+    found = block_of(rows, [0, 1000 * ms])
+    assert found.values[MEAN_WAIT, "a"] == pytest.approx(0.020)
+    assert found.values[MEAN_WAIT, "b"] == pytest.approx(0.003)
+    assert found.values[THROUGHPUT, "a"] == pytest.approx(2.0)
+    assert found.values[THROUGHPUT, "b"] == pytest.approx(1.0)
+    assert found.values[BUSY_SERVERS, ""] == pytest.approx(0.034)
+    assert found.values[WORK_X_WAIT, ""] == pytest.approx(0.010 * 0.020 + 0.004 * 0.006)
+    assert found.moments["b"].square == pytest.approx((400 + 16) / 2 * 1e-6)
+    assert found.path is None
+    served = block_of(rows.filter(pa.array([True, True, True, False, True])), [0, ms])
+    assert served.path == (2 * 8 + 10 * 20 + 0 + 4 * 6) * ms * ms
