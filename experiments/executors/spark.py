@@ -12,6 +12,7 @@ names. A worker that would run other code than this process refuses.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,8 +48,13 @@ class Spark:
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
         """Run cells, see `Executor`."""
-        with self._connect() as session, ThreadPoolExecutor(_THREADS_MAX) as threads:
+        with contextlib.ExitStack() as stack:
+            try:
+                session = stack.enter_context(self._connect())
+            except Exception as error:
+                raise CellFailed(f"no session: {_said(error)}") from error
             context = session.sparkContext
+            threads = stack.enter_context(ThreadPoolExecutor(_THREADS_MAX))
             try:
                 yield from stream(
                     lambda work: threads.submit(_job, context, self._world, work),

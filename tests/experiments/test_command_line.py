@@ -46,6 +46,26 @@ def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
     assert "priority" not in found.output
 
 
+def test_plan_of_a_sweep_counts_its_points() -> None:
+    found = doorkeeper("experiment", "plan", CONFIGS / "ablation.toml")
+    assert "connections: below, above" in found.output
+    size = "2 points x 12 blocks x 9 arms = 216 runs in the model world"
+    assert f"{size}, about " in found.output
+    checked = doorkeeper("experiment", "validate", CONFIGS / "ablation.toml")
+    assert f"ablation is well formed: {size}" in checked.output
+
+
+def test_a_broker_key_of_a_level_is_checked_and_its_point_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    text = (CONFIGS / "frontier.toml").read_text()
+    broken.write_text(text.replace("doorkeeper.quantum.us", "doorkeeper.quantum.ms"))
+    found = doorkeeper("experiment", "validate", broken)
+    assert found.exit_code == 2
+    point = "load=0.5 control=0.05 service=exponential granularity=100us"
+    assert f"sweep, point '{point}': arms['fifo']: " in found.output
+    assert "doorkeeper.quantum.ms" in found.output
+
+
 def test_an_unknown_key_ends_with_status_2_and_its_path(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text(QUICKSTART.read_text().replace("blocks = 8", "bloks = 8"))

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import cli, runner
-from experiments.cells import Failure, Outcome, Work
+from experiments.cells import CellFailed, Failure, Outcome, Work
 from experiments.executors.executor import stream
+from experiments.executors.spark import Spark
 from experiments.points import points
 from experiments.worlds.world import RunResult, WorldError
 from tests.experiments.small_sweep import built, config_file
@@ -80,6 +81,19 @@ def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
 
 def first_cell() -> Any:
     return next(runner.plan(points(built())))
+
+
+def test_a_cluster_that_cannot_be_reached_is_said_so() -> None:
+    def connect() -> Any:
+        raise RuntimeError(
+            "An error occurred while calling o1.it.\n: java.io.IOException: no route\n"
+        )
+
+    todo = Twice(deque([Work(cell=first_cell(), with_trace=False)]))
+    with pytest.raises(
+        CellFailed, match=r"^no session: java\.io\.IOException: no route$"
+    ):
+        next(Spark("model", connect).outcomes(todo))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from experiments.points import points
 from experiments.progress import Silence
 from experiments.recording import MEASURES, STAMPS, Results
 from experiments.trace import Trace
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
 
 
 def experiment(**header: Any) -> Experiment:
@@ -273,6 +273,20 @@ def test_a_run_without_rows_is_repeated_up_to_its_retries(tmp_path: Path) -> Non
     tries = [each for each in runs if each["arm"] == "priority" and each["block"] == 0]
     assert [each["attempt"] for each in tries] == [0, 1]
     assert [each["requests"] for each in tries] == [None, None]
+
+
+def test_a_world_in_which_nothing_can_run_ends_the_experiment_at_once(
+    tmp_path: Path,
+) -> None:
+    def refused(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        raise WorldError("arm 'wfq' cannot start: no such option")
+
+    world = FakeWorld(refused)
+    with pytest.raises(WorldError, match="no such option"):
+        run(tmp_path, world)
+    assert len(world.ran) == 1
+    assert manifest(tmp_path)["runs"] == []
+    assert run(tmp_path, FakeWorld(), resume=True) == []
 
 
 def test_a_failed_cell_is_not_done_and_is_tried_again_on_resume(tmp_path: Path) -> None:

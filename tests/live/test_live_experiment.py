@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
-from experiments import runner, trace
+from experiments import cli, runner, trace
 from experiments.config import Experiment, parse
 from experiments.executors.sequential import Sequential
 from experiments.points import points
@@ -32,7 +33,7 @@ from experiments.progress import Silence
 from experiments.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
 from experiments.runner import plan
 from experiments.worlds.live import Live
-from experiments.worlds.world import RunFiles, RunResult, WorldError
+from experiments.worlds.world import RunFiles, RunResult
 
 pytestmark = pytest.mark.live
 
@@ -229,16 +230,20 @@ def run_first_cell(built: Experiment, directory: Path) -> tuple[RunResult, RunFi
 
 
 def test_a_broker_that_cannot_start_stops_the_experiment(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        built = experiment(
-            broker={"set": {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}}
+        listener = f"PLAINTEXT://127.0.0.1:{port}"
+        config.write_text(f'{CONFIG}\n[broker]\nset = {{ listeners = "{listener}" }}\n')
+        out = str(tmp_path / "run")
+        found = CliRunner().invoke(
+            cli.main, ["experiment", "run", str(config), "--out", out]
         )
-        with pytest.raises(WorldError) as stopped:
-            run_first_cell(built, tmp_path)
-    words = r"arm '\S+' cannot start: broker ended with status 2: Error: "
-    assert re.match(words, str(stopped.value))
-    assert str(port) in str(stopped.value)
+    assert found.exit_code == 1
+    words = r"(?m)^Error: arm '\S+' cannot start: broker ended with status 2: Error: "
+    assert re.search(words, found.output)
+    assert str(port) in found.output
+    assert manifest(tmp_path)["runs"] == []
 
 
 def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> None:
