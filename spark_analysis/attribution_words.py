@@ -6,6 +6,8 @@ hundredfold gain a tenfold one is a half.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from spark_analysis.attribution import Attribution, Design
 from spark_analysis.comparison import Comparison
 from spark_analysis.metrics import headline_of
@@ -40,22 +42,30 @@ def told(comparison: Comparison, class_name: str) -> Attribution | None:
     return next((found[m.name] for m in order if m.name in found), None)
 
 
-def attribution_sentences(comparison: Comparison) -> tuple[str, ...]:
-    """Return one sentence or two on each class: where its benefit comes from."""
+class Said(NamedTuple):
+    """What is said of one class: a plain sentence, and what it rests on."""
+
+    plain: str
+    detail: str = ""
+
+
+def attribution_sentences(comparison: Comparison) -> tuple[Said, ...]:
+    """Return what is said on each class: where its benefit comes from."""
     design = comparison.design
     if design is None:
         why = comparison.design_why
-        return (f"The arms are no full design: {why}; no effects.",) if why else ()
+        return (Said(f"The arms are no full design: {why}."),) if why else ()
     said = []
     for name in comparison.class_names:
         attribution = told(comparison, name)
         refused = _refused(comparison, name)
         if attribution is None:
-            said.append(f"Of {name} no effect can be told: {refused}.")
+            said.append(Said(f"Of {name} no effect can be told: {refused}."))
             continue
+        plain, detail = _said(comparison, design, attribution)
         by_less = attribution.metric != headline_of(comparison.metrics)
         note = f" (Not by a higher quantile: {refused}.)" if by_less else ""
-        said.append(_sentence(comparison, design, attribution) + note)
+        said.append(Said(plain + note, detail))
     return tuple(said)
 
 
@@ -68,51 +78,57 @@ def _refused(comparison: Comparison, class_name: str) -> str:
     return ""
 
 
-def _sentence(comparison: Comparison, design: Design, of: Attribution) -> str:
+def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     whole, metric = of.whole, of.metric
     kind = "goodput" if metric.level is None else f"{metric.label} latency"
     level = percent(comparison.manifest.options.confidence)
     what = f"The {kind} of {of.class_name}"
-    evidence = f"ratio {ratio(whole.ratio.value)}, {ratio_interval(whole.ratio)}"
+    evidence = (
+        f"ratio {ratio(whole.ratio.value)}, simultaneous {level} interval "
+        f"{ratio_interval(whole.ratio)}"
+    )
     if not whole.found:
-        return (
+        return Said(
             f"{what} is not told apart under {design.full} and {design.none} "
             f"({evidence}): there is nothing to attribute."
         )
     better = (whole.ratio.value < 1) == metric.lower_is_better
     noun = "benefit" if better else "price"
-    return (
+    source = _source(design, of)
+    return Said(
         f"{what} is {change(whole.ratio.value)} under {design.full} than under "
-        f"{design.none} ({evidence}; simultaneous {level} intervals). "
-        f"{_source(design, of, noun)} {_shares(of)}{_drawback(of)}"
+        f"{design.none} ({evidence}). Nearly all of the {noun} comes from {source}.",
+        f"{_each(design, of)} {_shares(of)}{_drawback(of)}",
     )
 
 
-def _source(design: Design, of: Attribution, noun: str) -> str:
-    """Name the smallest combinations that get nearly all, and what each factor does."""
+def _source(design: Design, of: Attribution) -> str:
+    """Name the smallest combinations that get nearly all."""
     assert of.reach is not None
     enough = _enough(design, of)
     named = ", or from ".join(
-        f"{_together(design, cell)}, {part_words(of.reach[cell])}"
-        for cell in enough
+        f"{_together(design, cell)}, {part_words(of.reach[cell])}" for cell in enough
     )
     needed = frozenset.intersection(*enough)
     if len(enough) > 1 and needed:
         named += f"; {_together(design, needed)} in any case"
-    if len(design.factors) == 1:
-        return f"The {noun} comes from {named}."
+    return named
+
+
+def _each(design: Design, of: Attribution) -> str:
+    """Say what every factor does by itself, and what is left without it."""
+    assert of.reach is not None
+    full = frozenset(design.factors)
     alone = listed(
         f"{name} {part_words(of.reach[frozenset({name})])}" for name in design.factors
     )
-    full = frozenset(design.factors)
+    if len(full) == 1:
+        return f"Alone: {alone}."
     without = listed(
         f"without {name} {part_words(of.reach[full - {name}])}"
         for name in design.factors
     )
-    return (
-        f"Nearly all of the {noun} comes from {named}. "
-        f"Alone: {alone}; leaving one out: {without}."
-    )
+    return f"Alone: {alone}; leaving one out: {without}."
 
 
 def _together(design: Design, cell: Combination) -> str:

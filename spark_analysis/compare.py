@@ -114,9 +114,7 @@ def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
     if len(manifest.points) == 1:
         return asked
     design = {arm.name for arm in manifest.arms if arm.factors}
-    against = [
-        (arm, manifest.baseline) for arm in manifest.rivals if arm not in design
-    ]
+    against = [(arm, manifest.baseline) for arm in manifest.rivals if arm not in design]
     return (*asked, *(pair for pair in against if pair not in asked))
 
 

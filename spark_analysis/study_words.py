@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_analysis.attribution_words import attribution_sentences
+from spark_analysis.attribution_words import Said, attribution_sentences
 from spark_analysis.cautions import cautions
 from spark_analysis.comparison import Comparison
 from spark_analysis.pairs import Pair, PairCell
@@ -106,17 +106,17 @@ def _where(cells: Sequence[PairCell]) -> str:
 def study_lead(study: Study) -> tuple[str, ...]:
     """Return what a sweep found on the first class, and where effects come from."""
     told = pair_sentences(study, study.class_names[:1])
-    return (*told, *study_attribution(study))
+    return (*told, *(said.plain for said in study_attribution(study)))
 
 
-def study_attribution(study: Study) -> tuple[str, ...]:
-    """Return the attribution sentences, each with its point where there are several."""
+def study_attribution(study: Study) -> tuple[Said, ...]:
+    """Return what is said of effects, each with its point where there are several."""
     if not study.swept:
         return attribution_sentences(study.comparisons[0])
     return tuple(
-        f"At {comparison.manifest.point.name}: {sentence}"
+        said._replace(plain=f"At {comparison.manifest.point.name}: {said.plain}")
         for comparison in study.comparisons
-        for sentence in attribution_sentences(comparison)
+        for said in attribution_sentences(comparison)
     )
 
 

@@ -77,8 +77,8 @@ def _show_point(study: Study, console: Console) -> None:
         console.print(_text(f"· {headline(comparison, story(comparison, arm))}"))
     for text in pair_sentences(study, study.class_names):
         console.print(_text(f"· {text}"))
-    for text in study_attribution(study):
-        console.print(_text(text, "bold"))
+    for said in study_attribution(study):
+        console.print(_text(said.plain, "bold"))
     console.print(_text(f"· {again_sentence(comparison)}"))
     for text in _refusals(comparison):
         console.print(_text(f"· {text}", "dim"))

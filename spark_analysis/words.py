@@ -29,7 +29,7 @@ def words(study: Study) -> dict[str, Any]:
         "headline": study.headline.name,
         "again": study_again(study),
         "cautions": list(study_cautions(study)),
-        "attribution": list(study_attribution(study)),
+        "attribution": [said._asdict() for said in study_attribution(study)],
         "pairs": list(pair_sentences(study, study.class_names)),
     }
     if study.swept:

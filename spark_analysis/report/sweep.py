@@ -75,9 +75,13 @@ def attribution_part(study: Study) -> str:
     if not said:
         return ""
     tables = "" if study.swept else _effects(study.comparisons[0])
+    items = "".join(
+        f"<li>{escape(plain)}<br><span class='meta'>{escape(detail)}</span></li>"
+        for plain, detail in said
+    )
     return (
         "<h2 id='attribution'>Where the effect comes from</h2>"
-        + _list(said)
+        + f"<ul>{items}</ul>"
         + _folded("Every effect", tables)
     )
 

@@ -8,6 +8,7 @@ behind control; the rest of the stamps are small constants with noise.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ Rows = dict[str, Any]
 CLASSES = ("control", "produce", "fetch")
 API_KEYS = {"control": 4, "produce": 0, "fetch": 1}
 ARMS = ("fifo", "planes", "priority", "wfq")
+RATES = {"control": 1500.0, "produce": 1200.0, "fetch": 300.0}
 MS = 1_000_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _NULLABLE = [
@@ -90,25 +92,72 @@ def write(
 
     ``rates`` are requests per second by class.
     """
-    per_second = dict(rates or {"control": 1500, "produce": 1200, "fetch": 300})
+    per_second = dict(rates or RATES)
     names = [*arms, *(["fifo-again"] if again else [])]
     window = [0, int(seconds * 1e9)]
     manifest = _manifest(names, blocks, seed, window, per_second, analysis or {})
-    for block in range(blocks):
+    _write_point(directory, manifest, "", seconds, per_second)
+    save(directory, manifest)
+    return manifest
+
+
+def write_sweep(
+    directory: Path,
+    loads: Mapping[str, float],
+    sizes: Mapping[str, float],
+    *,
+    blocks: int = 2,
+    seconds: float = 0.2,
+    arms: Iterable[str] = ARMS,
+    analysis: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write a sweep of load x share of control: factors by level, multiplying rates."""
+    names = [*arms, "fifo-again"]
+    window = [0, int(seconds * 1e9)]
+    manifest = _manifest(names, blocks, 1, window, RATES, analysis or {})
+    manifest["points"] = []
+    for load, share in itertools.product(loads, sizes):
+        rates = {name: rate * loads[load] for name, rate in RATES.items()}
+        rates["control"] *= sizes[share]
+        point = {
+            "point": f"load={load} share={share}",
+            "levels": {"load": load, "share": share},
+            "classes": _classes(rates),
+            "window_ns": window,
+        }
+        number = len(manifest["points"])
+        manifest["points"].append(point)
+        _write_point(
+            directory, manifest, f"p{number:03d}-", seconds, rates, point["point"]
+        )
+    save(directory, manifest)
+    return manifest
+
+
+def _write_point(
+    directory: Path,
+    manifest: dict[str, Any],
+    prefix: str,
+    seconds: float,
+    rates: Mapping[str, float],
+    point: str = "",
+) -> None:
+    names = [arm["name"] for arm in manifest["arms"]]
+    seed = manifest["seed"]
+    for block in range(manifest["blocks"]):
         rng = np.random.default_rng([seed, block])
-        trace = make_trace(rng, seconds, per_second)
+        trace = make_trace(rng, seconds, rates)
         digest = hashlib.sha256(trace["intended_ns"].tobytes()).hexdigest()
         order = rng.permutation(len(names))
         for place, arm in zip(order, names, strict=True):
-            run_id = f"b{block:03d}-{arm}-t0"
+            run_id = f"{prefix}b{block:03d}-{arm}-t0"
             noise = np.random.default_rng([seed, block, names.index(arm)])
             rows = replay(trace, arm, noise)
             run = _run(run_id, block, arm, int(place), digest, len(rows["sent_ns"]))
+            run |= {"point": point} if point else {}
             write_run(directory, run, rows)
             write_samples(directory, run, rows)
             manifest["runs"].append(run)
-    save(directory, manifest)
-    return manifest
 
 
 def save(directory: Path, manifest: Mapping[str, Any]) -> None:
@@ -303,15 +352,7 @@ def _manifest(
             }
             for name in names
         ],
-        "classes": [
-            {
-                "class": name,
-                "apis": [name],
-                "slo_ns": 10 * MS if name == "control" else None,
-                "offered_per_s": rate,
-            }
-            for name, rate in rates.items()
-        ],
+        "classes": _classes(rates),
         "window_ns": window,
         "analysis": {
             "quantiles": [0.5, 0.95, 0.99, 0.999],
@@ -331,3 +372,15 @@ def _manifest(
         "plan": [],
         "runs": [],
     }
+
+
+def _classes(rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    return [
+        {
+            "class": name,
+            "apis": [name],
+            "slo_ns": 10 * MS if name == "control" else None,
+            "offered_per_s": rate,
+        }
+        for name, rate in rates.items()
+    ]

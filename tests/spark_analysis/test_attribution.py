@@ -1,0 +1,189 @@
+"""Where an effect comes from: told from made values whose answer is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spark_analysis.attribute import design_of
+from spark_analysis.attribution_table import attribution_table
+from spark_analysis.attribution_words import attribution_sentences, told
+from spark_analysis.comparison import Comparison
+from spark_analysis.figures.attribution import effects
+from spark_analysis.table import as_csv, as_latex
+from tests.spark_analysis.studies import (
+    CUBE,
+    P99,
+    comparison_of,
+    cube_arms,
+    manifest_of,
+)
+
+
+def cube(
+    factors: dict[str, float], blocks: int = 8, spread: float = 0.05, seed: int = 1
+) -> Comparison:
+    """Make control's p99 of every arm: 100 ms times the factors that the arm has.
+
+    A key of several letters is a factor that only their combination brings.
+    """
+    rng = np.random.default_rng(seed)
+    block = np.exp(rng.normal(0, 0.3, size=blocks))
+    values = {}
+    for name in CUBE:
+        mean = 100.0 * math.prod(
+            size for key, size in factors.items() if set(key) <= set(name)
+        )
+        noise = np.exp(rng.normal(0, spread, size=blocks))
+        values["control", name or "none"] = list(mean * block * noise)
+    manifest = manifest_of(cube_arms(), ["control"], blocks)
+    return comparison_of(manifest, values)
+
+
+def parts(comparison: Comparison, kind: str) -> dict[str, float]:
+    found = told(comparison, "control")
+    assert found is not None
+    return {
+        effect.factors[0]: effect.part.value
+        for effect in found.effects
+        if effect.kind == kind and effect.part is not None
+    }
+
+
+def test_a_single_source_is_named() -> None:
+    comparison = cube({"q": 0.1})
+    (said,) = attribution_sentences(comparison)
+    assert "times lower under rqw than under none" in said.plain
+    assert "Nearly all of the benefit comes from the queue, 1" in said.plain
+    assert parts(comparison, "share") == pytest.approx(
+        {"reader": 0, "queue": 1, "worker": 0}, abs=0.05
+    )
+
+
+def test_two_that_only_work_together_are_named_together() -> None:
+    comparison = cube({"rq": 0.02})
+    (said,) = attribution_sentences(comparison)
+    assert "comes from reader and queue together, " in said.plain
+    assert parts(comparison, "alone")["reader"] == pytest.approx(0, abs=0.05)
+    shares = parts(comparison, "share")
+    assert shares["reader"] == pytest.approx(0.5, abs=0.05)
+    assert shares["worker"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_either_way_is_named_with_what_both_need() -> None:
+    """The reader with the queue or with the worker: as in the ablation of KIP-291."""
+    comparison = cube({"rq": 0.02, "rw": 0.02, "rqw": 50.0})
+    (said,) = attribution_sentences(comparison)
+    assert "reader and queue together, " in said.plain
+    assert ", or from reader and worker together, " in said.plain
+    assert "; the reader in any case." in said.plain
+
+
+def test_a_price_is_called_a_price_and_what_undoes_a_gain_is_named() -> None:
+    (said,) = attribution_sentences(cube({"w": 1.5}))
+    assert "Nearly all of the price comes from the worker" in said.plain
+    (said,) = attribution_sentences(cube({"q": 0.05, "w": 1.5}))
+    assert "it is undone in part by worker (ratio 1." in said.detail
+
+
+def test_without_an_effect_there_is_nothing_to_attribute() -> None:
+    (said,) = attribution_sentences(cube({}))
+    assert "is not told apart under rqw and none" in said.plain
+    assert said.plain.endswith("there is nothing to attribute.")
+
+
+def test_three_blocks_find_nothing() -> None:
+    (said,) = attribution_sentences(cube({"q": 0.1}, blocks=3))
+    assert said.plain.endswith("there is nothing to attribute.")
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_one_or_two_blocks_are_shown_without_a_finding(blocks: int) -> None:
+    comparison = cube({"q": 0.1}, blocks=blocks)
+    found = told(comparison, "control")
+    assert found is not None
+    assert not any(effect.found for effect in found.effects)
+    assert as_latex(attribution_table(comparison)).count("inconclusive") == 2 * 17
+    effects(comparison)
+
+
+def test_arms_without_spread_have_exact_effects() -> None:
+    """Zero-width data: a deterministic world with one trace in every block."""
+    comparison = cube({"q": 0.1}, spread=0.0)
+    found = told(comparison, "control")
+    assert found is not None
+    assert found.whole.ratio == pytest.approx((0.1, 0.1, 0.1))
+    assert found.whole.found
+    assert found.of("share")[0].ratio == pytest.approx((1, 1, 1))
+    assert not found.of("share")[0].found
+
+
+# ---- what cannot be told ----
+
+
+def changed(comparison: Comparison, arm: str, p99: float) -> Comparison:
+    values = {
+        ("control", name): [
+            p99 if name == arm else run.values[P99.name]
+            for run in comparison.run_values
+            if run.arm == name
+        ]
+        for name in cube_arms()
+    }
+    return comparison_of(comparison.manifest, values)
+
+
+def test_an_infinite_quantile_is_kept_with_its_reason_and_told_by_goodput() -> None:
+    comparison = changed(cube({"q": 0.1}), "none", math.inf)
+    found = {of.metric.name: of for of in comparison.attributions}
+    assert found["p99_ms"].why == (
+        "under none too many got no answer, so there is no p99 to divide by"
+    )
+    assert found["goodput_per_s"].why == ""
+    (said,) = attribution_sentences(comparison)
+    assert said.plain.startswith("The goodput of control is not told apart")
+    assert "(Not by a higher quantile: under none too many got no answer" in said.plain
+    assert "refused: under none too many" in as_csv(attribution_table(comparison))
+    effects(comparison)
+
+
+def test_a_thin_tail_under_any_arm_refuses_the_effects() -> None:
+    whole = cube({"q": 0.1})
+    values = {
+        (run.class_name, run.arm): [
+            other.values[P99.name] for other in whole.run_values if other.arm == run.arm
+        ]
+        for run in whole.run_values
+    }
+    comparison = comparison_of(whole.manifest, values, thin=[("control", "rw")])
+    why = {of.metric.name: of.why for of in comparison.attributions}
+    assert why["p99_ms"].startswith("under rw the 200 requests beyond p99 come in clu")
+
+
+def test_arms_that_are_no_full_design_are_refused_by_name() -> None:
+    arms = cube_arms()
+    del arms["qw"]
+    manifest = manifest_of(arms, ["control"], 8)
+    assert design_of(manifest) == (
+        None,
+        "no arm with a valid run has reader shared, queue own, worker own",
+    )
+    arms = {**cube_arms(), "half": {**cube_arms()["r"], "reader": "half"}}
+    _, why = design_of(manifest_of(arms, ["control"], 8))
+    assert why == "reader has the levels shared, half, own, and not two of them"
+    comparison = replace(cube({}), design=None, design_why=why, attributions=())
+    (said,) = attribution_sentences(comparison)
+    assert said.plain.startswith("The arms are no full design: reader has the levels")
+
+
+def test_arms_beside_the_design_do_not_disturb_it() -> None:
+    arms = {**cube_arms(), "priority": dict[str, str]()}
+    design, why = design_of(manifest_of(arms, ["control"], 8))
+    assert why == ""
+    assert design is not None
+    assert (design.none, design.full) == ("none", "rqw")
+    assert "priority" not in design.arms.values()
+    assert design_of(manifest_of({"fifo": {}}, ["control"], 8)) == (None, "")
