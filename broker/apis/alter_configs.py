@@ -14,7 +14,7 @@ Left out: resources other than topics and brokers (INVALID_REQUEST), alter polic
 from __future__ import annotations
 
 from broker.apis.answer import Row, answer, failure
-from broker.apis.config_resources import present_configs, replace_configs
+from broker.apis.config_resources import configs_to_alter, replace_configs
 from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode, KafkaError
 from broker.request import Request
@@ -28,7 +28,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         kind, name = resource.resource_type, resource.resource_name
         outcome = {"error_code": ErrorCode.none, "error_message": None}
         try:
-            present_configs(kind, name, broker)
+            configs_to_alter(kind, name, broker)
             await replace_configs(
                 kind,
                 name,

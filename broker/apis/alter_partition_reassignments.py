@@ -51,7 +51,10 @@ def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
 def _check(topic: str, wanted: Entity, broker: Broker) -> None:
     known = broker.metadata_cache.topic(topic)
     if known is None or wanted.partition_index not in known.partitions:
-        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition,
+            f"there is no partition {topic}-{wanted.partition_index}",
+        )
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
     check_replicas((tuple(wanted.replicas),), broker.coordinator.live_brokers())

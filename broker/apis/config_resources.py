@@ -94,6 +94,15 @@ async def replace_configs(
             await broker.coordinator.set_broker_configs(name, configs)
 
 
+def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
+    """Return the configs that were set for a resource that may be altered, or raise."""
+    if kind == ResourceType.TOPIC and not name:
+        raise KafkaError(
+            ErrorCode.invalid_request, "Default topic resources are not allowed."
+        )
+    return present_configs(kind, name, broker)
+
+
 def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     """Return the configs that were set for a resource, or raise if there is none."""
     if kind == ResourceType.TOPIC:
@@ -121,7 +130,8 @@ def _check_broker_configs(configs: Mapping[str, str], broker: Broker) -> None:
         # Hosts have to be known to take effect.
         connection_limits(broker.config.updated(configs))
     except ConfigError as error:
-        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+        # Of a topic this would be INVALID_CONFIG.
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from error
 
 
 assert KEYS.keys() >= DYNAMIC_BROKER_KEYS

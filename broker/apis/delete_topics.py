@@ -5,6 +5,7 @@ Versions: 1-6.
 Behaviour:
 - INVALID_REQUEST if ``delete.topic.enable`` is false (TOPIC_DELETION_DISABLED from v3
   on), as in Kafka. Each topic succeeds or fails alone.
+- A topic that is given more than once, or by name and by id, is not deleted at all.
 - An answer means that clients are told no more of the topic, that those who waited for
   it have been answered, and that a restart does not bring it back.
 - Between two partitions the request can be preempted.
@@ -17,6 +18,7 @@ Left out: quotas on mutations (KIP-599).
 
 from __future__ import annotations
 
+from collections import Counter
 from uuid import UUID
 
 from broker.apis.answer import Row, answer, failure
@@ -27,6 +29,9 @@ from broker.errors import ErrorCode, KafkaError
 from broker.request import Request
 from broker.wire.codec import Entity
 
+# A name and an id, of which one is to be given.
+Wanted = tuple[str | None, UUID]
+
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete the topics one after the other."""
@@ -34,7 +39,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         wanted = [(topic.name, topic.topic_id or NO_ID) for topic in body.topics]
     else:
         wanted = [(name, NO_ID) for name in body.topic_names]
-    rows = []
+    wanted, rows = _once(wanted, broker)
     for name, topic_id in wanted:
         try:
             name, topic_id = await _delete(name, topic_id, request.api_version, broker)
@@ -50,6 +55,29 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 )
             )
     return answer(responses=rows)
+
+
+def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]]:
+    """Return what was asked for once, and rows that refuse the rest."""
+    times = Counter(wanted)
+    for name, topic_id in wanted:
+        known = None if name is None else broker.metadata_cache.topic(name)
+        if known is None or topic_id != NO_ID:
+            continue
+        by_id: Wanted = (None, known.topic_id or NO_ID)
+        if by_id in times:
+            # Named, and meant by its id too: neither is done.
+            del times[by_id], times[name, topic_id]
+            times[name, by_id[1]] = 2
+    refusal = KafkaError(ErrorCode.invalid_request, "a topic is given more than once")
+    return (
+        [each for each, count in times.items() if count == 1],
+        [
+            Row(name=name, topic_id=topic_id, **failure(refusal))
+            for (name, topic_id), count in times.items()
+            if count > 1
+        ],
+    )
 
 
 async def _delete(

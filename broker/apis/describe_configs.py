@@ -15,7 +15,7 @@ Left out: v0; resources other than topics and brokers (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,15 +66,16 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
         found = (
             *(_of_broker(key, broker) for _, key in sorted(KEYS.items())),
             *(
-                _as_written(key, value, broker.source_of(key))
-                for key, value in sorted(broker.config.written.items())
+                _as_written(key, broker.written_as(key))
+                for key in sorted(broker.config.written)
                 if key not in KEYS
             ),
         )
     else:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         found = [
-            _as_written(key, value, source) for key, value in sorted(present.items())
+            _as_written(key, [Synonym(key, value, source)])
+            for key, value in sorted(present.items())
         ]
     wanted = resource.configuration_keys
     documented = getattr(body, "include_documentation", False)
@@ -90,18 +91,19 @@ def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     default = Synonym(key.name, written(key.default), ConfigSource.DEFAULT_CONFIG)
     # A default of null is no place that the value could come from.
     defaults = () if default.value is None else (default,)
-    if key.name not in broker.config.written:
-        return DescribedConfig(key, effective, default.source, defaults)
-    own = Synonym(key.name, effective, broker.source_of(key.name))
-    return DescribedConfig(key, effective, own.source, (own, *defaults))
+    places = (*broker.written_as(key.name), *defaults)
+    source = places[0].source if places else default.source
+    return DescribedConfig(key, effective, source, places)
 
 
-def _as_written(name: str, value: str, source: ConfigSource) -> DescribedConfig:
+def _as_written(name: str, places: Sequence[Synonym]) -> DescribedConfig:
     """Describe what was set under a name, which may be that of a listener's own."""
     key = find_key(name)
     assert key is not None, name
-    synonyms = (Synonym(name, value, source),)
-    return DescribedConfig(replace(key, name=name), value, source, synonyms)
+    strongest = places[0]
+    return DescribedConfig(
+        replace(key, name=name), strongest.value, strongest.source, tuple(places)
+    )
 
 
 def _row(

@@ -4,7 +4,8 @@ Versions: 0.
 
 Behaviour: topics in the order of their names, from the cursor on, until
 ``response_partition_limit`` partitions (at most 2,000) are told; the next cursor says
-where to go on. No topics named means all. A request can be preempted between topics.
+where to go on. No topics named means all; a cursor at a topic that is not named is
+INVALID_REQUEST. A request can be preempted between topics.
 
 Version notes: none.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.apis.answer import Row, answer
-from broker.apis.metadata import NO_ID, TOPIC_OPERATIONS, partition_row
+from broker.apis.metadata import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, partition_row
 from broker.cluster.broker_state import Broker
 from broker.cluster.metadata_cache import TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
@@ -40,6 +41,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         names = {topic.name for topic in cache.topics()}
     cursor = body.cursor
     after = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+    if after[1] < 0 or (cursor is not None and body.topics and after[0] not in names):
+        return answer(topics=_refused(body), next_cursor=None)
     left = min(max(body.response_partition_limit, 1), PARTITIONS_MAX)
     rows: list[Row] = []
     next_cursor = None
@@ -60,6 +63,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         left -= len(indexes)
         await preempt()
     return answer(topics=rows, next_cursor=next_cursor)
+
+
+def _refused(body: Entity) -> list[Row]:
+    """Say of each topic that the cursor points nowhere."""
+    rows = []
+    for topic in body.topics:
+        row = _row(topic.name, ErrorCode.invalid_request, None, [])
+        row.topic_authorized_operations = NOT_ASKED
+        rows.append(row)
+    return rows
 
 
 def _unknown(name: str) -> Row:

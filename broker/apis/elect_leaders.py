@@ -29,6 +29,7 @@ from broker.wire.codec import Entity
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _MESSAGES: Final = {
+    ErrorCode.invalid_request: "There is no election of this type.",
     ErrorCode.unknown_topic_or_partition: "The partition does not exist.",
     ErrorCode.eligible_leaders_not_available: "No replica can lead the partition.",
     ErrorCode.preferred_leader_not_available: "The preferred replica is not in sync.",
@@ -39,8 +40,6 @@ _MESSAGES: Final = {
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
     kind = getattr(body, "election_type", _PREFERRED)
-    if kind not in (_PREFERRED, _UNCLEAN):
-        return answer(error_code=ErrorCode.invalid_request, replica_election_results=[])
     everyone = body.topic_partitions is None
     topics: dict[str, list[Row]] = {}
     for topic, index in _wanted(body, broker):
@@ -53,8 +52,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                     error_message=_MESSAGES[error],
                 )
             )
+    known = kind in (_PREFERRED, _UNCLEAN)
     return answer(
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.none if known else ErrorCode.invalid_request,
         replica_election_results=[
             Row(topic=topic, partition_result=rows) for topic, rows in topics.items()
         ],
@@ -74,6 +74,8 @@ def _wanted(body: Entity, broker: Broker) -> Iterable[Key]:
 def _outcome(key: Key, kind: int, broker: Broker) -> ErrorCode:
     topic = broker.metadata_cache.topic(key[0])
     state = None if topic is None else topic.partitions.get(key[1])
+    if kind not in (_PREFERRED, _UNCLEAN):
+        return ErrorCode.invalid_request
     if state is None:
         return ErrorCode.unknown_topic_or_partition
     if kind == _UNCLEAN:

@@ -21,7 +21,7 @@ from typing import Any
 from broker.apis.answer import Row, answer, failure
 from broker.apis.config_resources import (
     ResourceType,
-    present_configs,
+    configs_to_alter,
     replace_configs,
 )
 from broker.cluster.broker_state import Broker
@@ -64,7 +64,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
     """Return the configs of a resource once the operations are done."""
     kind, name = resource.resource_type, resource.resource_name
-    configs = dict(present_configs(kind, name, broker))
+    configs = dict(configs_to_alter(kind, name, broker))
     names = [entry.name for entry in resource.configs]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.invalid_request, "a config is named more than once")

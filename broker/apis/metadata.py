@@ -54,7 +54,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             topics.append(_described(request, body, known, broker))
             await preempt()
     else:
-        for wanted in body.topics:
+        # Kafka tells a topic once, however often it is named.
+        for wanted in dict.fromkeys(body.topics):
             topics.append(await _wanted(request, body, wanted, broker))
             await preempt()
     asked = getattr(body, "include_cluster_authorized_operations", False)

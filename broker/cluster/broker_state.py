@@ -21,6 +21,7 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topic_configs import (
     ConfigSource,
     DescribedConfig,
+    Synonym,
     describe_topic_configs,
     log_config,
     topic_value,
@@ -217,16 +218,21 @@ class Broker:
 
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
         """Return all configs of a topic that overrides ``configs``."""
-        return describe_topic_configs(configs, self.config, self.source_of)
+        return describe_topic_configs(configs, self.config, self.written_as)
 
-    def source_of(self, key: str) -> ConfigSource:
-        """Return where the broker's value of a key comes from, if it was set."""
+    def written_as(self, key: str) -> list[Synonym]:
+        """Return what the broker's key was set to and where, the strongest first."""
         dynamic = self.coordinator.broker_configs
-        if key in dynamic.get(str(self.replicas.local_id), {}):
-            return ConfigSource.DYNAMIC_BROKER_CONFIG
-        if key in dynamic.get("", {}):
-            return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        return ConfigSource.STATIC_BROKER_CONFIG
+        own, every = dynamic.get(str(self.replicas.local_id), {}), dynamic.get("", {})
+        return [
+            Synonym(key, configs[key], source)
+            for configs, source in (
+                (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (every, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (self._static_config.written, ConfigSource.STATIC_BROKER_CONFIG),
+            )
+            if key in configs
+        ]
 
     def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""

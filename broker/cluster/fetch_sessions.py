@@ -155,7 +155,7 @@ class FetchSessions:
         self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
     ) -> int:
         """Begin a session in which ``outcome`` has been told; 0 if there is no room."""
-        if not outcome or not self._make_room(now_ns, is_follower=is_follower):
+        if not self._make_room(now_ns, is_follower=is_follower):
             return NO_SESSION
         session_id = self._rng.randint(1, 2**31 - 1)
         while session_id in self._sessions:

@@ -9,7 +9,7 @@ as text, as they were written.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -194,16 +194,16 @@ def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
     )
 
 
-# Where a broker's own value comes from: (name) -> source.
-SourceOf = Callable[[str], ConfigSource]
+# What a broker's own key was set to, the strongest first: (name) -> synonyms.
+WrittenAs = Callable[[str], Iterable[Synonym]]
 
 
 def describe_topic_configs(
-    configs: Mapping[str, str], config: BrokerConfig, source_of: SourceOf
+    configs: Mapping[str, str], config: BrokerConfig, written_as: WrittenAs
 ) -> list[DescribedConfig]:
     """Return every config of a topic, in the order of names."""
     return [
-        _described(topic_key, configs, config, source_of)
+        _described(topic_key, configs, config, written_as)
         for _, topic_key in sorted(TOPIC_KEYS.items())
     ]
 
@@ -212,7 +212,7 @@ def _described(
     topic_key: TopicKey,
     configs: Mapping[str, str],
     config: BrokerConfig,
-    source_of: SourceOf,
+    written_as: WrittenAs,
 ) -> DescribedConfig:
     key = topic_key.key
     synonyms = []
@@ -221,11 +221,9 @@ def _described(
             Synonym(key.name, configs[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
         )
     synonyms += [
-        Synonym(
-            broker_key.name, written(config[broker_key]), source_of(broker_key.name)
-        )
+        synonym
         for broker_key in topic_key.broker_keys
-        if broker_key.name in config.written
+        for synonym in written_as(broker_key.name)
     ]
     if topic_key.broker_keys and topic_key.broker_keys[0].default is not None:
         # The key of the same unit only; one whose default is null is no place to look.

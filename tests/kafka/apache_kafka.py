@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments.apache_kafka import CLUSTER_ID, server_properties
 from tests.kafka.java_tools import KafkaPrograms
 
-_START_SECONDS, _STOP_SECONDS = 60, 30
+_START_SECONDS, _STOP_SECONDS = 180, 60
 
 
 def free_ports(count: int) -> list[int]:

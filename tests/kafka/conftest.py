@@ -210,7 +210,9 @@ def both(
     """Apache Kafka 3.9 and us, with the same settings."""
     programs = programs_of(VERSIONS[0])
     directory = tmp_path_factory.mktemp("both")
-    kafka = ApacheKafka(programs, directory, **SETTINGS)
+    # However long a small machine holds it up, its controller does not give it up.
+    patience = {"broker_session_timeout_ms": "180000"}
+    kafka = ApacheKafka(programs, directory, **SETTINGS, **patience)
     try:
         ours = BrokerProcess(
             directory,

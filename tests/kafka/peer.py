@@ -137,6 +137,8 @@ class Peer:
             return known.setdefault(value, f"{field} {len(known) + 1}")
         if field in _TEXTS and value:
             return "a text"
+        if field == "log_append_time" and value is not None:
+            return "a time"
         return _scalar(value)
 
 

@@ -189,3 +189,62 @@ def test_an_election_that_is_refused_says_why(world: World) -> None:
         ErrorCode.unknown_topic_or_partition,
     ]
     assert all(each.error_message for each in found)
+
+
+def test_a_topic_named_twice_is_told_once(world: World) -> None:
+    for version in (0, 12):
+        answer = world.send(
+            ApiKey.METADATA, version, topics=[{"name": "t"}, {"name": "t"}]
+        )
+        assert [topic.name for topic in answer.topics] == ["t"]
+
+
+def test_a_topic_that_is_to_be_deleted_twice_stays(world: World) -> None:
+    (known,) = world.send(ApiKey.METADATA, 12, topics=[{"name": "t"}]).topics
+    by_id = {"name": None, "topic_id": known.topic_id}
+    for topics, name, topic_id in (
+        ([{"name": "t"}, {"name": "t"}], "t", None),
+        ([by_id, by_id], None, known.topic_id),
+        ([by_id, {"name": "t"}], "t", known.topic_id),
+        ([{"name": "t"}, by_id], "t", known.topic_id),
+    ):
+        answer = world.send(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=SECONDS_30)
+        (row,) = answer.responses
+        assert (row.error_code, row.name, row.topic_id) == (INVALID, name, topic_id)
+    answer = world.send(ApiKey.DELETE_TOPICS, 6, topics=[by_id], timeout=SECONDS_30)
+    assert answer.responses[0].error_code is ErrorCode.none
+
+
+def test_a_cursor_has_to_be_at_a_topic_that_is_named(world: World) -> None:
+    for cursor in (("u", 0), ("t", -1)):
+        answer = world.send(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=[{"name": "t"}],
+            response_partition_limit=9,
+            cursor={"topic_name": cursor[0], "partition_index": cursor[1]},
+        )
+        (row,) = answer.topics
+        assert (row.error_code, row.partitions) == (INVALID, ())
+
+
+def test_a_brokers_config_shows_every_place_it_was_set(world: World) -> None:
+    key = "log.retention.ms"
+    for name, value in (("", "7000"), ("0", "8000")):
+        entry = {"name": key, "config_operation": 0, "value": value}
+        told = {"resource_type": 4, "resource_name": name, "configs": [entry]}
+        world.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[told])
+    for kind, name, shown in ((4, "0", key), (2, "t", "retention.ms")):
+        wanted = {
+            "resource_type": kind,
+            "resource_name": name,
+            "configuration_keys": [shown],
+        }
+        answer = world.send(
+            ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted], include_synonyms=True
+        )
+        (config,) = answer.results[0].configs
+        assert [(each.value, each.source) for each in config.synonyms][:2] == [
+            ("8000", 2),
+            ("7000", 3),
+        ]

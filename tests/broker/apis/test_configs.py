@@ -258,7 +258,7 @@ def test_a_brokers_config_changes_for_one_or_for_all(world: World) -> None:
     [
         ("num.io.threads", "4", ErrorCode.invalid_request),
         ("no.such", "4", ErrorCode.invalid_request),
-        ("max.connections", "many", ErrorCode.invalid_config),
+        ("max.connections", "many", ErrorCode.invalid_request),
         ("max.connections.per.ip.overrides", "127.0.0.1:5", NONE),
     ],
 )
@@ -289,5 +289,5 @@ def test_a_host_that_nobody_knows_is_refused(world: World) -> None:
     world.broker.config_listeners.append(heard.append)
     key = "max.connections.per.ip.overrides"
     bad = (key, SET, "no.such.host.invalid:3")
-    assert alter(world, BROKER, "0", bad) is ErrorCode.invalid_config
+    assert alter(world, BROKER, "0", bad) is ErrorCode.invalid_request
     assert heard == []

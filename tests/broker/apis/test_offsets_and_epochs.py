@@ -306,7 +306,9 @@ def test_an_election_is_needed_only_where_another_leads(world: World) -> None:
     nobody = ErrorCode.eligible_leaders_not_available
     assert elect(world, 1, wanted)[1]["t", 0] is nobody
     assert elect(world, 0, wanted)[1]["t", 0] is unavailable
-    assert elect(world, 7, wanted) == (ErrorCode.invalid_request, {})
+    refused = ErrorCode.invalid_request
+    everything = dict.fromkeys(expected, refused)
+    assert elect(world, 7, wanted) == (refused, everything)
 
 
 @pytest.mark.parametrize(

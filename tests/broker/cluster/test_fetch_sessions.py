@@ -194,7 +194,8 @@ def test_a_follower_takes_a_consumers_session_but_no_followers(
     assert [follower.session_id > 0 for follower in followers] == [True, True, False]
 
 
-def test_nothing_wanted_makes_no_session(sessions: FetchSessions) -> None:
+def test_a_session_may_begin_with_nothing(sessions: FetchSessions) -> None:
     reader = Reader(sessions)
     assert reader.fetch({}, NOTHING) == []
-    assert (reader.session_id, len(sessions)) == (0, 0)
+    assert (reader.session_id > 0, len(sessions)) == (True, 1)
+    assert reader.fetch({A: 0}, NOTHING) == [A]

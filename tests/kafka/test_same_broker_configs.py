@@ -1,0 +1,130 @@
+"""Configs of brokers, and of what has none here: Apache Kafka's answers and ours."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from broker.wire.api_keys import ApiKey
+from tests.kafka.conftest import same_answers
+from tests.kafka.peer import Peer
+from tests.kafka.requests import topic, versions
+from tests.kafka.test_same_configs import (
+    APPEND,
+    BROKER,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    resource,
+)
+
+pytestmark = pytest.mark.kafka
+
+
+def alter(peer: Peer, version: int, *entries: tuple[str, int, str, Any]) -> None:
+    """Alter single configs of brokers (name, operation, key, value), one by one."""
+    for name, operation, key, value in entries:
+        configs = [{"name": key, "config_operation": operation, "value": value}]
+        peer.send(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            version,
+            resources=[resource(BROKER, name, configs=configs)],
+        )
+    # Kafka's broker hears of it from its controller, a moment after the answer.
+    time.sleep(0.5)
+    wanted = ["max.connections.per.ip", "log.retention.ms", "log.cleanup.policy"]
+    wanted.append("listener.name.plaintext.max.connections")
+    for each in ("1", ""):
+        peer.send(
+            ApiKey.DESCRIBE_CONFIGS,
+            4,
+            resources=[resource(BROKER, each, configuration_keys=wanted)],
+            include_synonyms=True,
+        )
+
+
+@same_answers
+def test_broker_configs_change_or_are_refused(peer: Peer) -> None:
+    for version in versions(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        alter(
+            peer,
+            version,
+            ("1", SET, "max.connections.per.ip", "4000"),
+            ("", SET, "max.connections.per.ip", "5000"),
+            ("1", SET, "max.connections.per.ip", "many"),
+            ("1", SET, "max.connections.per.ip", "-1"),
+            ("1", SET, "listener.name.plaintext.max.connections", "6000"),
+            ("", SET, "log.retention.ms", "777777777"),
+            ("1", APPEND, "log.cleanup.policy", "compact"),
+            ("1", SET, "node.id", "7"),
+            ("", SET, "broker.id", "7"),
+            ("1", SET, "log.dirs", "/elsewhere"),
+            ("9", SET, "max.connections", "8000"),
+            ("one", SET, "max.connections", "8000"),
+        )
+        alter(
+            peer,
+            version,
+            ("1", SUBTRACT, "log.cleanup.policy", "delete"),
+            ("1", DELETE, "max.connections.per.ip", None),
+        )
+        alter(
+            peer,
+            version,
+            ("", DELETE, "max.connections.per.ip", None),
+            ("1", DELETE, "listener.name.plaintext.max.connections", None),
+            ("1", DELETE, "log.cleanup.policy", None),
+            ("", DELETE, "log.retention.ms", None),
+            ("1", DELETE, "max.connections", None),
+        )
+
+
+@same_answers
+def test_trying_changes_nothing(peer: Peer) -> None:
+    name = topic(peer, "trying")
+    for kind, each, key, value in (
+        (TOPIC, name, "retention.ms", "5"),
+        (TOPIC, name, "retention.ms", "soon"),
+        (TOPIC, "nowhere", "retention.ms", "5"),
+        (BROKER, "1", "max.connections", "9000"),
+        (BROKER, "1", "max.connections", "some"),
+    ):
+        entry = {"name": key, "value": value}
+        altered = {**entry, "config_operation": SET}
+        for api, version, config in (
+            (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered),
+            (ApiKey.ALTER_CONFIGS, 2, entry),
+        ):
+            peer.send(
+                api,
+                version,
+                resources=[resource(kind, each, configs=[config])],
+                validate_only=True,
+            )
+        shown = resource(kind, each, configuration_keys=[key])
+        peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[shown])
+
+
+@same_answers
+def test_resources_that_nobody_has(peer: Peer) -> None:
+    for kind, name in ((0, ""), (3, "x"), (77, "1")):
+        peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource(kind, name)])
+        entry = {"name": "a", "value": "b", "config_operation": SET}
+        told = resource(kind, name, configs=[entry])
+        peer.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[told])
+        told = resource(kind, name, configs=[{"name": "a", "value": "b"}])
+        peer.send(ApiKey.ALTER_CONFIGS, 2, resources=[told])
+    name = topic(peer, "named-twice")
+    for api, version in (
+        (ApiKey.DESCRIBE_CONFIGS, 4),
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1),
+        (ApiKey.ALTER_CONFIGS, 2),
+    ):
+        wanted = (
+            {} if api is not ApiKey.DESCRIBE_CONFIGS else {"configuration_keys": []}
+        )
+        peer.send(api, version, resources=[resource(TOPIC, "", **wanted)])
+        peer.send(api, version, resources=[])
