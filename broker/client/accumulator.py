@@ -66,8 +66,7 @@ class RecordAccumulator:
         batch = queue.batches[-1]
         if batch.closed:
             return None
-        limit = batch.charge
-        if not batch.append(timestamp_ms, key, value, headers, limit):
+        if not batch.append(timestamp_ms, key, value, headers, self._batch_size):
             return None
         return Receipt(batch, batch.count - 1, timestamp_ms)
 
@@ -105,7 +104,7 @@ class RecordAccumulator:
             return head.retry_at_s
         if (
             len(queue.batches) > 1
-            or head.size >= head.charge
+            or head.size >= self._batch_size
             or self._flushes
             or self._pool.queued
         ):
@@ -155,7 +154,7 @@ class RecordAccumulator:
         if batch in queue.batches:
             queue.batches.remove(batch)
         if queue.sequences is not None and not batch.on_wire:
-            queue.sequences.finish(batch)
+            queue.sequences.finish(batch, written=False)
         self._end(batch)
 
     def _end(self, batch: ProducerBatch) -> None:

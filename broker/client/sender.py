@@ -128,7 +128,7 @@ class Sender:
             if self._acks == 0:
                 node.submit_unanswered(ApiKey.PRODUCE, row)
                 for batch in batches:
-                    self._finish(batch)
+                    self._finish(batch, written=True)
                     self._accumulator.succeed(batch, NO_OFFSET, -1)
             else:
                 node.submit(
@@ -151,6 +151,9 @@ class Sender:
             if queue.sequences is None or queue.sequences.may_send(head):
                 batches.append(self._accumulator.take(queue))
                 size += head.size
+            elif queue.sequences.needs_identity:
+                # Its epochs have just been used up: the next step asks for an id.
+                self._wake.notify()
         return batches
 
     def _request(self, batches: Sequence[ProducerBatch]) -> Row:
@@ -185,7 +188,7 @@ class Sender:
             code = ErrorCode.unknown_server_error
             self._refused(batch, KafkaError(code, "the answer leaves a partition out"))
         elif outcome.error_code in _WRITTEN:
-            self._finish(batch)
+            self._finish(batch, written=True)
             if not batch.is_done:
                 stamped = outcome.log_append_time
                 stamped_ms = -1 if stamped is None else round(stamped.timestamp() * 1e3)
@@ -203,7 +206,7 @@ class Sender:
         is_gap = sequences is not None and sequences.is_gap(code, batch)
         if batch.is_done:
             # It has expired while it was on the wire.
-            self._finish(batch)
+            self._finish(batch, written=False)
         elif code is ErrorCode.message_too_large and batch.count > 1:
             batch.on_wire = False
             self._accumulator.split(batch)
@@ -215,11 +218,11 @@ class Sender:
             batch.on_wire = False
             self._accumulator.fail(batch, error)
 
-    def _finish(self, batch: ProducerBatch) -> None:
+    def _finish(self, batch: ProducerBatch, *, written: bool) -> None:
         batch.on_wire = False
         sequences = self._sequences(batch)
         if sequences is not None:
-            sequences.finish(batch)
+            sequences.finish(batch, written=written)
 
     def _sequences(self, batch: ProducerBatch) -> Sequences | None:
         queue = self._accumulator.queue_of(batch.partition)

@@ -8,6 +8,11 @@ earlier one, and the broker lacks something that failed or that it has lost. The
 numbering starts again at 0 under the next epoch, once nothing of the partition is on
 the wire any more.
 
+A broker that has never heard of a producer takes any number as its first (KIP-360).
+Were the second batch under way beside the first, and the first refused for a moment,
+they would be written the wrong way round. So nothing follows the first batch of a
+partition until that one has been written; Kafka's producer takes the risk.
+
 Unlike Kafka, which bumps as soon as a batch fails, this waits until the broker has
 refused the batch after it: only then is it certain that nothing that is numbered anew
 has been written under its old number. And epochs belong to a partition, since the
@@ -43,6 +48,8 @@ class Sequences:
         self.outstanding: list[ProducerBatch] = []
         self.used_up = -1
         self._broken = False
+        # Whether the broker has written something of this producer id.
+        self._is_known = False
 
     @property
     def needs_identity(self) -> bool:
@@ -52,6 +59,7 @@ class Sequences:
     def identify(self, producer_id: int, epoch: int) -> None:
         """Number from 0 for a producer that the broker has just named."""
         self._next = Identity(producer_id, epoch, 0)
+        self._is_known = False
         self._renumber()
 
     def may_send(self, batch: ProducerBatch) -> bool:
@@ -63,6 +71,8 @@ class Sequences:
         if batch.identity is not ANONYMOUS:
             # Repetitions go one by one: the next one has to wait for this answer.
             return self.outstanding[0] is batch
+        if self.outstanding and not self._is_known:
+            return False
         batch.identity = self._next
         self._next = _after(self._next, batch.count)
         self.outstanding.append(batch)
@@ -75,8 +85,9 @@ class Sequences:
         self._broken = self._broken or self.outstanding[0] is batch
         return True
 
-    def finish(self, batch: ProducerBatch) -> None:
+    def finish(self, batch: ProducerBatch, *, written: bool) -> None:
         """Forget a batch that has its final answer."""
+        self._is_known = self._is_known or written
         if batch.identity is not ANONYMOUS:
             self.outstanding.remove(batch)
 

@@ -1,0 +1,418 @@
+"""What a producer does about each error, and that order and number survive it."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.client.producer import open_producer
+from broker.errors import ErrorCode, KafkaError
+from broker.log.batch import BatchHeader
+from broker.wire.api_keys import ApiKey
+from tests.client.fake_brokers import FakeCluster, Fault
+
+
+def producer(cluster: FakeCluster, **settings: Any) -> Any:
+    """Open a producer that sends every record in a batch of its own."""
+    options = {"batch_size": 0, "linger_ms": 0, "retry_backoff_ms": 10, **settings}
+    return open_producer(
+        "fake:1", connect=cluster.connect, rng=random.Random(7), **options
+    )
+
+
+async def send_all(opened: Any, count: int, partition: int = 0) -> list[Any]:
+    receipts = [
+        await opened.send("t", b"x", partition=partition, timestamp_ms=number)
+        for number in range(count)
+    ]
+    return [await receipt.wait() for receipt in receipts]
+
+
+def once(when: Callable[[BatchHeader], bool], code: ErrorCode) -> Fault:
+    """Answer with an error the first time that something is so."""
+    left = [code]
+
+    def fault(index: int, header: BatchHeader) -> ErrorCode | None:
+        return left.pop() if left and when(header) else None
+
+    return fault
+
+
+async def test_a_leader_that_has_moved_is_found_and_order_is_kept(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1, 2])
+        async with producer(cluster) as opened:
+            await send_all(opened, 3)
+            cluster.leaders[0], cluster.epochs[0] = 2, 1
+            written = await send_all(opened, 20)
+        assert [each.offset for each in written] == list(range(3, 23))
+        assert cluster.partitions[0].timestamps == [0, 1, 2, *range(20)]
+        assert {node for node, index, _ in cluster.produced[-20:]} == {2}
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_older_answer_about_a_leader_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        async with producer(cluster, metadata_max_age_ms=100) as opened:
+            cluster.epochs[0] = 5
+            await send_all(opened, 1)
+            await trio.sleep(1)
+            # The broker asked next is behind, and believes in a leader of long ago.
+            cluster.leaders[0], cluster.epochs[0] = 2, 4
+            await trio.sleep(1)
+            cluster.leaders[0] = 1
+            await send_all(opened, 3)
+        assert {node for node, _, _ in cluster.produced} == {1}
+        nursery.cancel_scope.cancel()
+
+
+RETRIABLE = [
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.leader_not_available,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.request_timed_out,
+    ErrorCode.corrupt_message,
+    ErrorCode.network_exception,
+]
+FINAL = [
+    ErrorCode.topic_authorization_failed,
+    ErrorCode.invalid_record,
+    ErrorCode.invalid_timestamp,
+    ErrorCode.unsupported_compression_type,
+    ErrorCode.invalid_producer_epoch,
+    ErrorCode.message_too_large,
+]
+
+
+@pytest.mark.parametrize("code", RETRIABLE, ids=lambda code: code.name)
+async def test_what_may_pass_is_tried_again_in_order(
+    autojump_clock: MockClock, code: ErrorCode
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        cluster.faults = [
+            once(lambda h, n=n: h.base_timestamp == n, code) for n in (2, 5)
+        ]
+        async with producer(cluster) as opened:
+            written = await send_all(opened, 10)
+        assert [each.offset for each in written] == list(range(10))
+        assert cluster.partitions[0].timestamps == list(range(10))
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("code", FINAL, ids=lambda code: code.name)
+async def test_what_will_not_pass_fails_its_batch_and_no_other(
+    autojump_clock: MockClock, code: ErrorCode
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        cluster.faults = [once(lambda h: h.base_timestamp == 2, code)]
+        async with producer(cluster) as opened:
+            receipts = [
+                await opened.send("t", b"x", partition=0, timestamp_ms=number)
+                for number in range(10)
+            ]
+            with pytest.raises(KafkaError) as failed:
+                await receipts[2].wait()
+            assert failed.value.code is code
+            offsets = [
+                (await each.wait()).offset
+                for each in receipts
+                if each is not receipts[2]
+            ]
+        assert offsets == list(range(9))
+        # Those behind it were numbered as if it were there, and had to be so anew.
+        assert cluster.partitions[0].timestamps == [0, 1, *range(3, 10)]
+        assert {h.producer_epoch for _, h in cluster.partitions[0].batches} == {0, 1}
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.unknown_producer_id, ErrorCode.out_of_order_sequence_number]
+)
+async def test_a_broker_that_has_forgotten_the_producer_is_told_anew(
+    autojump_clock: MockClock,
+    code: ErrorCode,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        async with producer(cluster) as opened:
+            await send_all(opened, 4)
+            cluster.partitions[0].producers.clear()
+            cluster.faults = [lambda index, h: code if h.producer_epoch == 0 else None]
+            written = await send_all(opened, 10)
+        assert [each.offset for each in written] == list(range(4, 14))
+        bumped = [h for _, h in cluster.partitions[0].batches[4:]]
+        assert [h.base_sequence for h in bumped] == list(range(10))
+        assert {(h.producer_id, h.producer_epoch) for h in bumped} == {(1_000, 1)}
+        nursery.cancel_scope.cancel()
+
+
+async def test_other_partitions_keep_their_numbers_when_one_begins_anew(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1, 1])
+        cluster.faults = [
+            once(lambda h: h.base_timestamp == 2, ErrorCode.invalid_record)
+        ]
+        async with producer(cluster) as opened:
+            await send_all(opened, 2, partition=1)
+            receipts = [
+                await opened.send("t", b"x", partition=0, timestamp_ms=number)
+                for number in range(5)
+            ]
+            for number, receipt in enumerate(receipts):
+                if number != 2:
+                    await receipt.wait()
+            await send_all(opened, 2, partition=1)
+        headers = [h for _, h in cluster.partitions[1].batches]
+        assert [(h.producer_epoch, h.base_sequence) for h in headers] == [
+            (0, 0),
+            (0, 1),
+            (0, 2),
+            (0, 3),
+        ]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_duplicate_of_long_ago_is_a_success_without_a_place(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        cluster.faults = [
+            once(lambda h: h.base_timestamp == 1, ErrorCode.duplicate_sequence_number)
+        ]
+        async with producer(cluster) as opened:
+            receipts = [
+                await opened.send("t", b"x", partition=0, timestamp_ms=number)
+                for number in range(2)
+            ]
+            assert (await receipts[0].wait()).offset == 0
+            assert (await receipts[1].wait()).offset == -1
+        nursery.cancel_scope.cancel()
+
+
+async def test_used_up_epochs_lead_to_another_producer_id(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from broker.client import sequences
+
+    monkeypatch.setattr(sequences, "EPOCH_MAX", 1)
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        cluster.faults = [
+            once(lambda h, n=n: h.base_timestamp == n, ErrorCode.invalid_record)
+            for n in (2, 9)
+        ]
+        async with producer(cluster) as opened:
+            receipts = [
+                await opened.send("t", b"x", partition=0, timestamp_ms=number)
+                for number in range(14)
+            ]
+            await opened.flush()
+            with pytest.raises(KafkaError):
+                await receipts[9].wait()
+        identities = [
+            (h.producer_id, h.producer_epoch) for _, h in cluster.partitions[0].batches
+        ]
+        assert cluster.partitions[0].timestamps == [0, 1, *range(3, 9), *range(10, 14)]
+        assert sorted(set(identities)) == [(1_000, 0), (1_000, 1), (1_001, 0)]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_any_mixture_of_faults_keeps_order_and_writes_nothing_twice(
+    autojump_clock: MockClock,
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    count = 60
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1, 2])
+        failing: set[tuple[int, int]] = set()
+
+        def fault(index: int, header: BatchHeader) -> ErrorCode | None:
+            if (index, header.base_timestamp) in failing:
+                return ErrorCode.invalid_record
+            draw = rng.random()
+            if draw < 0.1:
+                return rng.choice(RETRIABLE)
+            if draw < 0.13:
+                failing.add((index, header.base_timestamp))
+                return ErrorCode.invalid_record
+            return None
+
+        cluster.faults = [fault]
+        # Some answers are lost after the broker has done what was asked.
+        cluster.tamper = lambda key, frame: (
+            b"" if key is ApiKey.PRODUCE and rng.random() < 0.1 else frame
+        )
+        async with producer(cluster, request_timeout_ms=200) as opened:
+            receipts = {
+                (partition, number): await opened.send(
+                    "t", b"x", partition=partition, timestamp_ms=number
+                )
+                for number in range(count)
+                for partition in (0, 1)
+            }
+            await opened.flush()
+        for (partition, number), receipt in receipts.items():
+            log = cluster.partitions[partition].timestamps
+            if (partition, number) in failing:
+                with pytest.raises(KafkaError):
+                    await receipt.wait()
+            else:
+                assert log[(await receipt.wait()).offset] == number
+        for partition in (0, 1):
+            expected = [n for n in range(count) if (partition, n) not in failing]
+            log = cluster.partitions[partition].timestamps
+            # What failed by an answer may have been written by an attempt before it.
+            assert [n for n in log if (partition, n) not in failing] == expected
+            assert len(log) == len(set(log))
+            assert log == sorted(log)
+        assert failing
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_more_requests_are_under_way_than_allowed(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        async with producer(cluster, max_in_flight_requests_per_connection=2) as opened:
+            for number in range(10):
+                await opened.send("t", b"x", partition=0, timestamp_ms=number)
+            cluster.delay_s = 1.0
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(0.5)
+            assert len(cluster.produced) <= 2
+        assert cluster.partitions[0].timestamps == list(range(10))
+        nursery.cancel_scope.cancel()
+
+
+# ---- connections --------------------------------------------------------------------
+
+
+def wrong_id(key: ApiKey, frame: bytes) -> bytes:
+    return frame[:4] + struct.pack(">i", 999) + frame[8:]
+
+
+def too_large(key: ApiKey, frame: bytes) -> bytes:
+    return struct.pack(">i", 1 << 30) + frame[4:]
+
+
+def cut_short(key: ApiKey, frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame) - 4 - 3) + frame[4:-3]
+
+
+def uncalled_for(key: ApiKey, frame: bytes) -> bytes:
+    return frame + frame
+
+
+@pytest.mark.parametrize("damage", [wrong_id, too_large, cut_short, uncalled_for])
+async def test_a_broker_that_answers_nonsense_is_left_and_asked_again(
+    autojump_clock: MockClock,
+    damage: Callable[[ApiKey, bytes], bytes],
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        left = [True]
+
+        def tamper(key: ApiKey, frame: bytes) -> bytes:
+            if key is ApiKey.PRODUCE and left:
+                left.clear()
+                return damage(key, frame)
+            return frame
+
+        cluster.tamper = tamper
+        async with producer(cluster) as opened:
+            written = await send_all(opened, 5)
+        assert [each.offset for each in written] == list(range(5))
+        assert cluster.partitions[0].timestamps == list(range(5))
+        assert cluster.calls[ApiKey.API_VERSIONS] == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_request_that_is_not_answered_takes_its_connection_with_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        async with producer(cluster, request_timeout_ms=1_000) as opened:
+            await send_all(opened, 1)
+            began_s = trio.current_time()
+            swallowed = [b""]
+            cluster.tamper = lambda key, frame: swallowed.pop() if swallowed else frame
+            await send_all(opened, 1)
+            assert 1.0 <= trio.current_time() - began_s < 1.2
+        assert cluster.calls[ApiKey.API_VERSIONS] == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_of_before_is_asked_for_its_versions_in_its_own(
+    autojump_clock: MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        refusals = [0]
+
+        def tamper(key: ApiKey, frame: bytes) -> bytes:
+            if key is ApiKey.API_VERSIONS and not refusals[0]:
+                refusals[0] += 1
+                # Version 0 without any keys: what KIP-511 asks old brokers for.
+                code = ErrorCode.unsupported_version.value
+                return struct.pack(">i", 10) + frame[4:8] + struct.pack(">hi", code, 0)
+            return frame
+
+        cluster.tamper = tamper
+        async with producer(cluster) as opened:
+            assert len(await send_all(opened, 2)) == 2
+        assert cluster.calls[ApiKey.API_VERSIONS] == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_attempts_to_reconnect_come_ever_less_often(
+    autojump_clock: MockClock,
+) -> None:
+    attempts: list[float] = []
+
+    async def connect(host: str, port: int) -> Any:
+        attempts.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        raise ConnectionRefusedError(111, "nobody")
+
+    opened = open_producer(
+        "fake:1",
+        connect=connect,
+        rng=random.Random(7),
+        max_block_ms=60_000,
+        reconnect_backoff_ms=100,
+        reconnect_backoff_max_ms=2_000,
+        retry_backoff_ms=1,
+        retry_backoff_max_ms=1,
+    )
+    async with opened as producer:
+        with pytest.raises(KafkaError):
+            await producer.send("t", b"x")
+    gaps = [b - a for a, b in pairwise(attempts)]
+    for number, gap in enumerate(gaps[:5]):
+        # KIP-580: doubled each time, a fifth more or less.
+        assert 0.8 * 0.1 * 2**number <= gap <= 1.2 * 0.1 * 2**number + 0.01
+    assert all(1.6 <= gap <= 2.41 for gap in gaps[6:])
