@@ -188,6 +188,15 @@ def test_schedulers_without_the_baseline_are_refused() -> None:
         parse(CONTENT).with_schedulers(["rival"])
 
 
+def test_pairs_to_compare_are_arms_and_go_with_them() -> None:
+    content = changed("analysis", {"compare": [["rival", "fifo"]]})
+    experiment = parse(content)
+    assert experiment.analysis.compare == (("rival", "fifo"),)
+    assert experiment.with_schedulers(["fifo", "wfq"]).analysis.compare == ()
+    with pytest.raises(ExperimentError, match=r"analysis\.compare: no arm is 'lifo'"):
+        parse(changed("analysis", {"compare": [["rival", "lifo"]]}))
+
+
 def test_keys_are_checked_against_the_broker() -> None:
     experiment = parse(changed("arms.1.set", {"num.io.treads": 4}))
     with pytest.raises(ExperimentError, match=r"^arms\['rival'\]: .*num\.io\.treads"):
