@@ -98,7 +98,7 @@ class Classifier:
         self, header: RequestHeader, frame: bytes, connection_id: int
     ) -> Classified:
         """Return class, level, flow and expected CPU nanoseconds. Cost: O(1)."""
-        api_key = header.api_key
+        api_key = header[0]
         request_class = _CLASS_OF_API.get(api_key, ADMIN)
         if api_key == _API_FETCH and is_follower_fetch(header, frame):
             request_class = REPLICATION

@@ -94,11 +94,11 @@ class Purgatory:
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
-        self._size = 0
+        self.size = 0
 
     def __len__(self) -> int:
         """Return how many operations wait (Kafka's ``NumDelayedOperations``)."""
-        return self._size
+        return self.size
 
     def watch(
         self,
@@ -119,7 +119,7 @@ class Purgatory:
         operation = DelayedOperation(self, delayed, distinct, tick, wake)
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
-        self._size += 1
+        self.size += 1
         bucket = self._buckets.get(tick)
         if bucket is not None:
             bucket[operation] = None
@@ -158,14 +158,14 @@ class Purgatory:
 
     def forget(self, operation: DelayedOperation) -> None:
         """Take a completed operation off its keys and its timer."""
-        self._size -= 1
+        self.size -= 1
         del self._buckets[operation.tick][operation]
         for key in operation.keys:
             watchers = self._watchers[key]
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
-        if len(self._ticks) > 2 * self._size + _TICKS_KEPT:
+        if len(self._ticks) > 2 * self.size + _TICKS_KEPT:
             self._drop_empty_ticks()
 
     def _drop_empty_ticks(self) -> None:
@@ -177,7 +177,7 @@ class Purgatory:
         """Assert that keys, timer and count tell of the same operations."""
         timed = {operation for bucket in self._buckets.values() for operation in bucket}
         watched = {op for watchers in self._watchers.values() for op in watchers}
-        assert len(timed) == self._size, (len(timed), self._size)
+        assert len(timed) == self.size, (len(timed), self.size)
         assert watched <= timed, watched - timed
         for operation in timed:
             for key in operation.keys:

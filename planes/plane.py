@@ -205,8 +205,11 @@ class Dispatcher:
     def _set_alarm(self) -> None:
         """See that the token goes round again when time alone makes a task ready."""
         now_ns = self.now_ns()
-        events = [plane.next_event_ns(now_ns) for plane in self.planes]
-        due_ns = min((event for event in events if event is not None), default=None)
+        due_ns = None
+        for plane in self.planes:
+            event_ns = plane.next_event_ns(now_ns)
+            if event_ns is not None and (due_ns is None or event_ns < due_ns):
+                due_ns = event_ns
         if due_ns is None or self._closed:
             return
         if self._alarm_ns is None or due_ns < self._alarm_ns:

@@ -10,6 +10,7 @@ refused (`broker.apis.refusal`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -154,6 +155,8 @@ class KafkaApis:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        # Returns the coroutine that handles a request.
+        self.serve = partial(serve, broker=broker)
         self.next_expiry_ns = broker.next_expiry_ns
         self.expire = broker.expire
         self.config_listeners = broker.config_listeners
@@ -163,10 +166,6 @@ class KafkaApis:
     ) -> None:
         """Open the broker; clients are told of ``listeners``."""
         self.broker.open(listeners, timer_moved)
-
-    def serve(self, request: Request) -> Any:
-        """Return the coroutine that handles ``request``."""
-        return serve(request, self.broker)
 
     def metrics(self) -> Iterable[Metric]:
         """Return the metrics of the broker behind the handlers."""

@@ -117,9 +117,9 @@ class ReplicaManager:
 
     def note_append(self, partition: Partition) -> None:
         """Try who waits for records, or for the high watermark, of a partition."""
-        if len(self.fetch_purgatory):
+        if self.fetch_purgatory.size:
             self.fetch_purgatory.check_and_complete(partition.key)
-        if len(self.produce_purgatory):
+        if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def note_change(self, key: Key) -> None:

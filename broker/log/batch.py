@@ -149,12 +149,8 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     Fields as in `BatchHeader`; a plain tuple, since every Produce pays for it.
     """
     size = len(records)
-    if size <= _MAGIC_AT:
-        raise invalid(f"{size} bytes hold no record batch")
-    if records[_MAGIC_AT] != MAGIC:
-        _refuse_magic(records[_MAGIC_AT])
-    if size < HEADER_SIZE:
-        raise invalid(f"{size} bytes are no batch header")
+    if size < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+        _refuse_head(records)
     fields = HEADER.unpack_from(records)
     (offset, length, _, _, crc, attributes, delta, _, _, pid, _, sequence, count) = (
         fields
@@ -177,8 +173,14 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     return fields
 
 
-def _refuse_magic(magic: int) -> None:
-    """Raise for a message format of the past, or for one that never was."""
+def _refuse_head(records: Buffer) -> None:
+    """Raise for too little, and for a message format that is not ours."""
+    size = len(records)
+    if size <= _MAGIC_AT:
+        raise invalid(f"{size} bytes hold no record batch")
+    magic = records[_MAGIC_AT]
+    if magic == MAGIC:
+        raise invalid(f"{size} bytes are no batch header")
     error = invalid if magic < MAGIC else corrupt
     raise error(f"magic {magic}, expected {MAGIC}")
 

@@ -77,6 +77,15 @@ class KafkaChannel:
         assert state is not None, f"{event.name} while {self.mute_state.name}"
         self.mute_state = state
 
+    def response_sent(self) -> bool:
+        """Note that a response has been written; say whether to read on."""
+        if self.mute_state is _PENDING:
+            # Both steps at once, as nearly always.
+            self.mute_state = _NOT_MUTED
+            return True
+        self.handle(MuteEvent.RESPONSE_SENT)
+        return self.maybe_unmute()
+
     def maybe_unmute(self) -> bool:
         """Read on, unless a response or a throttle is still pending."""
         if self.mute_state is not _MUTED:

@@ -45,6 +45,8 @@ class KafkaSelector:
         self, selector: Selector, *, pool: MemoryPool | None, now_ns: NowNs
     ) -> None:
         self._selector = selector
+        # Ends when there is something to do, or when somebody calls ``wakeup``.
+        self.wait = selector.wait
         self._pool = pool
         self._now_ns = now_ns
         self._by_fileno: dict[int, KafkaChannel] = {}
@@ -75,10 +77,6 @@ class KafkaSelector:
     def channel(self, connection_id: int) -> KafkaChannel | None:
         """Return the channel, unless it has been closed."""
         return self._by_id.get(connection_id)
-
-    async def wait(self) -> None:
-        """Wait until there is something to do; see ``Selector.wait``."""
-        await self._selector.wait()
 
     def wakeup(self) -> None:
         """End the present ``wait``, or else the next one."""
@@ -127,9 +125,9 @@ class KafkaSelector:
         self._to_read.clear()
         self._short_of_memory.clear()
 
-    def unmute(self, channel: KafkaChannel) -> None:
-        """Read the channel again, unless something else keeps it muted."""
-        if channel.maybe_unmute() and channel.receive.may_go_on and self._reading:
+    def read_on(self, channel: KafkaChannel) -> None:
+        """Read a channel again that is muted no more."""
+        if channel.receive.may_go_on and self._reading:
             self._to_read[channel] = None
 
     def _read(self, channel: KafkaChannel, completed: list[Received]) -> None:

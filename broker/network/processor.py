@@ -32,7 +32,6 @@ from planes.plane import NowNs
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20
-_RESPONSE_SENT: Final = MuteEvent.RESPONSE_SENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,8 +258,8 @@ class Processor:
         self._finish(request)
         channel.request = None
         channel.active_ns = request.response_sent_ns
-        channel.handle(_RESPONSE_SENT)
-        self._selector.unmute(channel)
+        if channel.response_sent():
+            self._selector.read_on(channel)
 
     def _finish(self, request: Request) -> None:
         """Stamp and hand on a request that needs nothing more."""
@@ -319,5 +318,6 @@ class Processor:
         channel = self._selector.channel(connection_id)
         if channel is not None:
             channel.handle(MuteEvent.THROTTLE_ENDED)
-            self._selector.unmute(channel)
+            if channel.maybe_unmute():
+                self._selector.read_on(channel)
             self._selector.wakeup()

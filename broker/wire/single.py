@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from broker.wire.hot import ProducePartition, encode_produce_response
 
@@ -32,17 +32,9 @@ _NULL: Final = -1
 _COMPACT_ONE: Final = 2
 _COMPACT_SHORT: Final = 127
 _NAMES_KEPT: Final = 1024
-_NEW: Final = tuple.__new__
 
-
-class SingleProduce(NamedTuple):
-    """What such a request asks for; ``records`` is a view of its frame."""
-
-    acks: int
-    timeout_ms: int
-    topic: str
-    partition_index: int
-    records: memoryview
+# acks, time-out in ms, topic, partition index, and the records as a view of the frame.
+SingleProduce: TypeAlias = tuple[int, int, str, int, memoryview]
 
 
 def decode_single_produce(
@@ -71,8 +63,7 @@ def decode_single_produce(
         topic = frame[start : at - 12].decode()
     except UnicodeDecodeError:
         return None
-    records = memoryview(frame)[at:end]
-    return _NEW(SingleProduce, (acks, timeout_ms, topic, index, records))
+    return acks, timeout_ms, topic, index, memoryview(frame)[at:end]
 
 
 def _flexible(frame: bytes, offset: int, size: int) -> SingleProduce | None:
@@ -110,8 +101,7 @@ def _flexible(frame: bytes, offset: int, size: int) -> SingleProduce | None:
         topic = frame[start:name_end].decode()
     except UnicodeDecodeError:
         return None
-    records = memoryview(frame)[at:end]
-    return _NEW(SingleProduce, (acks, timeout_ms, topic, index, records))
+    return acks, timeout_ms, topic, index, memoryview(frame)[at:end]
 
 
 def encode_single_produce(

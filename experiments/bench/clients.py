@@ -127,9 +127,12 @@ def consumer_perf(
     began_cpu_s = broker.cpu_s()
     out = _java(
         *("kafka-consumer-perf-test", "--topic", topic, "--messages", str(records)),
-        *("--bootstrap-server", broker.bootstrap),
+        *("--bootstrap-server", broker.bootstrap, "--timeout", "60000"),
     )
     head, values = (line.split(", ") for line in islice(out, 2))
+    if len(values) != len(head):
+        # Instead of figures it says why it has ended early.
+        raise RuntimeError(f"kafka-consumer-perf-test with {broker.name}: {out}")
     row = dict(zip(head, values, strict=True))
     megabytes = float(row["data.consumed.in.MB"]) * _MIB
     return (

@@ -72,14 +72,15 @@ def assert_kio_agrees(version: int, frame: bytes) -> None:
     quick = single(version, frame)
     if quick is None:
         return
+    acks, timeout_ms, name, index, records = quick
     entity = kio_reads(version, frame)
     assert entity.transactional_id is None
-    assert entity.acks == quick.acks
-    assert entity.timeout == timedelta(milliseconds=quick.timeout_ms)
+    assert entity.acks == acks
+    assert entity.timeout == timedelta(milliseconds=timeout_ms)
     [topic] = entity.topic_data
     [partition] = topic.partition_data
-    assert (topic.name, partition.index) == (quick.topic, quick.partition_index)
-    assert partition.records == bytes(quick.records)
+    assert (topic.name, partition.index) == (name, index)
+    assert partition.records == bytes(records)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
