@@ -169,8 +169,10 @@ class Both:
 
     def __init__(self, kafka: ApacheKafka, ours: BrokerProcess) -> None:
         self._ports = {"Apache Kafka": kafka.port, "Doorkeeper": ours.port}
-        self._allowed = read_table()
+        self.allowed = read_table()
+        # Rows of the table that were needed, and what was asked ("FETCH v12").
         self.used: set[Allowance] = set()
+        self.asked: set[str] = set()
 
     def wait_ready(self) -> None:
         """Wait until producer ids can be had, which Kafka's controller gives late."""
@@ -192,9 +194,10 @@ class Both:
             answers.append(peer.answers)
             asked = peer.asked
         assert answers[0], "nothing was asked"
+        self.asked.update(what for what, _ in answers[0])
         left = []
         for difference in differences(*answers, asked):
-            rows = [row for row in self._allowed if row.covers(difference)]
+            rows = [row for row in self.allowed if row.covers(difference)]
             self.used.update(rows)
             if not rows:
                 left.append(difference)

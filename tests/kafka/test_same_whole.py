@@ -1,0 +1,51 @@
+"""The comparison as a whole: nothing is left out of it, and no allowance is idle.
+
+These tests look back on all other conversations, so they mean something only when all
+of them were held.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.apis.kafka_apis import SERVED
+from broker.wire.api_keys import ApiKey
+from tests.kafka.conftest import Both
+from tests.kafka.requests import versions
+
+pytestmark = pytest.mark.kafka
+
+# KRaft has no use for these; other tests compare them with what controllers sent.
+CONTROLLERS = {
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+}
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, both: Both) -> Both:
+    """Both brokers, after all conversations."""
+    here = Path(__file__)
+    wanted = {each.name for each in here.parent.glob("test_same_*.py")}
+    selected = {item.path.name for item in request.session.items}
+    if not wanted <= selected or request.config.option.keyword:
+        pytest.skip("only some of the conversations were selected")
+    return both
+
+
+def test_every_api_was_compared_in_every_version(whole: Both) -> None:
+    missing = [
+        f"{key.name} v{version}"
+        for key in sorted(SERVED - CONTROLLERS)
+        for version in versions(key)
+        if f"{key.name} v{version}" not in whole.asked
+    ]
+    assert missing == []
+
+
+def test_every_allowed_difference_was_met(whole: Both) -> None:
+    assert [row for row in whole.allowed if row not in whole.used] == []
