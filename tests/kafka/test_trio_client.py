@@ -1,0 +1,126 @@
+"""Our Trio client against Apache Kafka itself: every codec, groups, transactions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import trio
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker.client.consumer import open_consumer
+from broker.client.partitions import TopicPartition
+from broker.client.producer import open_producer
+from tests.client.interoperation import (
+    CODECS,
+    PARTITIONS,
+    keyed_records,
+    read_with_ours,
+    write_with_ours,
+)
+from tests.kafka.apache_kafka import ApacheKafka
+from tests.kafka.java_tools import KafkaPrograms
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def bootstrap(
+    programs: KafkaPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    kafka = ApacheKafka(programs, tmp_path_factory.mktemp("kafka"))
+    yield kafka.bootstrap
+    kafka.kill()
+
+
+def create(bootstrap: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(topic, PARTITIONS) for topic in topics]
+    for created in admin.create_topics(wanted).values():
+        created.result(30)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_apache_kafka_takes_our_batches_and_gives_them_back(
+    bootstrap: str, codec: str
+) -> None:
+    create(bootstrap, codec)
+    records = keyed_records(random.Random(3))
+    trio.run(write_with_ours, bootstrap, codec, codec, records)
+    found = trio.run(read_with_ours, bootstrap, codec, len(records))
+    assert sorted(each[1:] for each in found) == sorted(records)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_two_members_share_a_topic_and_go_on_where_they_committed(
+    bootstrap: str, strategy: str
+) -> None:
+    topic = f"shared-{strategy}"
+    create(bootstrap, topic)
+    settings = {
+        "group_id": topic,
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 100,
+        "session_timeout_ms": 6_000,
+        "partition_assignment_strategy": strategy,
+    }
+
+    async def main() -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = []
+        async with open_producer(bootstrap) as producer:
+            for number in range(100):
+                await producer.send(topic, b"x", partition=number % PARTITIONS)
+        async with open_consumer(bootstrap, **settings) as first:
+            first.subscribe([topic])
+            while len(seen) < 40:
+                seen += [(r.partition, r.offset) for r in await first.poll(10)]
+            async with open_consumer(bootstrap, **settings) as second:
+                second.subscribe([topic])
+                shares = (first.assignment, second.assignment)
+                while len(seen) < 100 or {*map(len, shares)} != {2, 3}:
+                    for each in (first, second):
+                        records = await each.poll(timeout_s=0.05)
+                        seen += [(r.partition, r.offset) for r in records]
+                    shares = (first.assignment, second.assignment)
+        return seen
+
+    async def bounded() -> list[tuple[int, int]]:
+        with trio.fail_after(60):
+            return await main()
+
+    seen = trio.run(bounded)
+    expected = [(p, o) for p in range(PARTITIONS) for o in range(100 // PARTITIONS)]
+    assert sorted(seen) == expected
+
+
+def test_read_committed_leaves_out_what_a_transaction_took_back(bootstrap: str) -> None:
+    create(bootstrap, "transactions")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+    producer.init_transactions(60)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce("transactions", b"%d" % number, partition=0)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+    async def read(isolation: str, count: int) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        with trio.fail_after(60):
+            async with open_consumer(
+                bootstrap, auto_offset_reset="earliest", isolation_level=isolation
+            ) as consumer:
+                consumer.assign([TopicPartition("transactions", 0)])
+                while len(found) < count:
+                    found += [each.value for each in await consumer.poll()]
+        return found
+
+    every = [b"%d" % number for number in range(6) for _ in range(3)]
+    assert trio.run(read, "read_uncommitted", 18) == every
+    committed = [value for value in every if int(value) % 2 == 0]
+    assert trio.run(read, "read_committed", 9) == committed
