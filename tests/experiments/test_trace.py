@@ -29,8 +29,10 @@ from experiments.workload import (
     ExponentialService,
     LognormalService,
     Mmpp,
+    OnOff,
     ParetoService,
     Poisson,
+    PublishedService,
     Service,
 )
 
@@ -130,6 +132,24 @@ def test_mmpp_has_the_rate_and_the_burstiness_of_its_closed_form() -> None:
     assert np.var(counts) == pytest.approx(variance, rel=0.25)
 
 
+@pytest.mark.parametrize("sources", [1, 4])
+def test_on_off_sources_have_their_rate_and_index_of_dispersion(sources: int) -> None:
+    process = OnOff(
+        kind="on-off", rate_per_s=800.0, on_s=0.1, off_s=0.3, sources=sources
+    )
+    rate, span_s = 200.0 * sources, 400
+    assert process.mean_rate_per_s() == pytest.approx(rate)
+    counts = np.bincount(
+        np.array(drawn(process, span_s)) // SECOND_NS, minlength=span_s
+    )
+    # As above, with a silent second state; independent sources add their variances.
+    r, a = 1 / 0.1 + 1 / 0.3, 0.25 * 0.75 * 800**2
+    extra = 2 * a * (1 / r - (1 - math.exp(-r)) / r**2)
+    variance = rate + sources * extra
+    assert_count(int(counts.sum()), rate * span_s, variance * span_s)
+    assert np.var(counts) / rate == pytest.approx(variance / rate, rel=0.25)
+
+
 @pytest.mark.parametrize(
     "process",
     [
@@ -137,6 +157,7 @@ def test_mmpp_has_the_rate_and_the_burstiness_of_its_closed_form() -> None:
         Constant(kind="constant", rate_per_s=777.0),
         Bursts(kind="bursts", rate_per_s=500.0, every_s=0.3, on_s=0.1),
         Mmpp(kind="mmpp", rates_per_s=(0.0, 900.0), dwell_s=(0.1, 0.1)),
+        OnOff(kind="on-off", rate_per_s=300.0, on_s=0.05, off_s=0.1, sources=9),
     ],
 )
 def test_instants_are_ordered_and_within_their_bounds(process: Arrivals) -> None:
@@ -164,6 +185,28 @@ PARETO = ParetoService(kind="pareto", alpha=1.1, low_us=10.0, high_us=10_000.0)
             ChoiceService(kind="choice", values_us=(1.0, 100.0), weights=(3.0, 1.0)),
             25.75,
             0.75 * 24.75**2 + 0.25 * 74.25**2,
+        ),
+        # 0.995 x 0.5 us + 0.005 x 500 us; E[S^2] = 1250.24875 us^2.
+        (
+            PublishedService(kind="published", mix="extreme-bimodal", scale=10.0),
+            29.975,
+            100 * (1250.24875 - 2.9975**2),
+        ),
+        # 8.8 + 2.508 + 3.52 + 0.24 + 4; E[S^2] = 901.4956 us^2.
+        (
+            PublishedService(kind="published", mix="tpc-c", scale=1.0),
+            19.068,
+            901.4956 - 19.068**2,
+        ),
+        (
+            PublishedService(kind="published", mix="rocksdb", scale=1.0),
+            318.25,
+            316.75**2,
+        ),
+        (
+            PublishedService(kind="published", mix="high-bimodal", scale=2.0),
+            101.0,
+            99.0**2,
         ),
         (LognormalService(kind="lognormal", mean_us=50.0, cv=2.0), 50.0, 10_000.0),
         (

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -115,6 +116,18 @@ def test_every_request_is_answered_once_and_stamps_are_in_order() -> None:
         assert observed.offered_ns[number] <= observed.sent_ns[number]
         assert observed.sent_ns[number] <= observed.done_ns[number]
     assert not any(observed.broken)
+
+
+def test_a_slow_reader_leaves_its_answers_in_the_socket_for_so_long() -> None:
+    due_ns = [number * 20 * MS for number in range(10)]
+    with peers(echo) as sockets:
+        observed, _ = replay(sockets, due_ns, [0] * 10, read_delay_ms=10)
+    for number in range(10):
+        assert observed.answers[number] == number.to_bytes(4) + b"answer"
+    # What came meanwhile is read with it; between two reads there is the delay.
+    reads_ns = [observed.sent_ns[0], *sorted(set(observed.done_ns))]
+    for earlier, later in pairwise(reads_ns):
+        assert later - earlier >= 10 * MS
 
 
 def test_requests_are_sent_on_time_though_no_answer_comes() -> None:
