@@ -7,7 +7,7 @@ every other trap is Trio's and goes on to Trio. This works at any call depth, co
 Trio checkpoint when the same task goes on, and lets any seat resume a suspended
 handler: none belongs to a Trio task.
 
-That freedom has one rule: a handler holds no cancel scope, nursery or lock across
+That freedom has one rule: a handler holds no cancel scope, nursery or Trio lock across
 either trap. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
 innocent request later, into an assertion at once (PEP 789 tells why).
 """

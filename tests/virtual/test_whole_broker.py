@@ -228,3 +228,33 @@ def test_samples_tell_what_waits_and_how_idle_everybody_is():
     assert busy_ns == pytest.approx(5 * PRODUCE_NS, rel=1e-6)
     control = [row for row in samples if row.plane == "control"]
     assert all(row.queued == 0 and row.handler_idle == 1.0 for row in control)
+
+
+def test_broken_laws_are_counted_by_plane_at_the_metrics_endpoint():
+    """Latest first, all from one flow: the plane's order is wrong, and nothing else."""
+
+    async def scenario(world):
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(world.ask, world.connect(), PRODUCE)
+                await trio.sleep(0.00055)
+        laws = world.server.laws
+        return list(laws.metrics()), laws.totals(), list(world.requests.values())
+
+    settings = {"doorkeeper.scheduler": "tests.model.broken_policies:Backwards"}
+    metrics, totals, requests = in_world(scenario, settings)
+    names = {metric.name + metric.suffix for metric in metrics}
+    assert names == {"doorkeeper_law_violations_total"}
+    assert {metric.labels["plane"] for metric in metrics} == {"data"}
+    found = {metric.labels["law"]: metric.value for metric in metrics}
+    assert found == totals
+    overtaken = sum(
+        any(
+            other.enqueued_ns > each.enqueued_ns
+            and other.dequeued_ns < each.dequeued_ns
+            for other in requests
+        )
+        for each in requests
+    )
+    assert overtaken >= 2
+    assert {law: count for law, count in found.items() if count} == {"order": overtaken}
