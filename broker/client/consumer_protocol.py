@@ -32,7 +32,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
     """Return a subscription as bytes, its instance id left out.
 
     >>> encode_subscription(Subscription(("t",))).hex()
-    '00020000000100017400000000' '00000000ffffffff'
+    '0002000000010001740000000000000000ffffffff'
     """
     topics = b"".join(map(_string, sorted(subscription.topics)))
     return b"".join(

@@ -8,6 +8,7 @@ the partition returns is answered instead.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,6 +18,7 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
+from broker.client.producer import open_producer
 from broker.errors import ErrorCode
 from broker.log.batch import BatchHeader, parse_header
 from broker.wire.api_keys import ApiKey
@@ -209,3 +211,19 @@ class FakeCluster:
             if code is not None:
                 return code, -1
         return self.partitions[index].append(header)
+
+
+def producer(cluster: FakeCluster, **settings: Any) -> Any:
+    """Open a producer that sends every record in a batch of its own."""
+    options = {"batch_size": 0, "linger_ms": 0, "retry_backoff_ms": 10, **settings}
+    return open_producer(
+        "fake:1", connect=cluster.connect, rng=random.Random(7), **options
+    )
+
+
+async def send_all(opened: Any, count: int, partition: int = 0) -> list[Any]:
+    receipts = [
+        await opened.send("t", b"x", partition=partition, timestamp_ms=number)
+        for number in range(count)
+    ]
+    return [await receipt.wait() for receipt in receipts]
