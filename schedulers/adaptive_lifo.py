@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
@@ -19,14 +19,16 @@ class AdaptiveLifo:
     A queue has formed if some job has waited at every moment of the last
     ``interval.ms`` (100). Under overload the newest request is the one whose client
     still waits; in order of arrival each would be served just too late. A job whose
-    deadline has passed goes before all others when it is the oldest: admission turns it
-    away for little (``codel``, ``deadline``), and its client learns of it. Jobs that
-    were begun go on first of all. Nothing is preempted.
+    deadline has passed goes before the others: admission turns it away for little
+    (``codel``, ``deadline``), and its client learns of it. A job without a deadline,
+    where others have one, is one that nobody may turn away: it goes before them, in
+    order of arrival, or it would starve. Jobs that were begun go on first of all.
+    Nothing is preempted.
 
     Source: adaptive LIFO in Maurer, "Fail at Scale" (ACM Queue 13(8), 2015); the
     sign of overload is that of the controlled delay in the same article. (HBase takes
-    another one: a queue that is more than 0.8 full.) Cost: O(1), but O(log n) among n
-    jobs that were begun.
+    another one: a queue that is more than 0.8 full.) Cost: O(log n) among n jobs with
+    deadlines or begun, O(1) for the others.
 
     >>> policy = AdaptiveLifo(SchedulerConfig(options={"interval.ms": 100}))
     >>> for number in range(4):
@@ -43,27 +45,39 @@ class AdaptiveLifo:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._interval_ns = round(config.option("interval.ms", 100.0) * _NS_PER_MS)
-        self._new: deque[Job] = deque()
+        # By whether they have a deadline, in order of arrival.
+        self._due: OrderedDict[int, Job] = OrderedDict()
+        self._free: OrderedDict[int, Job] = OrderedDict()
+        # The deadlines of those in ``_due``; some of those that have left it.
+        self._deadlines: list[tuple[int, int]] = []
         self._begun: list[tuple[int, Job]] = []
         self._last_empty_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait as the newest."""
-        if not self._new:
+        if not self._due and not self._free:
             self._last_empty_ns = now_ns
-        self._new.append(job)
+        if job.deadline_ns is None:
+            self._free[job.number] = job
+        else:
+            self._due[job.number] = job
+            heapq.heappush(self._deadlines, (job.deadline_ns, job.number))
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take what was begun, what is too late, the newest or the oldest."""
+        """Take what was begun, has to be served, is too late; else one of the ends."""
         if self._begun:
             return heapq.heappop(self._begun)[1]
-        if not self._new:
-            return None
-        due_ns = self._new[0].deadline_ns
-        too_late = due_ns is not None and due_ns < now_ns
-        if not too_late and self._last_empty_ns < now_ns - self._interval_ns:
-            return self._new.pop()
-        return self._new.popleft()
+        newest = self._last_empty_ns < now_ns - self._interval_ns
+        if not self._due:
+            return self._free.popitem(last=newest)[1] if self._free else None
+        if self._free:
+            return self._free.popitem(last=False)[1]
+        deadlines = self._deadlines
+        while deadlines[0][1] not in self._due:
+            heapq.heappop(deadlines)
+        if deadlines[0][0] < now_ns:
+            return self._due.pop(heapq.heappop(deadlines)[1])
+        return self._due.popitem(last=newest)[1]
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say no."""
@@ -86,12 +100,16 @@ class AdaptiveLifo:
     def waiting(self) -> Iterator[Job]:
         """Iterate over what was begun, then in order of arrival."""
         yield from (job for _, job in self._begun)
-        yield from self._new
+        yield from sorted(
+            (*self._free.values(), *self._due.values()), key=lambda job: job.number
+        )
 
     def __len__(self) -> int:
-        return len(self._begun) + len(self._new)
+        return len(self._begun) + len(self._free) + len(self._due)
 
     def check(self) -> None:
-        """Assert that jobs stand in order of arrival."""
-        numbers = [job.number for job in self._new]
-        assert numbers == sorted(numbers), numbers
+        """Assert that jobs stand in order of arrival, and each deadline is known."""
+        for jobs in (self._free, self._due):
+            assert list(jobs) == sorted(jobs), list(jobs)
+        due = {(job.deadline_ns, number) for number, job in self._due.items()}
+        assert due <= set(self._deadlines)

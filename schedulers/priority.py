@@ -1,4 +1,4 @@
-"""Strict preemptive-resume priority by class, with a bound against starvation."""
+"""Strict preemptive-resume priority by class, its strictness bounded in time."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ class Priority:
     urgent levels at most one lesser service per level and ``ageing_ns``. (Promoting
     every job older than the bound would turn the policy into FIFO under overload, just
     when priority matters: see DECISIONS.md.)
+
+    With the bound this is what is called bounded strictness (a greatest time for which
+    a level may starve, as Ceph and CockroachDB came to want); without it, strict.
 
     Source: preemptive-resume head-of-line priority (Cobham 1954; Kleinrock, Queueing
     Systems vol. 2, ch. 3). Cost: O(1) per arrival and pick, but O(k) once per

@@ -42,9 +42,15 @@ def test_it_serves_as_its_rules_say(steps):
             expected = None
         else:
             stands = all(at_ns < now_ns - INTERVAL_NS for at_ns in was_empty_at_ns)
-            oldest = new[0]
-            expired = oldest.deadline_ns is not None and oldest.deadline_ns < now_ns
-            expected = new[-1] if stands and not expired else oldest
+            free = [job for job in new if job.deadline_ns is None]
+            due = [job for job in new if job.deadline_ns is not None]
+            late = [job for job in due if job.deadline_ns < now_ns]
+            if free and due:
+                expected = free[0]
+            elif late:
+                expected = min(late, key=lambda job: (job.deadline_ns, job.number))
+            else:
+                expected = new[-1] if stands else new[0]
             new.remove(expected)
         assert found is expected
         if found is not None and verb == "pick and resume":
