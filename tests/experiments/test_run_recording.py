@@ -153,7 +153,7 @@ class Finished:
         stamps = STAMPS[1:-1]
         for offset, name in enumerate(stamps):
             setattr(self, name, at_ns + offset)
-        self.attained_ns, self.suspended_ns = 777, 5
+        self.service_ns, self.suspended_ns = 777, 5
         self.preemptions, self.error_code = 2, 0
 
 
