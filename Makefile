@@ -24,8 +24,9 @@ compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run experiments/configs/quickstart.toml --out $(OUT) --resume
 	$(BIN)/doorkeeper analyze $(OUT)
 
+# A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
 test: $(STAMP)
-	$(BIN)/pytest
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadgroup
 
 # What takes minutes: a hundred kills under load.
 test-slow: $(STAMP)

@@ -110,7 +110,7 @@ def consume(kafka: ApacheKafka) -> list[Row]:
     consumer.assign([TopicPartition(TOPIC, 0, DELETED)])
     rows: list[Row] = []
     while len(rows) < RECORDS - DELETED:
-        messages = consumer.consume(500, 10)
+        messages = consumer.consume(RECORDS - DELETED - len(rows), 10)
         assert messages, f"Kafka gave {len(rows)} records"
         for message in messages:
             assert message.error() is None, message.error()

@@ -17,10 +17,10 @@ from broker.groups.shard import Shard
 from broker.log.batch import split_batches
 from broker.log.records import read_records
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import KafkaPrograms
 from tests.live.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.kafka
 
 LOG = "__consumer_offsets-0/00000000000000000000.log"
 
@@ -59,9 +59,10 @@ def our_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "data" / LOG
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_own_tool_reads_what_we_write(our_log: Path, version: str) -> None:
-    ran = KafkaPrograms(version).succeed(
+def test_kafkas_own_tool_reads_what_we_write(
+    our_log: Path, programs: KafkaPrograms
+) -> None:
+    ran = programs.succeed(
         "kafka-dump-log", "--offsets-decoder", "--files", str(our_log)
     )
     found = [
@@ -87,9 +88,10 @@ def pieces(log: Path) -> Iterator[list[Any]]:
         yield read_records(header, batch)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_group_that_kafka_wrote_is_read(tmp_path: Path, version: str) -> None:
-    kafka = ApacheKafka(KafkaPrograms(version), tmp_path)
+def test_a_group_that_kafka_wrote_is_read(
+    tmp_path: Path, programs: KafkaPrograms
+) -> None:
+    kafka = ApacheKafka(programs, tmp_path)
     commit_as_a_member(kafka.bootstrap)
     kafka.stop()
     log = kafka.directory / LOG

@@ -16,9 +16,9 @@ from broker.log.log import Log
 from broker.log.records import new_batch
 from tests.broker.log.witness import decoded, everything
 from tests.kafka.apache_kafka import ApacheKafka
-from tests.kafka.java_tools import VERSIONS, KafkaPrograms
+from tests.kafka.java_tools import KafkaPrograms
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.kafka
 
 CONFIG = LogConfig(
     segment_bytes=3000,
@@ -63,9 +63,8 @@ def files(log: Log, suffix: str) -> str:
     return ",".join(str(path) for path in sorted(Path(log.directory).glob(suffix)))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_own_tool_reads_our_batches(ours: Log, version: str) -> None:
-    ran = KafkaPrograms(version).succeed(
+def test_kafkas_own_tool_reads_our_batches(ours: Log, programs: KafkaPrograms) -> None:
+    ran = programs.succeed(
         "kafka-dump-log", "--deep-iteration", "--files", files(ours, "*.log")
     )
     batches = re.findall(r"^baseOffset.*isvalid: (\w+)$", ran.out, re.MULTILINE)
@@ -82,21 +81,23 @@ def test_kafkas_own_tool_reads_our_batches(ours: Log, version: str) -> None:
     assert found == [record[:2] for record in decoded(everything(ours))]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_own_tool_finds_no_fault_in_our_indexes(ours: Log, version: str) -> None:
+def test_kafkas_own_tool_finds_no_fault_in_our_indexes(
+    ours: Log, programs: KafkaPrograms
+) -> None:
     """It looks up every entry in the log, and would print what does not match."""
     indexes = [files(ours, "*.index"), files(ours, "*.timeindex")]
-    ran = KafkaPrograms(version).succeed("kafka-dump-log", "--files", ",".join(indexes))
+    ran = programs.succeed("kafka-dump-log", "--files", ",".join(indexes))
     assert len(re.findall(r"^offset: \d+ position: \d+$", ran.out, re.M)) > 20
     assert len(re.findall(r"^timestamp: \d+ offset: \d+$", ran.out, re.M)) > 20
     assert not re.search("mismatch|out of order|not found", ran.out + ran.err, re.I)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kafkas_own_tool_reads_our_producers(ours: Log, version: str) -> None:
+def test_kafkas_own_tool_reads_our_producers(
+    ours: Log, programs: KafkaPrograms
+) -> None:
     """The last five batches of each producer, newest last."""
     last = max(Path(ours.directory).glob("*.snapshot"))
-    ran = KafkaPrograms(version).succeed("kafka-dump-log", "--files", str(last))
+    ran = programs.succeed("kafka-dump-log", "--files", str(last))
     found = re.findall(
         r"producerId: 9 producerEpoch: 0 .*firstSequence: (\d+) lastSequence: (\d+) "
         r"lastOffset: (\d+)",
@@ -107,17 +108,14 @@ def test_kafkas_own_tool_reads_our_producers(ours: Log, version: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_we_read_what_kafka_wrote(tmp_path: Path, version: str, killed: bool) -> None:
-    kafka = ApacheKafka(KafkaPrograms(version), tmp_path)
+def test_we_read_what_a_killed_kafka_wrote(
+    tmp_path: Path, programs: KafkaPrograms
+) -> None:
+    kafka = ApacheKafka(programs, tmp_path)
     sent = produce(kafka.bootstrap)
-    if killed:
-        kafka.kill()
-    else:
-        kafka.stop()
+    kafka.kill()
     directory = str(kafka.directory / "topic-0")
-    log = Log.open(directory, LogConfig(), RealStorage(), TIME_MS, clean=not killed)
+    log = Log.open(directory, LogConfig(), RealStorage(), TIME_MS, clean=False)
     log.check()
     assert decoded(everything(log)) == [
         (offset, *record) for offset, record in enumerate(sent)
