@@ -26,7 +26,7 @@ compare: $(STAMP)
 
 # A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
 test: $(STAMP)
-	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadgroup
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 # What takes minutes: a hundred kills under load.
 test-slow: $(STAMP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,15 +20,42 @@ settings.register_profile(
 settings.register_profile("explore", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
-# Tests of one group share a process: what they start is dear (a Spark session, Apache
-# Kafka), or is timed (a live broker) and must not meet another of its kind.
-_GROUPS = {"kafka": "sockets", "live": "sockets", "spark": "spark"}
+# Folders whose tests share a process: what they start is dear (Apache
+# Kafka, a Spark session), or is timed (a broker) and must not meet one of its kind.
+_GROUPS = {
+    "tests/kafka/": "sockets",
+    "tests/live/": "sockets",
+    "tests/client/test_client_live": "sockets",
+    "tests/spark_analysis/": "spark",
+    "tests/experiments/test_executors": "spark",
+}
+_ORDER = ("sockets", "spark")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist, where it runs, which tests belong together."""
-    for item in items:
-        for marker, group in _GROUPS.items():
-            if item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.xdist_group(group))
-                break
+def _group(nodeid: str) -> str:
+    """Return the name of what must run in one process: a group, else a file."""
+    for start, group in _GROUPS.items():
+        if nodeid.startswith(start):
+            return group
+    return nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Put the long groups first where processes share the work."""
+    if hasattr(config, "workerinput"):
+        rank = {group: number for number, group in enumerate(_ORDER)}
+        items.sort(key=lambda item: rank.get(_group(item.nodeid), len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Make what deals tests to the processes of `make test`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return GroupScheduling(config, log)
