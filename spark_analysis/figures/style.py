@@ -98,7 +98,9 @@ def marker(comparison: Comparison, arm: str) -> str:
     if arm == comparison.manifest.baseline:
         return "P"
     rivals = comparison.rivals
-    return _MARKERS[rivals.index(arm) % len(_MARKERS)] if arm in rivals else "X"
+    if arm not in rivals:
+        return "X"
+    return _MARKERS[_turned(rivals.index(arm)) % len(_MARKERS)]
 
 
 def dash(comparison: Comparison, arm: str) -> tuple[int, tuple[float, ...] | None]:
@@ -108,9 +110,12 @@ def dash(comparison: Comparison, arm: str) -> tuple[int, tuple[float, ...] | Non
     rivals = comparison.rivals
     if arm not in rivals:
         return (0, (0.8, 1.8))
-    # Shifted by one each time the colours begin again, so that no two arms look alike.
-    place = rivals.index(arm)
-    return (0, _DASHES[(place + place // len(_RIVALS)) % len(_DASHES)])
+    return (0, _DASHES[_turned(rivals.index(arm)) % len(_DASHES)])
+
+
+def _turned(place: int) -> int:
+    """Shift by one whenever the colours begin again, so that no two arms are alike."""
+    return place + place // len(_RIVALS)
 
 
 def plain_log_axis(axis: Axes, which: Literal["x", "y"]) -> None:

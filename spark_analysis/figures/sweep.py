@@ -9,7 +9,7 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
 from spark_analysis.figures.ratios import clamp
@@ -26,7 +26,6 @@ from spark_analysis.pairs import Pair, PairCell
 from spark_analysis.study import Study
 from spark_analysis.wording import ratio
 
-_COLUMNS: Final = 4
 _FIRST: Final = "#0072b2"
 _SECOND: Final = "#d55e00"
 # A ratio of this size, either way, has the full colour.
@@ -86,41 +85,53 @@ def _level_panel(axis: Axes, study: Study, class_name: str, factor: str) -> None
 def pair_map(study: Study, pair: Pair) -> Figure:
     """Draw who is ahead at every point, classes below each other.
 
-    The first two factors span a panel, each combination of the others has one.
+    The first two factors span a panel. The last of the others tells its columns apart,
+    and each combination of the rest has a row of panels.
     """
     factors = study.factors
     names = list(factors)
-    across, down = names[0], names[1] if len(names) > 1 else None
-    rest = names[2:]
-    panels = list(itertools.product(*(factors[name] for name in rest)))
-    columns = min(_COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    height = 0.55 + 0.3 * (len(factors[down]) if down else 1)
-    figure = new_figure(0.8 + len(study.class_names) * rows * height)
-    axes = figure.subplots(len(study.class_names) * rows, columns, squeeze=False)
-    levels = {p.name: p.levels for p in study.manifest.points}
-    for rank, name in enumerate(study.class_names):
+    down, rest = names[1] if len(names) > 1 else None, names[2:]
+    rows = math.prod(len(factors[name]) for name in rest[:-1])
+    panel = 0.42 + 0.26 * (len(factors[down]) if down else 1)
+    figure = new_figure(0.6 + len(study.class_names) * (0.6 + rows * panel))
+    parts = figure.subfigures(len(study.class_names), 1, squeeze=False, hspace=0.04)
+    for part, name in zip(parts.flat, study.class_names, strict=True):
         cells = [
             cell
             for cell in study.pairs
             if (cell.pair, cell.metric, cell.class_name) == (pair, study.headline, name)
         ]
-        own = axes[rank * rows : (rank + 1) * rows].flat
-        for axis, panel in itertools.zip_longest(own, panels):
-            if panel is None:
-                axis.set_visible(False)
-                continue
-            wanted = dict(zip(rest, panel, strict=True))
-            chosen = [
-                cell
-                for cell in cells
-                if all(levels[cell.point].get(k) == v for k, v in wanted.items())
-            ]
-            _map_panel(axis, chosen, levels, factors, across, down)
-            told = ", ".join(f"{k} {v}" for k, v in wanted.items())
-            axis.set_title(f"{name} · {told}" if told else name, fontsize=8.5)
+        title = f"{name}: {study.headline.label}"
+        part.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+        _map_of_class(part, study, cells)
     _map_legend(figure, pair)
     return figure
+
+
+def _map_of_class(part: SubFigure, study: Study, cells: Sequence[PairCell]) -> None:
+    """Draw a class's panels, with what they have in common told at the margins."""
+    factors, names = study.factors, list(study.factors)
+    across, down, rest = names[0], names[1] if len(names) > 1 else None, names[2:]
+    levels = {point.name: point.levels for point in study.manifest.points}
+    columns = factors[rest[-1]] if rest else [""]
+    rows = list(itertools.product(*(factors[name] for name in rest[:-1])))
+    axes = part.subplots(len(rows), len(columns), squeeze=False)
+    for (y, row), (x, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        panel = dict(zip(rest, (*row, column), strict=False))
+        chosen = [cell for cell in cells if panel.items() <= levels[cell.point].items()]
+        axis = axes[y, x]
+        _map_panel(axis, chosen, levels, factors, across, down)
+        if y == 0 and rest:
+            axis.set_title(f"{rest[-1]} {column}", fontsize=8.5, fontweight="normal")
+        if y == len(rows) - 1:
+            axis.set_xlabel(across, fontsize=8)
+        if x == 0 and down:
+            axis.set_ylabel(down, fontsize=8)
+        if x == len(columns) - 1 and row:
+            told = "\n".join(f"{k} {v}" for k, v in zip(rest, row, strict=False))
+            axis.text(
+                1.03, 0.5, told, fontsize=8.5, va="center", transform=axis.transAxes
+            )
 
 
 def _map_panel(
@@ -145,9 +156,6 @@ def _map_panel(
     axis.set_yticks(range(len(rows)), rows, fontsize=8)
     axis.tick_params(length=0)
     axis.grid(visible=False)
-    axis.set_xlabel(across, fontsize=8)
-    if down:
-        axis.set_ylabel(down, fontsize=8)
 
 
 def _map_cell(axis: Axes, cell: PairCell, x: int, y: int) -> None:

@@ -61,7 +61,7 @@ def test_a_broker_key_of_a_level_is_checked_and_its_point_named(tmp_path: Path) 
     broken.write_text(text.replace("doorkeeper.quantum.us", "doorkeeper.quantum.ms"))
     found = doorkeeper("experiment", "validate", broken)
     assert found.exit_code == 2
-    point = "load=0.5 control=0.05 service=exponential granularity=100us"
+    point = "load=0.5 share=0.05 service=exponential granularity=100us"
     assert f"sweep, point '{point}': arms['fifo']: " in found.output
     assert "doorkeeper.quantum.ms" in found.output
 
