@@ -1,4 +1,4 @@
-"""A map of a sweep can be read, however many factors it has and whatever their names."""
+"""A map of a sweep can be read, however many factors and whatever their names."""
 
 from __future__ import annotations
 
