@@ -26,8 +26,8 @@ class Application(Protocol):
         ``timer_moved`` is to be called when ``next_expiry_ns`` has come nearer.
         """
 
-    def serve(self, request: Request) -> Coroutine[Any, Any, Response]:
-        """Return the handler of a request."""
+    def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        """Return the response, if it can be had at once, or the handler to run."""
 
     def next_expiry_ns(self) -> int | None:
         """Return when ``expire`` has something to do, if ever."""

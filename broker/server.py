@@ -121,6 +121,8 @@ class BrokerServer:
             for plane in self.topology.planes
         }
         self.socket_server = self._socket_server()
+        for processor in self.socket_server.processors:
+            self.dispatcher.on_empty(processor.poll)
         self.timer = DeadlineTimer(
             application.next_expiry_ns, application.expire, self._now_ns
         )

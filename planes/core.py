@@ -81,7 +81,7 @@ class PlaneCore:
 
     def pick(self, now_ns: int) -> Task | None:
         """Seat the task to serve next; None if none waits or no seat is free."""
-        if not self.has_seat():
+        if self.seated >= self.seats if self.lending is None else not self.has_seat():
             return None
         task: Any = self.scheduler.pick(now_ns)
         if task is None:

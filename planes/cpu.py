@@ -28,6 +28,7 @@ class Cpu:
     def __init__(self, planes: Sequence[PlaneCore], *, quantum_ns: int) -> None:
         assert planes
         self.planes = tuple(planes)
+        self._alone = planes[0] if len(planes) == 1 else None
         self._quantum_ns = quantum_ns
         self._received_ns = dict.fromkeys(self.planes, 0)
         # Planes that were ready when last looked at, and the least that the ready ones
@@ -37,7 +38,7 @@ class Cpu:
 
     def wake(self, plane: PlaneCore) -> None:
         """Note that a task has come to wait in ``plane``."""
-        if len(self.planes) == 1 or plane in self._active or not plane.can_pick():
+        if self._alone is not None or plane in self._active or not plane.can_pick():
             return
         received_ns = self._received_ns
         if self._active:
@@ -52,8 +53,8 @@ class Cpu:
 
     def pick(self, now_ns: int) -> Task | None:
         """Seat and return the task that runs next, or None if no plane has one."""
-        if len(self.planes) == 1:
-            return self.planes[0].pick(now_ns)
+        if self._alone is not None:
+            return self._alone.pick(now_ns)
         for plane in sorted(self.planes, key=self._received_ns.__getitem__):
             task = plane.pick(now_ns)
             if task is not None:
@@ -65,7 +66,8 @@ class Cpu:
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU time to the task and to its plane."""
         plane: PlaneCore = task.plane
-        self._received_ns[plane] += used_ns
+        if self._alone is None:
+            self._received_ns[plane] += used_ns
         plane.charge(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
@@ -73,10 +75,21 @@ class Cpu:
         own: PlaneCore = task.plane
         if own.must_yield(task, now_ns):
             return True
-        if len(self.planes) == 1:
+        if self._alone is not None:
             return False
         due_ns = self._received_ns[own] - self._quantum_ns
         return any(
             other is not own and self._received_ns[other] <= due_ns and other.can_pick()
             for other in self.planes
         )
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """When time alone may let ``pick`` return a task, or None if never."""
+        if self._alone is not None:
+            return self._alone.next_event_ns(now_ns)
+        due_ns = None
+        for plane in self.planes:
+            event_ns = plane.next_event_ns(now_ns)
+            if event_ns is not None and (due_ns is None or event_ns < due_ns):
+                due_ns = event_ns
+        return due_ns

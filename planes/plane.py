@@ -24,7 +24,7 @@ from planes.core import PlaneCore
 from planes.cpu import Cpu
 from planes.lock import LOCK_TRAPS, LockError, TaskLock, expect_none_held
 from planes.lock_turns import LockTurns
-from planes.slices import PREEMPT, CancelStatusGuard, Park
+from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled
 from planes.task import Task
 
 NowNs = Callable[[], int]
@@ -71,6 +71,9 @@ class Dispatcher:
         self._last_poll_ns = 0
         self._closed = False
         self._alarm_ns: int | None = None
+        self._sources: list[Callable[[], None]] = []
+        # By the worker with the token, since it last looked for more to serve.
+        self._served = 0
 
     # ---- what the broker calls --------------------------------------------------
 
@@ -108,16 +111,18 @@ class Dispatcher:
             return
         blocked = self._blocked[plane]
         blocked[task] = trio.lowlevel.current_task()
-
-        def abort(_: Any) -> trio.lowlevel.Abort:
-            del blocked[task]
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+        await rescheduled(lambda: blocked.pop(task))
 
     def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there is room again after ``offer`` refused."""
         self._room_listeners[plane].append(listener)
+
+    def on_empty(self, look: Callable[[], None]) -> None:
+        """Call ``look``, which may offer tasks, where the planes ran empty under load.
+
+        It spares a busy source of tasks, and the CPU, the way through Trio's loop.
+        """
+        self._sources.append(look)
 
     # ---- the token --------------------------------------------------------------
 
@@ -140,18 +145,24 @@ class Dispatcher:
         """Hold the token while there is work; sleep without it otherwise."""
         guard = CancelStatusGuard()
         while True:
-            self._last_poll_ns = self.now_ns()
-            while task := self._pick():
+            now_ns = self._last_poll_ns = self.now_ns()
+            self._served = 0
+            while task := self._pick(now_ns):
                 if task.seat is not None:
                     break
-                turn = self._turn if task.locking is None else self._turn_with_locks
                 try:
-                    await turn(task, guard)
+                    if task.locking is not None:
+                        await self._turn_with_locks(task, guard)
+                    elif task.coroutine is not None or not self._served_at_once(task):
+                        await self._turn(task, guard)
                 except BaseException:
                     self._close()
                     raise
-                if self.now_ns() - self._last_poll_ns >= self._quantum_ns:
+                self._served += 1
+                now_ns = self.now_ns()
+                if now_ns - self._last_poll_ns >= self._quantum_ns:
                     await self._poll()
+                    now_ns = self._last_poll_ns
             if task is None:
                 self._token_free = True
                 self._set_alarm()
@@ -162,11 +173,17 @@ class Dispatcher:
                 trio.lowlevel.reschedule(seat)
             await self._sleep_without_token()
 
-    def _pick(self) -> Task | None:
+    def _pick(self, now_ns: int) -> Task | None:
         """Seat the next task, and let those into the queue who find room now."""
         if self._closed:
             return None
-        task = self._cpu.pick(self.now_ns())
+        task = self._cpu.pick(now_ns)
+        if task is None and self._served > 1:
+            # Where several came at once, more may have come meanwhile.
+            self._served = 0
+            for look in self._sources:
+                look()
+            task = self._cpu.pick(self.now_ns())
         if task is not None and task.plane in self._refused:
             self._room_made(task.plane)
         return task
@@ -174,12 +191,7 @@ class Dispatcher:
     async def _sleep_without_token(self) -> None:
         worker = trio.lowlevel.current_task()
         self._idle.append(worker)
-
-        def abort(_: Any) -> trio.lowlevel.Abort:
-            self._idle.remove(worker)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+        await rescheduled(lambda: self._idle.remove(worker))
 
     async def _poll(self) -> None:
         """Let Trio poll the sockets, and let all that this made runnable run.
@@ -204,12 +216,7 @@ class Dispatcher:
 
     def _set_alarm(self) -> None:
         """See that the token goes round again when time alone makes a task ready."""
-        now_ns = self.now_ns()
-        due_ns = None
-        for plane in self.planes:
-            event_ns = plane.next_event_ns(now_ns)
-            if event_ns is not None and (due_ns is None or event_ns < due_ns):
-                due_ns = event_ns
+        due_ns = self._cpu.next_event_ns(self.now_ns())
         if due_ns is None or self._closed:
             return
         if self._alarm_ns is None or due_ns < self._alarm_ns:
@@ -233,19 +240,27 @@ class Dispatcher:
 
     # ---- one turn of one task ---------------------------------------------------
 
+    def _served_at_once(self, task: Task) -> bool:
+        """Begin a task; say whether that was all, because nothing had to be awaited."""
+        assert task.serve is not None
+        # Let go of it: it may refer to the task, and cycles cost a collection.
+        serve, task.serve = task.serve, None
+        began_ns = self.now_ns()
+        served = serve()
+        if type(served) is types.CoroutineType:
+            task.coroutine = served
+            return False
+        self._finish(task, began_ns, served)
+        return True
+
     @types.coroutine
     def _turn(self, task: Task, guard: CancelStatusGuard) -> Generator[Any, Any, None]:
         """Run slices of a seated task until it ends, parks or is preempted.
 
         The worker holds the token when this begins and when it returns.
         """
-        if task.coroutine is None:
-            assert task.serve is not None
-            # Let go of it: it may refer to the task, and cycles cost a collection.
-            serve, task.serve = task.serve, None
-            task.coroutine = serve()
-        else:
-            self._suspended.pop(task, None)
+        assert task.coroutine is not None
+        self._suspended.pop(task, None)
         step: Step = task.coroutine.send
         argument: Any = None
         while True:
@@ -375,13 +390,6 @@ class Dispatcher:
             self._back_from_device.add(task)
             plane.unblock(task, self.now_ns())
             self._awaken(plane)
-            yield from _wait_for_token()
+            # At shutdown too: a cancellation must reach the handler while it runs.
+            yield from rescheduled()
         return step, argument
-
-
-async def _wait_for_token() -> None:
-    """Wait, uncancelled: a cancellation is the handler's, and must reach it running.
-
-    At shutdown the dispatcher wakes all who wait here.
-    """
-    await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -55,6 +55,21 @@ def parked(register: Register) -> Generator[Park, None, None]:
     called exactly once, from the plane's own thread.
     """
     yield Park(register)
+
+
+async def rescheduled(forget: Callable[[], object] | None = None) -> None:
+    """Wait, as a task of Trio's, until another one reschedules this one.
+
+    A cancellation calls ``forget`` first; it has to wait too if that is None.
+    """
+
+    def abort(_: Any) -> trio.lowlevel.Abort:
+        if forget is None:
+            return trio.lowlevel.Abort.FAILED
+        forget()
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    await trio.lowlevel.wait_task_rescheduled(abort)
 
 
 class CancelStatusGuard:

@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 
 from schedulers import Job
 
-Serve = Callable[[], Coroutine[Any, Any, Any]]
+# Returns the handler's coroutine, or what it would return if it need wait for nothing.
+Serve = Callable[[], Any]
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class Task(Job):
-    """A job with its stamps; ``serve`` makes its coroutine, ``done`` takes the result.
+    """A job with its stamps; ``serve`` begins it, ``done`` takes the result.
 
+    ``serve`` returns the coroutine of its handler, which is then run in slices; or, of
+    a task that is done in one slice and waits for nothing, the result itself.
     ``done`` is called synchronously, exactly once, on the slice that ended the task.
     ``refusal`` is why admission turned the task away (``planes.admission``): then
     ``serve`` is to answer just that. Until ``throttled_until_ns`` whoever sent the task

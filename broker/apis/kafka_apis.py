@@ -9,7 +9,14 @@ refused (`broker.apis.refusal`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -112,6 +119,17 @@ _VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {key: SUPPORTED[ApiKey(key)] for key in SERVED}
 )
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_LAST: Final = _VERSIONS[_PRODUCE].max
+_FIRST: Final = _VERSIONS[_PRODUCE].implemented_min
+
+
+def begin(request: Request, broker: Broker) -> Response | Coroutine[Any, Any, Response]:
+    """Return the response, if it can be had without waiting, or who will make it."""
+    if request.api_key == _PRODUCE and _FIRST <= request.api_version <= _LAST:
+        response = produce.serve_at_once(request, broker)
+        if response is not None:
+            return response
+    return serve(request, broker)
 
 
 async def serve(request: Request, broker: Broker) -> Response:
@@ -122,9 +140,6 @@ async def serve(request: Request, broker: Broker) -> Response:
         if key == ApiKey.API_VERSIONS:
             return api_versions.unsupported(request)
         return CLOSE
-    at_once = produce.serve_at_once(request, broker) if key == _PRODUCE else None
-    if at_once is not None:
-        return at_once
     try:
         body = decode(key, version, request.frame, request.body_offset)
     except MalformedFrame:
@@ -155,8 +170,7 @@ class KafkaApis:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        # Returns the coroutine that handles a request.
-        self.serve = partial(serve, broker=broker)
+        self.serve = partial(begin, broker=broker)
         self.next_expiry_ns = broker.next_expiry_ns
         self.expire = broker.expire
         self.config_listeners = broker.config_listeners

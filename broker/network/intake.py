@@ -19,7 +19,9 @@ from broker.request import Peer, Request, Response, received_request
 from broker.wire.header import RequestHeader, parse_request_header
 from planes import Task
 
-ServeRequest: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+ServeRequest: TypeAlias = (
+    "Callable[[Request], Response | Coroutine[Any, Any, Response]]"
+)
 Done: TypeAlias = Callable[[Task, Any], None]
 Deadline: TypeAlias = Callable[[RequestHeader, bytes, int], int | None]
 

@@ -13,7 +13,7 @@ again when it is unmuted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from broker.errors import MalformedFrame
@@ -51,6 +51,8 @@ class KafkaSelector:
         self._now_ns = now_ns
         self._by_fileno: dict[int, KafkaChannel] = {}
         self._by_id: dict[int, KafkaChannel] = {}
+        # The channel of a connection id, unless it has been closed.
+        self.channel: Callable[[int], KafkaChannel | None] = self._by_id.get
         # What may be read, or written, without a further event. Dicts keep the order.
         self._to_read: dict[KafkaChannel, None] = {}
         self._to_write: dict[KafkaChannel, None] = {}
@@ -73,10 +75,6 @@ class KafkaSelector:
     def sending(self) -> bool:
         """Say whether a response is partly written."""
         return any(channel.send is not None for channel in self._by_id.values())
-
-    def channel(self, connection_id: int) -> KafkaChannel | None:
-        """Return the channel, unless it has been closed."""
-        return self._by_id.get(connection_id)
 
     def wakeup(self) -> None:
         """End the present ``wait``, or else the next one."""

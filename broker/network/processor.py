@@ -21,7 +21,7 @@ from broker.errors import MalformedFrame
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.intake import Intake
 from broker.network.kafka_channel import KafkaChannel
-from broker.network.kafka_selector import KafkaSelector
+from broker.network.kafka_selector import KafkaSelector, Received
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteEvent
 from broker.network.request_channel import RequestChannel
@@ -78,7 +78,11 @@ class Processor:
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._responses: deque[tuple[Request, Response]] = deque()
+        # What has been read and not passed on yet, and the request that found no room.
+        self._completed: deque[Received] = deque()
+        self._refused: Request | None = None
         self._idle_check_due = False
+        self._closed = False
         self._nursery: trio.Nursery | None = None
 
     def __repr__(self) -> str:
@@ -143,6 +147,27 @@ class Processor:
                 return
         selector.wakeup()
 
+    def poll(self) -> None:
+        """Look at the sockets now, unless this task is doing so or is blocked.
+
+        The dispatcher asks for it where its planes have run empty under load.
+        """
+        if self._waiting_since_ns is None or self._closed:
+            return
+        selector = self._selector
+        completed = selector.poll()
+        if completed:
+            self._completed.extend(completed)
+            if not self._process_completed_receives():
+                self._idle_ns += completed[0][2] - self._waiting_since_ns
+                self._waiting_since_ns = None
+                selector.wakeup()
+                return
+            self._waiting_since_ns += self._now_ns() - completed[0][2]
+        self._end_round()
+        if selector.has_work:
+            selector.wakeup()
+
     def stop_reading(self) -> None:
         """Begin to read no further request; responses are still written."""
         self._selector.stop_reading()
@@ -162,26 +187,41 @@ class Processor:
             task_status.started()
             try:
                 while True:
-                    await self._round()
+                    if self._refused is None:
+                        self._round()
+                    if self._refused is not None:
+                        await self._wait_for_room()
                     if self._selector.has_work:
                         await trio.lowlevel.checkpoint()
                         continue
                     self._waiting_since_ns = self._now_ns()
                     await self._selector.wait()
-                    self._idle_ns += self._now_ns() - self._waiting_since_ns
-                    self._waiting_since_ns = None
+                    if self._waiting_since_ns is not None:
+                        self._idle_ns += self._now_ns() - self._waiting_since_ns
+                        self._waiting_since_ns = None
             finally:
                 self._close()
 
-    async def _round(self) -> None:
-        """Do all that there is to do now; wait only for room in the request queue."""
+    def _round(self) -> None:
+        """Do all that there is to do now, or as far as there is room for requests."""
         if self._new:
             self._configure_new_connections()
         if self._responses:
             self._process_new_responses()
-        completed = self._selector.poll()
-        if completed:
-            await self._process_completed_receives(completed)
+        self._completed.extend(self._selector.poll())
+        if self._process_completed_receives():
+            self._end_round()
+
+    async def _wait_for_room(self) -> None:
+        """Wait until the request queue has taken what it refused in this round."""
+        while self._refused is not None:
+            await self._request_channel.send_request(self._refused)
+            self._refused = None
+            self._process_completed_receives()
+        self._end_round()
+
+    def _end_round(self) -> None:
+        """Do what does not wait for room in the request queue, but for its turn."""
         if self._selector.completed_sends:
             self._process_completed_sends()
         if self._idle_check_due:
@@ -221,20 +261,20 @@ class Processor:
         if channel is None:
             self._finish(request)
             return
-        if isinstance(response, Throttled):
+        if isinstance(response, (Throttled, CloseConnection)):
+            if isinstance(response, CloseConnection):
+                self._selector.close(channel)
+                return
             self._throttle(channel, response.throttle_ns)
             response = response.pieces
-        if isinstance(response, CloseConnection):
-            self._selector.close(channel)
-        elif not response or self._selector.send(channel, response):
+        if not response or self._selector.send(channel, response):
             self._sent(channel, request)
 
-    async def _process_completed_receives(
-        self, completed: list[tuple[KafkaChannel, bytes, int]]
-    ) -> None:
-        """Pass what has been read on to the plane."""
-        context, respond = self._context, self.respond
-        for channel, frame, received_ns in completed:
+    def _process_completed_receives(self) -> bool:
+        """Pass what has been read on to the plane; False if it has no room for it."""
+        context, respond, completed = self._context, self.respond, self._completed
+        while completed:
+            channel, frame, received_ns = completed.popleft()
             try:
                 request = context.intake.request(frame, channel, received_ns, respond)
             except MalformedFrame:
@@ -244,7 +284,9 @@ class Processor:
                 continue
             channel.request = request
             if not self._request_channel.offer(request):
-                await self._request_channel.send_request(request)
+                self._refused = request
+                return False
+        return True
 
     def _process_completed_sends(self) -> None:
         """Let requests go whose responses have been written in several steps."""
@@ -296,6 +338,7 @@ class Processor:
 
     def _close(self) -> None:
         """Close every connection, also those not looked at yet."""
+        self._closed = True
         for connection, _, host in self._new:
             connection.close()
             self._context.quotas.close(self.listener, host)

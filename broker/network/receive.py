@@ -93,7 +93,10 @@ class Receive:
                     raise MalformedFrame(f"{size} bytes, expected 0 to {bound}")
                 end = at + 4 + size
                 if here >= 4 + size:
-                    self._keep(buffer, end)
+                    if here == 4 + size:
+                        self._buffer, self._at = b"", 0
+                    else:
+                        self._buffer, self._at = buffer, end
                     if self._pool is not None:
                         self._pool.take(size)
                     return buffer[at + 4 : end]

@@ -18,11 +18,15 @@ seen. The *reader* decides:
 from __future__ import annotations
 
 import heapq
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from broker.request import Request
 from planes import PlaneCore
 from planes.plane import Dispatcher
+
+Offer: TypeAlias = Callable[[Request], bool]
 
 
 class RequestChannel(Protocol):
@@ -30,8 +34,9 @@ class RequestChannel(Protocol):
 
     plane: PlaneCore
 
-    def offer(self, request: Request) -> bool:
-        """Take a request; False if the processor has to wait in ``send_request``."""
+    @property
+    def offer(self) -> Offer:
+        """Takes a request; False if the processor has to wait in ``send_request``."""
 
     async def send_request(self, request: Request) -> None:
         """Wait until the request is taken."""
@@ -48,10 +53,8 @@ class BlindRequestChannel:
         self.plane = plane
         self._dispatcher = dispatcher
         self._blocked = 0
-
-    def offer(self, request: Request) -> bool:
-        """Take a request if there is room."""
-        return self._dispatcher.offer(self.plane, request)
+        # Takes a request if there is room. Every request comes this way.
+        self.offer: Offer = partial(dispatcher.offer, plane)
 
     async def send_request(self, request: Request) -> None:
         """Wait until there is room."""

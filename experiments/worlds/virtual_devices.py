@@ -12,8 +12,7 @@ all its demand still needs a seat to answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
 
 import trio
 
@@ -51,6 +50,5 @@ class OnDevices:
             waits_ns = min(left_ns, self._piece_ns) if self._piece_ns else left_ns
             await trio.sleep(waits_ns / _NS)
             left_ns -= waits_ns
-        response: Any = await self._apis.serve(request)
-        answer: Response = response
-        return answer
+        served = self._apis.serve(request)
+        return await served if isinstance(served, Coroutine) else served

@@ -14,12 +14,12 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from broker.apis.kafka_apis import serve
+from broker.apis.kafka_apis import begin
 from broker.cluster.broker_state import Broker
 from broker.config import BrokerConfig
 from broker.errors import ErrorCode
 from broker.log.memory import MemoryStorage
-from broker.request import CLOSE, Request, Throttled
+from broker.request import CLOSE, Request, Response, Throttled
 from broker.wire.api_keys import SUPPORTED, ApiKey
 from broker.wire.codec import decode_response, encode_request, request_type
 from broker.wire.controller.leader_and_isr import LeaderAndIsrResponse
@@ -149,7 +149,7 @@ class World:
             peer=PEER,
             **verdict,
         )
-        return Call(request, serve(request, self.broker), stop_at)
+        return Call(request, begin(request, self.broker), stop_at)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request that is answered at once, and return the answer."""
@@ -206,15 +206,22 @@ class Call:
     """A handler, stepped as a plane does it."""
 
     def __init__(
-        self, request: Request, coroutine: Coroutine[Any, Any, Any], stop_at: int = 0
+        self,
+        request: Request,
+        begun: Response | Coroutine[Any, Any, Response],
+        stop_at: int = 0,
     ) -> None:
         self.request = request
         self.stop_at = stop_at
-        self.coroutine = coroutine
         self.preemption_points = 0
         self.done = False
         self.response: Any = None
-        self.go_on()
+        if isinstance(begun, Coroutine):
+            self.coroutine = begun
+            self.go_on()
+        else:
+            self.done = True
+            self.response = begun
 
     def go_on(self) -> None:
         try:

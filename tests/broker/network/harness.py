@@ -164,6 +164,8 @@ class Harness:
             for name in listeners
         ]
         self.server = SocketServer(endpoints, network, context)
+        for processor in self.server.processors:
+            self.dispatcher.on_empty(processor.poll)
 
     def port(self, listener="PLAINTEXT"):
         return self.server.ports[listener]

@@ -142,6 +142,29 @@ class TestInMemory(ServerContract):
                 assert await client.ask(correlation_id=9) == (9, b"")
             assert harness.connections == [46]
 
+    async def test_sockets_are_looked_at_out_of_turn_and_a_full_queue_still_blocks(
+        self, clock, wire
+    ):
+        harness = Harness(wire.network, wire.now_ns, capacity=2)
+        async with harness.running():
+            processor = harness.server.processors[0]
+            clients = [await harness.client(wire) for _ in range(4)]
+            await trio.testing.wait_all_tasks_blocked()
+            for number, client in enumerate(clients):
+                client.stream.connection.send(frame(correlation_id=number))
+            processor.poll()
+            # Two were taken, the third found no room; nobody else has run yet.
+            assert harness.plane.queued == 2
+            assert processor.idle_ns(wire.now_ns()) == processor.idle_ns(
+                wire.now_ns() + 1_000
+            )
+            processor.poll()
+            assert harness.plane.queued == 2
+            for number, client in enumerate(clients):
+                assert await client.answer() == (number, b"")
+        processor.poll()
+        assert harness.connections == [0]
+
 
 class TestInMemoryWithLatency(ServerContract):
     @pytest.fixture
