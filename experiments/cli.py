@@ -13,13 +13,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
 _DIRECTORY = click.Path(path_type=Path)
+_PIPED_WIDTH = 120
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -118,8 +122,6 @@ def run(
     workers: int | None,
 ) -> None:
     """Run an experiment; exit status 1 if a cell has no run that counts."""
-    from rich.console import Console
-
     from experiments import commands
     from experiments.cells import CellFailed
     from experiments.config_errors import ExperimentError
@@ -137,7 +139,7 @@ def run(
         complete = commands.run_experiment(
             chosen,
             directory,
-            Console(),
+            _console(),
             resume=resume,
             executor=executor,
             workers=workers,
@@ -171,8 +173,6 @@ def validate(config: Path) -> None:
 @_WORLD
 def plan(config: Path, schedulers: str | None, world: str | None) -> None:
     """Print the cells, the runs and the minutes of an experiment."""
-    from rich.console import Console
-
     from experiments import commands
     from experiments.config_errors import ExperimentError
 
@@ -180,7 +180,7 @@ def plan(config: Path, schedulers: str | None, world: str | None) -> None:
         chosen = commands.load(config, schedulers, world)
     except ExperimentError as error:
         raise click.UsageError(str(error)) from error
-    commands.describe(chosen, Console())
+    commands.describe(chosen, _console())
 
 
 @main.command()
@@ -198,15 +198,13 @@ def theory(
     Runs the experiment in the model world (and the virtual one where it is quick), or
     reads recordings of it. Exit status 1 if a prediction is contradicted.
     """
-    from rich.console import Console
-
     from experiments import commands
     from experiments.config_errors import ExperimentError
     from experiments.theory import command
 
     try:
         chosen = commands.load(config, None, None)
-        agrees = command.run(chosen, run_dirs, worlds, tolerance, Console())
+        agrees = command.run(chosen, run_dirs, worlds, tolerance, _console())
     except ExperimentError as error:
         raise click.UsageError(str(error)) from error
     if not agrees:
@@ -267,3 +265,11 @@ def _overrides(settings: tuple[str, ...]) -> dict[str, str]:
 
 if __name__ == "__main__":
     main()
+
+
+def _console() -> Console:
+    """Return what tables are printed to; in a pipe or a file they are wide."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPED_WIDTH)

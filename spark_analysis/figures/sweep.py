@@ -77,7 +77,7 @@ def _level_panel(axis: Axes, study: Study, class_name: str, factor: str) -> None
             markersize=5,
             label=arm,
         )
-    axis.set_xticks(range(len(levels)), levels)
+    axis.set_xticks(range(len(levels)), levels, fontsize=7.5)
     axis.set_xlim(-0.5, len(levels) - 0.5)
     axis.grid(axis="x", visible=False)
 
