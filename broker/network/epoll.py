@@ -56,7 +56,11 @@ class EpollSelector:
 
     def poll(self) -> Sequence[tuple[int, int]]:
         """Return what is ready; the eventfd, which no connection has, among it."""
-        return self._epoll.poll(0)
+        ready = self._epoll.poll(0)
+        if self._woken and self._waiting:
+            # Somebody else looks than the one who waits, who must hear of it still.
+            os.eventfd_write(self._wake_fd, 1)
+        return ready
 
     async def wait(self) -> None:
         """Wait until a socket is ready or somebody calls ``wakeup``."""

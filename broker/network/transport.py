@@ -60,7 +60,10 @@ class Selector(Protocol):
         """Report no more; to be called before the connection is closed."""
 
     def poll(self) -> Sequence[tuple[int, int]]:
-        """Return ``(fileno, event bits)`` of what is ready, without waiting."""
+        """Return ``(fileno, event bits)`` of what is ready, without waiting.
+
+        Whoever is in ``wait`` need not hear of that any more, but of a ``wakeup``.
+        """
 
     async def wait(self) -> None:
         """Wait until ``poll`` has something to report or somebody calls ``wakeup``."""

@@ -168,6 +168,27 @@ class NetworkContract:
         selector.wakeup()
         await returned.wait()
 
+    async def test_a_poll_out_of_turn_leaves_a_wakeup_to_whoever_waits(
+        self, clock, ends, nursery
+    ):
+        _, connection, selector = ends
+        await self.events(selector, connection, WRITABLE)
+        returned = trio.Event()
+
+        async def wait():
+            await selector.wait()
+            returned.set()
+
+        for _ in range(3):
+            nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            selector.wakeup()
+            selector.poll()
+            selector.poll()
+            with trio.fail_after(5):
+                await returned.wait()
+            returned = trio.Event()
+
     async def test_a_reset_is_reported_as_broken(self, clock, wire, ends):
         stream, connection, selector = ends
         await wire.reset(stream)
