@@ -33,6 +33,9 @@ class ApacheKafka:
         self.port, controller_port = free_ports(2)
         file = directory / "kafka.properties"
         dotted = {key.replace("_", "."): value for key, value in settings.items()}
+        # However long a small machine holds it up, its controller does not give it up
+        # and begin a new leader epoch.
+        dotted["broker.session.timeout.ms"] = str(1000 * _START_SECONDS)
         file.write_text(
             server_properties(self.directory, self.port, controller_port, dotted)
         )
@@ -44,7 +47,11 @@ class ApacheKafka:
                 stdout=log,
                 stderr=log,
             )
-        self._wait_started()
+        try:
+            self._wait_started()
+        except BaseException:
+            self.kill()
+            raise
 
     @property
     def bootstrap(self) -> str:

@@ -213,9 +213,7 @@ def both(
     """Apache Kafka 3.9 and us, with the same settings."""
     programs = programs_of(VERSIONS[0])
     directory = tmp_path_factory.mktemp("both")
-    # However long a small machine holds it up, its controller does not give it up.
-    patience = {"broker_session_timeout_ms": "180000"}
-    kafka = ApacheKafka(programs, directory, **SETTINGS, **patience)
+    kafka = ApacheKafka(programs, directory, **SETTINGS)
     try:
         ours = BrokerProcess(
             directory,

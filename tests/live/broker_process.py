@@ -94,6 +94,10 @@ class BrokerProcess:
         """Return what the broker has written to stderr."""
         return (self._directory / "broker.err").read_text()
 
+    def segment_files(self, topic: str) -> list[Path]:
+        """Return the log files of all partitions of a topic."""
+        return sorted((self._directory / "data").glob(f"{topic}-[0-9]*/*.log"))
+
     def _end(self, how: signal.Signals) -> None:
         os.kill(self._process.pid, how)
         self._process.wait(timeout=20)

@@ -1,4 +1,4 @@
-"""A broker process, a topic in it, and consumers that leave at the end."""
+"""A broker process, a topic in it, consumers and producers that leave at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def topic(broker: BrokerProcess) -> str:
     """A topic of six partitions."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    from tests.live.group_members import PARTITIONS
+    from tests.live.group_clients import PARTITIONS
 
     name = f"topic-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -40,10 +40,28 @@ def join(broker: BrokerProcess, topic: str) -> Iterator[Any]:
 
     members: list[Member] = []
 
-    def start(**settings: Any) -> Any:
-        members.append(Member(broker, topic, **settings))
+    def start(*client: Any, **options: Any) -> Any:
+        members.append(Member(broker, topic, *client, **options))
         return members[-1]
 
     yield start
     for member in members:
+        member.stop()
+    for member in members:
         member.close()
+
+
+@pytest.fixture
+def producing(broker: BrokerProcess, topic: str) -> Iterator[Any]:
+    """Start producers that go on; those that are left at the end end."""
+    from tests.live.group_members import Producing
+
+    started: list[Producing] = []
+
+    def start(client: Any) -> Any:
+        started.append(Producing(broker, topic, client))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()

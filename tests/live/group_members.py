@@ -1,24 +1,31 @@
-"""Consumers of librdkafka in threads, and what the broker has kept of them."""
+"""Members of a group at work in threads, a producer beside them, what the broker kept.
+
+A member commits what it has seen, and again what a rebalance did not let it commit.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    Producer,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Target
 from confluent_kafka.admin import AdminClient
 
+from tests.live import group_clients
 from tests.live.broker_process import BrokerProcess
-
-PARTITIONS = 6
+from tests.live.group_clients import (
+    CONFLUENT,
+    PARTITIONS,
+    GroupClient,
+    GroupConsumer,
+    Membership,
+)
 
 
 def produce(broker: BrokerProcess, topic: str, numbers: range) -> None:
@@ -29,71 +36,150 @@ def produce(broker: BrokerProcess, topic: str, numbers: range) -> None:
     assert producer.flush(20) == 0
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 25) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Look again and again until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 class Member:
-    """A consumer of librdkafka in a thread; commits what it has seen."""
+    """A consumer of a group in a thread of its own."""
 
-    def __init__(self, broker: BrokerProcess, topic: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        topic: str,
+        client: GroupClient = CONFLUENT,
+        *,
+        group: str = "group",
+        **options: Any,
+    ) -> None:
+        """``options`` are those of `Membership`."""
         self.seen: list[int] = []
         self.assigned: set[int] = set()
         self.assignments = 0
+        self._told = Membership(
+            bootstrap=broker.bootstrap, topic=topic, group=group, **options
+        )
+        self._client = client
         self._running = True
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap,
-                "group.id": "group",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 300,
-                "log_level": 0,
-                **settings,
-            }
-        )
-        self._cooperative = (
-            settings.get("partition.assignment.strategy") == "cooperative-sticky"
-        )
-        self._consumer.subscribe(
-            [topic], on_assign=self._on_assign, on_revoke=self._on_revoke
-        )
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def stop(self) -> None:
+        """Begin to leave the group."""
+        self._running = False
+
     def close(self) -> None:
         """Leave the group (a static member only stops); once is enough."""
-        if self._running:
-            self._running = False
-            self._thread.join()
-            self._consumer.close()
-
-    def _on_assign(self, consumer: Consumer, targets: list[Target]) -> None:
-        self.assignments += 1
-        numbers = {target.partition for target in targets}
-        self.assigned = self.assigned | numbers if self._cooperative else numbers
-
-    def _on_revoke(self, consumer: Consumer, targets: list[Target]) -> None:
-        self.assigned = self.assigned - {target.partition for target in targets}
+        self.stop()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
-        while self._running:
-            message = self._consumer.poll(0.1)
-            if message is None or message.error():
-                continue
-            self.seen.append(int(message.value()))
+        try:
+            consumer = self._client.consumer(self._told)
             try:
-                self._consumer.commit(message, asynchronous=True)
-            except KafkaException:
-                continue  # During a rebalance; a later one covers it.
+                self._consume(consumer)
+            finally:
+                consumer.close()
+        except BaseException as failure:
+            # Raised again where the test can see it.
+            self._failure = failure
+
+    def _consume(self, consumer: GroupConsumer) -> None:
+        uncommitted = False
+        while self._running:
+            found = consumer.poll()
+            self.seen += found
+            uncommitted |= bool(found)
+            self.assignments = consumer.assignments
+            self.assigned = consumer.assigned()
+            if uncommitted:
+                uncommitted = not consumer.commit()
+
+
+class MortalMember:
+    """A member in a process of its own, which can be killed."""
+
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        topic: str,
+        client: GroupClient,
+        *,
+        group: str,
+        session_ms: int,
+    ) -> None:
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-W", "ignore", str(Path(group_clients.__file__))),
+                *(client.name, broker.bootstrap, topic, group, str(session_ms)),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_a_number(self) -> int:
+        """Wait until it has seen its first number."""
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def kill(self) -> list[int]:
+        """Kill it, so that it says goodbye to nobody; return what else it has seen."""
+        self._process.kill()
+        said, _ = self._process.communicate()
+        # The last line may have been cut off, and then it was not committed.
+        whole = said[: said.rfind("\n") + 1]
+        return [int(line) for line in whole.splitlines()]
 
 
 Join = Callable[..., Member]
+
+
+class Producing:
+    """A producer in a thread, which goes on from number to number until it ends."""
+
+    def __init__(self, broker: BrokerProcess, topic: str, client: GroupClient) -> None:
+        self.sent = 0
+        self._running = True
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(broker.bootstrap, topic, client), daemon=True
+        )
+        self._thread.start()
+
+    def wait_for(self, more: int) -> None:
+        """Wait until it has sent some more."""
+        until = self.sent + more
+        wait_until(lambda: self.sent >= until or self._failure is not None)
+
+    def end(self) -> int:
+        """End when all is acknowledged; return how many there are. Once is enough."""
+        self._running = False
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self.sent
+
+    def _run(self, bootstrap: str, topic: str, client: GroupClient) -> None:
+        try:
+            producer = client.producer(bootstrap, topic)
+            while self._running:
+                producer.send(self.sent)
+                self.sent += 1
+                time.sleep(0.002)
+            producer.close()
+        except BaseException as failure:
+            # Raised again where the test can see it.
+            self._failure = failure
+
+
+Produce = Callable[[GroupClient], Producing]
 
 
 def committed(broker: BrokerProcess, topic: str, group: str = "group") -> list[int]:

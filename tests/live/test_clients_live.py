@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.log.batch import CODEC_MASK, split_batches
 from tests.live.broker_process import BrokerProcess
 
 pytestmark = [
@@ -50,6 +51,20 @@ def wanted(codec: str) -> list[bytes]:
 EVERYTHING = sorted(value for codec in CODECS for value in wanted(codec))
 
 
+def check_batches(broker: BrokerProcess, topic: str) -> None:
+    """Assert that each codec was used on the way, by producers with an id.
+
+    A client that takes the broker for an old one does without either, in silence.
+    """
+    headers = [
+        header
+        for file in broker.segment_files(topic)
+        for header, _ in split_batches(file.read_bytes())
+    ]
+    assert {header.attributes & CODEC_MASK for header in headers} == set(range(5))
+    assert all(header.producer_id >= 0 for header in headers)
+
+
 def test_confluent_kafka_reads_back_what_it_produced(broker: BrokerProcess) -> None:
     settings = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(settings)
@@ -66,6 +81,7 @@ def test_confluent_kafka_reads_back_what_it_produced(broker: BrokerProcess) -> N
     assert sorted(found) == EVERYTHING
     assert consumer.get_watermark_offsets(TopicPartition("confluent", 0), 10)[0] == 0
     consumer.close()
+    check_batches(broker, "confluent")
 
 
 def _produce(settings: dict[str, Any], values: list[bytes]) -> None:
@@ -105,6 +121,7 @@ def test_kafka_python_reads_back_what_it_produced(broker: BrokerProcess) -> None
         producer = kafka.KafkaProducer(
             bootstrap_servers=broker.bootstrap,
             compression_type=None if codec == "none" else codec,
+            enable_idempotence=True,
         )
         sent = [
             producer.send("python", value, partition=number % PARTITIONS)
@@ -128,11 +145,13 @@ def test_kafka_python_reads_back_what_it_produced(broker: BrokerProcess) -> None
     assert sorted(found) == EVERYTHING
     assert sum(consumer.end_offsets(targets).values()) == len(EVERYTHING)
     consumer.close()
+    check_batches(broker, "python")
 
 
 def test_aiokafka_reads_back_what_it_produced(broker: BrokerProcess) -> None:
     found = asyncio.run(asyncio.wait_for(_with_aiokafka(broker.bootstrap), 30))
     assert sorted(found) == EVERYTHING
+    check_batches(broker, "aio")
 
 
 async def _with_aiokafka(bootstrap: str) -> list[bytes]:

@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition as Target
 from confluent_kafka.admin import AdminClient
 
 from tests.live.broker_process import BrokerProcess
+from tests.live.group_clients import PARTITIONS
 from tests.live.group_members import (
-    PARTITIONS,
     Join,
     Member,
     committed,
