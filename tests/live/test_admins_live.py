@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.live.broker_process import BrokerProcess
-from tests.live.group_members import PARTITIONS, Join, produce, sizes, wait_until
+from tests.live.group_clients import PARTITIONS
+from tests.live.group_members import Join, produce, sizes, wait_until
 
 pytestmark = [
     pytest.mark.live,
