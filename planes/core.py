@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from planes.admission import THROTTLED, Admission
+from planes.admission import THROTTLED, Admission, Block
 from planes.task import Task
 from schedulers import Scheduler
 
@@ -33,6 +33,8 @@ class PlaneCore:
         self.scheduler = scheduler
         self.admission = admission
         self._judges = admission.judges
+        # All that Kafka's rule asks: looked at here, it costs a request no call.
+        self._bound = admission.capacity if isinstance(admission, Block) else None
         # How many were turned away or throttled, by class and verdict.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
@@ -58,7 +60,11 @@ class PlaneCore:
 
     def offer(self, task: Task, now_ns: int) -> bool:
         """Let a new task in, or refuse it because the queue is full."""
-        if not self.admission.admits(task, self.queued):
+        bound = self._bound
+        if bound is None:
+            if not self.admission.admits(task, self.queued):
+                return False
+        elif self.queued >= bound:
             return False
         task.arrived_ns = task.enqueued_ns = now_ns
         task.plane = self
@@ -83,7 +89,7 @@ class PlaneCore:
         """Seat the task to serve next; None if none waits or no seat is free."""
         if self.seated >= self.seats if self.lending is None else not self.has_seat():
             return None
-        task: Any = self.scheduler.pick(now_ns)
+        task: Task | None = self.scheduler.pick(now_ns)  # type: ignore[assignment]  # all are tasks
         if task is None:
             if len(self.scheduler):
                 self.idled += 1
@@ -97,8 +103,7 @@ class PlaneCore:
         elif task.suspended_since_ns >= 0:
             task.suspended_ns += now_ns - task.suspended_since_ns
             task.suspended_since_ns = -1
-        seated: Task = task
-        return seated
+        return task
 
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU time to a seated task."""

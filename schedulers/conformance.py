@@ -117,15 +117,19 @@ class Witness:
         """Let a job in service use CPU, but never more than it needs."""
         used_ns = min(used_ns, self.true_ns[job.number] - job.attained_ns)
         outranked = self.subject.outranks(job, self.now_ns)
+        tells = getattr(self.subject, "outranked_at_ns", None)
+        at_ns: int | None = 0 if tells is None else tells(job)
         self.now_ns += used_ns
         for scheduler, it in self._both(job):
             it.attained_ns += used_ns
             scheduler.ran(it, used_ns, self.now_ns)
         self._inspect()
-        if outranked or self.subject.preempts == IN_SERVICE:
+        if not self.subject.outranks(job, self.now_ns):
             return
-        if self.subject.outranks(job, self.now_ns):
+        if not outranked and self.subject.preempts != IN_SERVICE:
             raise LawBroken("preempts as declared", f"{job} was outranked in service")
+        if at_ns is None or job.attained_ns < at_ns:
+            raise LawBroken("outranked as told", f"{job} was outranked before {at_ns}")
 
     def lend(self, job: Job, used_ns: int) -> None:
         """Let a job's turn be used for another: billed to it, not taken off its need.

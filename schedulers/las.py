@@ -56,6 +56,10 @@ class Las:
             return False
         return self._queue[0][0] + self._quantum_ns <= running.attained_ns
 
+    def outranked_at_ns(self, running: Job) -> int | None:
+        """Return the CPU with which the job is a quantum ahead of one that waits."""
+        return self._queue[0][0] + self._quantum_ns if self._queue else None
+
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost: it stands in the job."""
 

@@ -28,6 +28,9 @@ Laws, each of which the shared contract tests against a naive reference:
 5. ``outranks`` changes nothing, and is true only if ``pick`` would return another job.
    ``preempts`` says when it can become true: ``NEVER``, ``ON_ARRIVAL`` (only when a
    job comes to wait) or ``IN_SERVICE`` (also because the running job has used CPU).
+   A policy may have a method ``outranked_at_ns(running)`` that says more: what CPU the
+   job will have attained before which ``outranks`` stays false, as long as nothing but
+   ``ran`` of this job happens; None if for ever. Simulators ask it, to ask less.
 6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
    ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import ClassVar, TypeAlias
 
 from schedulers.job import Job
@@ -36,12 +36,6 @@ class _Flow:
     def start(self) -> int:
         """Return the virtual start of the job at the head."""
         return self.finish if self.finish > self.floor else self.floor
-
-    def enter(self) -> _Entry:
-        """Return the entry that stands for the flow from now on."""
-        start = self.finish if self.finish > self.floor else self.floor
-        self.entry = entry = (start, self.jobs[0].number, self)
-        return entry
 
 
 # Virtual start and number of the head. Numbers differ, so flows are never compared.
@@ -101,67 +95,94 @@ class Wfq:
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
-        if self._waiting == self._in_service == 0 and self._latest > self._virtual:
+        if not self._waiting and not self._in_service and self._latest > self._virtual:
             # The plane was idle: nobody is owed anything.
             self._virtual = self._latest
-        flow = self._flows.get(job.flow)
-        if flow is None:
-            flow = self._flows[job.flow] = _Flow(self._virtual)
+        try:
+            flow = self._flows[job.flow]
+        except KeyError:
+            flow = self._open(job.flow)
         self._waiting += 1
-        flow.jobs.append(job)
-        if len(flow.jobs) == 1:
+        if flow.jobs:
+            flow.jobs.append(job)
+        else:
+            flow.jobs.append(job)
             flow.floor = self._virtual
             self._place(flow)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of the flow with the least virtual start."""
-        if not self._waiting:
-            return None
-        order, unplaced = self._order, self._unplaced
-        if unplaced is None:
-            entry = heapq.heappop(order)
-        else:
+        order, flow = self._order, self._unplaced
+        if flow is not None:
             self._unplaced = None
-            entry = heapq.heappushpop(order, unplaced.enter())
-        while entry is not entry[2].entry:
-            entry = heapq.heappop(order)
-        start, _, flow = entry
-        jobs = flow.jobs
-        job = jobs.popleft()
+            start = flow.finish if flow.finish > flow.floor else flow.floor
+            if order and order[0][0] <= start:
+                # Another one may come first.
+                flow.entry = entry = (start, flow.jobs[0].number, flow)
+                heappush(order, entry)
+                flow = None
+        elif not self._waiting:
+            return None
+        if flow is None:
+            while True:
+                entry = heappop(order)
+                start, _, flow = entry
+                if flow.entry is entry:
+                    break
+            flow.entry = None
+        job = flow.jobs.popleft()
+        if flow.jobs:
+            flow.floor = start
+            self._unplaced = flow
+        if start > self._virtual:
+            self._virtual = start
         self._waiting -= 1
         self._in_service += 1
         flow.in_service += 1
-        if start > self._virtual:
-            self._virtual = start
-        per_ns = self._per_ns.get(job.request_class) or self._price(job)
+        try:
+            per_ns = self._per_ns[job.request_class]
+        except KeyError:
+            per_ns = self._price(job)
         attained_ns = job.attained_ns
-        charged_ns = job.cost_ns - attained_ns
-        if charged_ns < 0:
-            charged_ns = 0
+        charged_ns = job.cost_ns - attained_ns if job.cost_ns > attained_ns else 0
         job.tag = (flow, charged_ns, attained_ns, per_ns)
         flow.finish = start + charged_ns * per_ns
-        if jobs:
-            flow.floor = start
-            self._unplaced = flow
-        flow.entry = None
         return job
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a flow waits that the job, a quantum on, has got ahead of."""
-        own, charged_ns, attained_ns, per_ns = running.tag
-        used_ns = running.attained_ns - attained_ns
-        if used_ns < self._quantum_ns or not self._waiting:
+        if running.attained_ns - running.tag[2] < self._quantum_ns:
             return False
-        if self._unplaced is not None:
-            flow, self._unplaced = self._unplaced, None
-            self._place(flow)
-        order = self._order
-        while order[0] is not order[0][2].entry:
-            heapq.heappop(order)
-        # Where the job would start if it were suspended now.
-        finish = own.finish - (charged_ns - used_ns) * per_ns
-        start: int = max(finish, own.floor if own.jobs else self._virtual)
-        return order[0][0] < start
+        at_ns = self.outranked_at_ns(running)
+        return at_ns is not None and running.attained_ns >= at_ns
+
+    def outranked_at_ns(self, running: Job) -> int | None:
+        """Return the CPU with which the job is a quantum on, and ahead of a flow."""
+        if not self._waiting:
+            return None
+        order, unplaced = self._order, self._unplaced
+        while order:
+            entry = order[0]
+            if entry[2].entry is entry:
+                break
+            heappop(order)
+        own, charged_ns, attained_ns, per_ns = running.tag
+        if unplaced is own or unplaced is None:
+            if not order:
+                return None
+            least = order[0][0]
+        else:
+            least = unplaced.start()
+            if order and order[0][0] < least:
+                least = order[0][0]
+        turn_ns = self._quantum_ns
+        if (own.floor if own.jobs else self._virtual) <= least:
+            # The job would start again where it has got to, which grows with its turn.
+            ahead_ns = (least - own.finish) // per_ns + charged_ns + 1
+            if ahead_ns > turn_ns:
+                turn_ns = ahead_ns
+        at_ns: int = attained_ns + turn_ns
+        return at_ns
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Charge the job's flow at once for what exceeds the estimate."""
@@ -183,15 +204,11 @@ class Wfq:
                 self._place(flow)
         if not flow.in_service and flow.finish > self._latest:
             self._latest = flow.finish
-        if len(self._flows) > self._sweep_at:
-            self._sweep()
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its flow, which pays only what was used."""
-        flow = self._flows.get(job.flow)
-        if flow is None:
-            flow = self._flows[job.flow] = _Flow(self._virtual)
-        elif not flow.jobs:
+        flow = self._flows.get(job.flow) or self._open(job.flow)
+        if not flow.jobs:
             flow.floor = self._virtual
         self._waiting += 1
         flow.jobs.appendleft(job)
@@ -233,21 +250,30 @@ class Wfq:
 
     def _place(self, flow: _Flow) -> None:
         """Let the flow wait where its head starts, in place of any entry it had."""
-        heapq.heappush(self._order, flow.enter())
-        if len(self._order) > 2 * self._waiting + _SLACK:
+        moved = flow.entry is not None
+        start = flow.finish if flow.finish > flow.floor else flow.floor
+        flow.entry = entry = (start, flow.jobs[0].number, flow)
+        heappush(self._order, entry)
+        if moved and len(self._order) > 2 * self._waiting + _SLACK:
             self._order = [it for it in self._order if it is it[2].entry]
-            heapq.heapify(self._order)
+            heapify(self._order)
 
     def _charge(self, flow: _Flow, amount: int) -> None:
         flow.finish += amount
         if flow.jobs and flow is not self._unplaced:
             self._place(flow)
 
-    def _sweep(self) -> None:
-        """Forget the idle flows that virtual time has passed: they would start now."""
-        self._flows = {
-            key: flow
-            for key, flow in self._flows.items()
-            if flow.jobs or flow.in_service or flow.finish > self._virtual
-        }
-        self._sweep_at = max(_SLACK, 2 * len(self._flows))
+    def _open(self, name: str) -> _Flow:
+        """Begin a flow; forget the idle ones that virtual time has passed.
+
+        Those would start now, as new ones do.
+        """
+        if len(self._flows) > self._sweep_at:
+            self._flows = {
+                key: flow
+                for key, flow in self._flows.items()
+                if flow.jobs or flow.in_service or flow.finish > self._virtual
+            }
+            self._sweep_at = max(_SLACK, 2 * len(self._flows))
+        self._flows[name] = flow = _Flow(self._virtual)
+        return flow

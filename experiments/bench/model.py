@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from experiments.bench.row import Row
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_open_loop import OpenLoop
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import Block, PlaneCore
 from schedulers import SchedulerConfig, make
@@ -96,11 +97,13 @@ def _serve_with(policy: str) -> Callable[[list[_Job]], None]:
             served.append(task.remote_done_ns - task.received_ns)
 
         # Positions, not keywords: a million calls are timed.
-        tasks = (
-            (plane, ModelTask(number, at_ns, demand_ns, level, name, name, demand_ns))
-            for number, (at_ns, level, demand_ns, name) in enumerate(jobs)
-        )
-        engine.run(OpenLoop(engine, tasks, done))
+        def tasks() -> Iterator[ModelTask]:
+            for number, (at_ns, level, demand_ns, name) in enumerate(jobs):
+                task = ModelTask(number, at_ns, demand_ns, level, name, name, demand_ns)
+                task.plane = plane
+                yield task
+
+        engine.run(OpenLoop(engine, tasks(), done))
         assert len(served) == len(jobs)
 
     return serve

@@ -32,10 +32,11 @@ from experiments.trace import Trace
 from experiments.workload import CLASS_OF_API, CONTROL
 from experiments.worlds.model_classes import Classes
 from experiments.worlds.model_config import ModelSection
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_planes import Layout, lay_out
 from experiments.worlds.model_readers import Connection, Processor, Readers
 from experiments.worlds.model_recorder import Recorder
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from experiments.worlds.world import Cell, RunFiles, RunResult
 from planes import Cpu

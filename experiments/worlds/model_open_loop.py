@@ -1,16 +1,16 @@
-"""Arrivals without connections: tasks enter their planes when they are due."""
+"""Tasks that arrive at their instants, whatever happens to those before them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
-from experiments.worlds.model_engine import NEVER_NS, Engine
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_task import ModelTask
 from planes import PlaneCore
 
 
 class OpenLoop:
-    """Arrivals that wait for nothing: each task enters its plane when it is due.
+    """Offers each task to its ``plane`` when it is due.
 
     ``done`` is called with every task served. A full queue is an error: what happens
     then is decided by readers (``model_readers``), and there are none here.
@@ -21,27 +21,17 @@ class OpenLoop:
     def __init__(
         self,
         engine: Engine,
-        tasks: Iterator[tuple[PlaneCore, ModelTask]],
+        tasks: Iterable[ModelTask],
         done: Callable[[ModelTask], None],
     ) -> None:
+        self.tasks = tasks
+        self.done = done
         self._engine = engine
-        self._tasks = tasks
-        self._done = done
-        self._next = next(tasks, None)
-        self.due_ns = self._next[1].received_ns if self._next else NEVER_NS
 
-    def arrive(self, now_ns: int) -> None:
-        """Let the next task in."""
-        assert self._next is not None
-        plane, task = self._next
-        self._next = following = next(self._tasks, None)
-        self.due_ns = following[1].received_ns if following else NEVER_NS
-        admitted = self._engine.offer(plane, task, now_ns)
-        assert admitted, plane
-
-    def done(self, task: ModelTask, now_ns: int) -> None:
-        """Hand on a task that has been served."""
-        self._done(task)
+    def arrive(self, task: ModelTask, now_ns: int) -> None:
+        """Let the task in."""
+        admitted = self._engine.offer(task.plane, task, now_ns)
+        assert admitted, task.plane
 
     def room(self, plane: PlaneCore, now_ns: int) -> None:
         """Ignore it: nobody waits outside."""

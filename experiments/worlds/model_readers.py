@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from experiments.worlds.model_engine import NEVER_NS, Engine
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_task import ModelTask
 from planes import PlaneCore
 
@@ -62,7 +62,7 @@ class Readers:
     def __init__(
         self,
         engine: Engine,
-        tasks: Iterator[ModelTask],
+        tasks: Iterable[ModelTask],
         *,
         connections: Sequence[Connection],
         route: Callable[[ModelTask], PlaneCore],
@@ -70,30 +70,25 @@ class Readers:
         class_aware: bool,
     ) -> None:
         self._engine = engine
-        self._tasks = tasks
+        self.tasks = tasks
         self._connections = connections
         self._route = route
         self._done = done
         self._class_aware = class_aware
         self._blocked: dict[PlaneCore, deque[Processor]] = {}
         self._aside: dict[PlaneCore, list[tuple[int, int, ModelTask]]] = {}
-        self._next = next(tasks, None)
-        self.due_ns = self._next.received_ns if self._next else NEVER_NS
 
-    def arrive(self, now_ns: int) -> None:
-        """Let the next request reach its connection's socket."""
-        task = self._next
-        assert task is not None
-        self._next = following = next(self._tasks, None)
-        self.due_ns = following.received_ns if following else NEVER_NS
+    def arrive(self, task: ModelTask, now_ns: int) -> None:
+        """Let a request reach its connection's socket."""
         connection = self._connections[task.connection]
         connection.pending.append(task)
         if not connection.busy and len(connection.pending) == 1:
             connection.processor.ready.append(connection)
             self._read(connection.processor, now_ns)
 
-    def done(self, task: ModelTask, now_ns: int) -> None:
+    def done(self, task: ModelTask) -> None:
         """Send a response, or leave it to a processor that is blocked."""
+        now_ns = task.remote_done_ns
         processor = self._connections[task.connection].processor
         if processor.blocked is None:
             self._respond(task, now_ns)

@@ -45,7 +45,7 @@ class Recorder:
         """Keep the row of a request whose response has been sent."""
         self._requests.extend(
             (
-                task.index,
+                task.number,
                 task.received_ns,
                 task.enqueued_ns,
                 task.dequeued_ns,

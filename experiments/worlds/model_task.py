@@ -10,26 +10,29 @@ from planes.lock import TaskLock
 
 @dataclass(slots=True, eq=False, init=False, repr=False)
 class ModelTask(Task):
-    """A task that needs ``demand_ns`` of service; ``index`` is its row of the trace.
+    """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
-    The rest is the engine's: ``charged_ns`` is when its present slice was last billed,
-    ``ends_ns`` when it will end if nothing interrupts it; ``epoch`` tells the events of
-    earlier slices apart, and ``check_planned`` says that there is one to come. With a
-    ``lock``, ``section_ns`` is how long it still has to be held; the ``runner`` is who
-    runs in the present turn, begun at ``turn_began_ns`` of service (`model_locks`).
+    The rest is the engine's, and set when a turn begins. ``charged_ns`` is when the
+    present slice was last billed, ``ends_ns`` when it will end if nothing interrupts
+    it. ``end_serial`` is the number of the event of that end, ``check_serial`` that of
+    the event which asks whether the task must give way (0: there is none), because it
+    may have to with ``check_from_ns`` of service; all others mean nothing any more.
+    With a ``lock``, ``section_ns`` is how long it still has to be held; the ``runner``
+    is who runs in the present turn, begun at ``turn_began_ns`` of service
+    (`model_locks`).
 
     The initialiser is written out because a run makes millions of tasks, and that of a
     dataclass with so many defaults takes twice as long.
     """
 
     demand_ns: int
-    index: int
     connection: int
     api_key: int
     charged_ns: int
     ends_ns: int
-    epoch: int
-    check_planned: bool
+    end_serial: int
+    check_serial: int
+    check_from_ns: int
     lock: TaskLock | None
     section_ns: int
     runner: ModelTask | None
@@ -48,7 +51,7 @@ class ModelTask(Task):
         connection: int = -1,
         api_key: int = -1,
     ) -> None:
-        self.number = self.index = number
+        self.number = number
         self.request_class = request_class
         self.level = level
         self.flow = flow
@@ -66,5 +69,3 @@ class ModelTask(Task):
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
         self.throttled_until_ns = 0
-        self.charged_ns = self.ends_ns = self.epoch = 0
-        self.check_planned = False

@@ -3,8 +3,9 @@
 import random
 from dataclasses import dataclass, field
 
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_open_loop import OpenLoop
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import Block, Cpu, PlaneCore
 from schedulers import SchedulerConfig, make
@@ -56,7 +57,8 @@ def serve(planes, jobs, *, cpu=False, route=lambda job: 0, **overheads):
     def tasks():
         for number, job in enumerate(jobs):
             task = job if isinstance(job, ModelTask) else make_task(number, *job)
-            yield planes[route(task)], task
+            task.plane = planes[route(task)]
+            yield task
 
     engine.run(OpenLoop(engine, tasks(), run.tasks.append))
     for each in planes:

@@ -7,8 +7,9 @@ import pytest
 
 from broker.errors import ErrorCode
 from experiments.recording import OUTCOMES
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_readers import Connection, Processor, Readers
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import PlaneCore
 from planes.admission import CoDel, Deadline, TokenBucket

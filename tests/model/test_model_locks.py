@@ -8,8 +8,9 @@ import random
 
 import pytest
 
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_open_loop import OpenLoop
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import Block, Cpu, PlaneCore
 from planes.lock import TaskLock
@@ -41,7 +42,8 @@ def serve(requests, *, policy="priority", seats=1, planes=1, inherits=True):
             task.cost_ns = need_us * US
             if hold_us:
                 task.lock, task.section_ns = lock, min(hold_us, need_us) * US
-            yield cores[number % planes], task
+            task.plane = cores[number % planes]
+            yield task
 
     engine.run(
         OpenLoop(engine, tasks(), lambda task: served.update({task.number: task}))

@@ -2,8 +2,9 @@
 
 import pytest
 
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_readers import Connection, Processor, Readers
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import Block, PlaneCore
 from planes.admission import Exempt

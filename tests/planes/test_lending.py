@@ -18,8 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.worlds.model_engine import Engine, Overheads, Site
+from experiments.worlds.model_engine import Engine
 from experiments.worlds.model_open_loop import OpenLoop
+from experiments.worlds.model_site import Overheads, Site
 from experiments.worlds.model_task import ModelTask
 from planes import Block, PlaneCore, Task
 from planes.lending import Lending
@@ -188,9 +189,11 @@ def served(planes, borrowers, jobs, *, granularity_ns=0):
     engine = Engine(sites, quantum_ns=MS)
     done = []
     tasks = [
-        (planes[which], ModelTask(number, round(at * MS), round(need * MS)))
+        ModelTask(number, round(at * MS), round(need * MS))
         for number, (at, which, need) in enumerate(jobs)
     ]
+    for task, (_, which, _) in zip(tasks, jobs, strict=True):
+        task.plane = planes[which]
     engine.run(OpenLoop(engine, iter(tasks), done.append))
     for plane in planes:
         plane.check()

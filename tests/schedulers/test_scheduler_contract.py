@@ -27,6 +27,7 @@ from schedulers.conformance import (
     make_job,
     settings,
 )
+from schedulers.las import Las
 
 
 class SchedulerContract(RuleBasedStateMachine):
@@ -176,6 +177,14 @@ class Impulsive(Fifo):
         return len(self) > 0
 
 
+class Calm(Las):
+    """Says that a job may run for two quanta more than it may."""
+
+    def outranked_at_ns(self, running):
+        at_ns = super().outranked_at_ns(running)
+        return None if at_ns is None else at_ns + 2 * UNIT_NS
+
+
 class Lazy(Fifo):
     """Leaves jobs waiting with nothing to wait for."""
 
@@ -192,6 +201,7 @@ class Lazy(Fifo):
         (Restless, "outranks is true"),
         (Meddler, "determinism"),
         (Impulsive, "preempts as declared"),
+        (Calm, "outranked as told"),
         (Lazy, "work conservation"),
     ],
 )

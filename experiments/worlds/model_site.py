@@ -1,0 +1,80 @@
+"""What serves in the model world: one plane's servers, or what planes share.
+
+A *site* is one plane whose seats are independent servers (M/G/c), one CPU at which all
+planes take turns (``planes.Cpu``), or one pool of seats that they lend each other.
+Here stands what never changes of it, worked out once, beside its state; what happens
+at it is the engine's (``model_engine``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from experiments.worlds.model_task import ModelTask
+from planes import Cpu, PlaneCore
+from planes.lending import Lending
+from schedulers import IN_SERVICE, NEVER
+
+NEVER_NS: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """Where tasks may be preempted, and what that costs a server."""
+
+    granularity_ns: int = 0
+    preemption_ns: int = 0
+    switch_ns: int = 0
+
+
+class Site:
+    """One plane's servers; or one CPU or one pool of seats that planes share."""
+
+    def __init__(
+        self,
+        planes: Iterable[PlaneCore],
+        overheads: Overheads,
+        *,
+        cpu: Cpu | Lending | None = None,
+    ) -> None:
+        self.planes = tuple(planes)
+        first, lone = self.planes[0], len(self.planes) == 1
+        assert cpu is not None or lone
+        if isinstance(cpu, Lending):
+            self.free = cpu.seats
+        else:
+            self.free = 1 if cpu else first.seats
+        # To one plane a CPU adds nothing, and that answers what its scheduler answers.
+        driver = first if cpu is None or lone else cpu
+        self.pick, self.charge = driver.pick, driver.charge
+        self.must_yield = first.scheduler.outranks if lone else driver.must_yield
+        self.wake = driver.wake if isinstance(driver, Cpu) else None
+        # What other servers do may change the answer too.
+        self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
+            getattr(first.scheduler, "outranked_at_ns", None)
+            if lone and self.free == 1
+            else None
+        )
+        self.running: list[ModelTask] = []
+        self.overheads = overheads
+        self.costs = overheads.preemption_ns + overheads.switch_ns > 0
+        preempts = {plane.scheduler.preempts for plane in self.planes}
+        self.watches = len(self.planes) > 1 or IN_SERVICE in preempts
+        self.may_idle = not all(
+            plane.scheduler.work_conserving for plane in self.planes
+        )
+        self.asks = self.watches or preempts != {NEVER}
+        self.last: ModelTask | None = None
+        self.preempted = False
+        self.lost_ns = 0
+        self.alarm_ns = NEVER_NS
+        self.anywhere = overheads.granularity_ns == 0
+        self.at_once = self.anywhere and not self.watches
+        self.check_every_ns = overheads.granularity_ns
+        # How many tasks wait here: of one plane, the length of its queue.
+        lengths = [plane.scheduler.__len__ for plane in self.planes]
+        self.waiting: Callable[[], int] = (
+            lengths[0] if len(lengths) == 1 else lambda: sum(it() for it in lengths)
+        )
