@@ -155,7 +155,8 @@ def wait_until(condition: Any, seconds: float) -> None:
 
 def test_killed_between_runs_it_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     killed = command(tmp_path)
-    wait_until(lambda: len(manifest(tmp_path)["runs"]) >= 1, 60)
+    wait_until(lambda: killed.poll() is not None or manifest(tmp_path)["runs"], 60)
+    assert killed.poll() is None, killed.communicate()[0]
     wait_until(lambda: processes_in(tmp_path), 10)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
