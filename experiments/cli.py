@@ -263,13 +263,13 @@ def _overrides(settings: tuple[str, ...]) -> dict[str, str]:
     return overrides
 
 
-if __name__ == "__main__":
-    main()
-
-
 def _console() -> Console:
     """Return what tables are printed to; in a pipe or a file they are wide."""
     from rich.console import Console
 
     console = Console()
     return console if console.is_terminal else Console(width=_PIPED_WIDTH)
+
+
+if __name__ == "__main__":
+    main()
