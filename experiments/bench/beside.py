@@ -23,8 +23,8 @@ from experiments.bench.small_requests import TOPIC, closed_loop, p99_ms
 
 OURS, KAFKA = "doorkeeper", "kafka"
 _ROUNDS = 5
-# Kafka's tools take a JVM's start each time, so fewer of the rounds have them.
-_JAVA_ROUNDS = 3
+# Of starts and of tails, which vary less or take longer.
+_FEWER_ROUNDS = 3
 _CONNECTIONS = (1, 16, 256)
 _TAIL_CONNECTIONS = 16
 _SECONDS = 1.5
@@ -49,22 +49,19 @@ class Measure:
     take: Callable[[Running], Sequence[float]]
     by_java: bool = False
 
-    def asks(self, broker: Running, number: int, names: Collection[str]) -> bool:
-        """Say whether round ``number`` asks it of ``broker``, one of ``names``.
+    def asks(self, broker: Running, names: Collection[str]) -> bool:
+        """Say whether it is asked of ``broker``, which is one of ``names``.
 
         What needs Kafka's tools is asked of Kafka and us, where Kafka is.
         """
-        if not self.by_java:
-            return True
-        beside_kafka = KAFKA in names and broker.name in (OURS, KAFKA)
-        return beside_kafka and number < _JAVA_ROUNDS
+        return not self.by_java or (KAFKA in names and broker.name in (OURS, KAFKA))
 
 
 def rows() -> Iterator[Row]:
     """Compare with each peer that is here, in every respect."""
     starts: dict[str, Start] = {OURS: doorkeeper, **peers()}
     samples: Samples = defaultdict(lambda: defaultdict(list))
-    for _ in range(_ROUNDS):
+    for _ in range(_FEWER_ROUNDS):
         for start in starts.values():
             _start_once(start, samples)
     with ExitStack() as stack:
@@ -125,7 +122,7 @@ def _round(number: int, running: Sequence[Running], samples: Samples) -> None:
     names = [broker.name for broker in running]
     for measure in _measures():
         for broker in order:
-            if measure.asks(broker, number, names):
+            if measure.asks(broker, names):
                 figures = measure.take(broker)
                 for unit, figure in zip(measure.units, figures, strict=True):
                     samples[measure.name, unit][broker.name].append(figure)
@@ -168,7 +165,7 @@ def _tails(ours: Running, peer: Running, samples: Samples) -> Samples:
     rate_per_s = float(f"{rate_per_s:.2g}")
     found: Samples = defaultdict(lambda: defaultdict(list))
     row = f"p99 of PRODUCE at {rate_per_s:.0f}/s, {_TAIL_CONNECTIONS} connections", "ms"
-    for _ in range(_ROUNDS):
+    for _ in range(_FEWER_ROUNDS):
         for broker in (ours, peer):
             found[row][broker.name].append(
                 p99_ms(broker, rate_per_s, _TAIL_CONNECTIONS, _TAIL_SECONDS)

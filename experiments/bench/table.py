@@ -9,6 +9,9 @@ from rich.table import Table
 
 from experiments.bench.row import Row
 
+# Columns that hold the longest comparison and peer.
+_WIDE = 160
+
 
 def print_table(rows: Sequence[Row]) -> None:
     """Print one line per comparison; a ratio above 1 means that we are better."""
@@ -21,4 +24,8 @@ def print_table(rows: Sequence[Row]) -> None:
     for row in rows:
         ours, theirs = f"{row.ours:,.4g}", f"{row.theirs:,.4g}"
         table.add_row(row.name, row.unit, ours, theirs, f"{row.ratio:.2f}", row.peer)
-    Console(soft_wrap=True).print(table)
+    console = Console()
+    if not console.is_terminal:
+        # In a file nothing has to be wrapped.
+        console = Console(width=_WIDE)
+    console.print(table)
