@@ -59,9 +59,11 @@ class TwoDfq:
         if not self._flows.waiting:
             return None
         self._advance(now_ns)
-        seat = heapq.heappop(self._free)
+        # A borrowed seat comes after the plane's own, and counts as the last of them.
+        seat = heapq.heappop(self._free) if self._free else len(self._seat_of)
+        place = min(seat, self._seats - 1)
         ready = [
-            (flow.start() - flow.length() * seat // self._seats, _finish(flow), flow)
+            (flow.start() - flow.length() * place // self._seats, _finish(flow), flow)
             for flow in self._flows
         ]
         self._virtual = max(self._virtual, min(at for at, _, _ in ready))
@@ -107,7 +109,9 @@ class TwoDfq:
     def check(self) -> None:
         """Assert that seats and flows agree."""
         self._flows.check()
-        assert len(self._free) + len(self._seat_of) == self._seats
+        seats = sorted([*self._free, *self._seat_of.values()])
+        assert seats == list(range(len(seats))), seats
+        assert len(seats) >= self._seats
         assert self._flows.in_service == len(self._seat_of)
 
     def _advance(self, now_ns: int) -> None:

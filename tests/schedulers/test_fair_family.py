@@ -218,3 +218,19 @@ def test_a_short_slice_is_served_sooner_and_not_more():
 
     assert waits_and_shares(10) == (0, 50)
     assert waits_and_shares(1_000) == (1, 50)
+
+
+@pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "2dfq"])
+def test_a_plane_may_borrow_more_seats_than_it_has(name):
+    """``planes.lending``: three jobs in service at a policy of one seat."""
+    policy = make(name, SchedulerConfig(seats=1))
+    for number in range(6):
+        policy.arrive(Job(number=number, flow="ab"[number % 2], cost_ns=10), 0)
+    serving = [policy.pick(0) for _ in range(3)]
+    policy.check()
+    for job in serving:
+        policy.leave(job, 0, done=True)
+        policy.check()
+    serving += [policy.pick(0) for _ in range(3)]
+    policy.check()
+    assert sorted(job.number for job in serving) == list(range(6))
