@@ -268,7 +268,9 @@ def _console() -> Console:
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=_PIPED_WIDTH)
+    if console.is_terminal:
+        return console
+    return Console(width=max(console.width, _PIPED_WIDTH))
 
 
 if __name__ == "__main__":
