@@ -116,6 +116,7 @@ def attempt(world: str, work: Work) -> Outcome | Failure:
     except WorldError as error:
         return Failure(words=str(error), ours=False)
     except Exception:
+        # It travels as words, for not every exception can; `expect` raises it there.
         return Failure(words=f"{work.cell.run_id}: {traceback.format_exc()}", ours=True)
 
 

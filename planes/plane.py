@@ -156,6 +156,7 @@ class Dispatcher:
                     elif task.coroutine is not None or not self._served_at_once(task):
                         await self._turn(task, guard)
                 except BaseException:
+                    # Without its worker nobody may take the token any more.
                     self._close()
                     raise
                 self._served += 1

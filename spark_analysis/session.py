@@ -78,6 +78,7 @@ def spark_session(
             finally:
                 session.stop()
         except BaseException:
+            # What Spark said, kept back so far, may say why.
             chatter.seek(0)
             sys.stderr.write(chatter.read().decode(errors="replace"))
             raise

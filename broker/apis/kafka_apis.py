@@ -119,13 +119,16 @@ _VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {key: SUPPORTED[ApiKey(key)] for key in SERVED}
 )
 _PRODUCE: Final = int(ApiKey.PRODUCE)
-_LAST: Final = _VERSIONS[_PRODUCE].max
-_FIRST: Final = _VERSIONS[_PRODUCE].implemented_min
+_PRODUCE_LAST: Final = _VERSIONS[_PRODUCE].max
+_PRODUCE_FIRST: Final = _VERSIONS[_PRODUCE].implemented_min
 
 
 def begin(request: Request, broker: Broker) -> Response | Coroutine[Any, Any, Response]:
     """Return the response, if it can be had without waiting, or who will make it."""
-    if request.api_key == _PRODUCE and _FIRST <= request.api_version <= _LAST:
+    if (
+        request.api_key == _PRODUCE
+        and _PRODUCE_FIRST <= request.api_version <= _PRODUCE_LAST
+    ):
         response = produce.serve_at_once(request, broker)
         if response is not None:
             return response

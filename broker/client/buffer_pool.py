@@ -54,6 +54,7 @@ class BufferPool:
             with trio.move_on_at(until_s):
                 await waiter.granted.wait()
         except BaseException:
+            # Cancelled: what was granted meanwhile goes to the next in line.
             self._give_up(waiter)
             raise
         if not waiter.granted.is_set():

@@ -75,6 +75,7 @@ async def open_consumer(
         try:
             yield consumer
         except Exception:
+            # Of a cancellation nothing can be awaited: the session ends by itself.
             await consumer.close(in_peace=False)
             raise
         await consumer.close(in_peace=True)

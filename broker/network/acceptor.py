@@ -49,6 +49,7 @@ class Acceptor:
                 try:
                     await self._take(connection, host)
                 except BaseException:
+                    # Cancelled before a processor owned it: nobody else closes it.
                     connection.close()
                     raise
         finally:
@@ -65,6 +66,7 @@ class Acceptor:
         try:
             await self._deal(connection, host)
         except BaseException:
+            # Counted, and never dealt.
             self._quotas.close(self.listener, host)
             raise
 

@@ -63,6 +63,7 @@ class Spark:
                     lambda: _UNDER_WAY * context.defaultParallelism,
                 )
             except BaseException:
+                # Out of an error or Ctrl-C: the cluster must not go on for nobody.
                 threads.shutdown(wait=False, cancel_futures=True)
                 context.cancelAllJobs()
                 raise

@@ -32,6 +32,7 @@ pytestmark = [
 
 # Records of a topic have these times, a minute apart, and their numbers as values.
 START_MS, STEP_MS, COUNT = 1_700_000_000_000, 60_000, 10
+HEADERS = [("twice", b"1"), ("twice", b"2")]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,23 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process.close()
 
 
-def timed_topic(broker: BrokerProcess, name: str) -> str:
-    """Make a topic of one partition whose records are a minute apart."""
+def new_topic(broker: BrokerProcess, name: str) -> str:
+    """Make a topic of one partition."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    return name
+
+
+def timed_topic(broker: BrokerProcess, name: str) -> str:
+    """Make a topic whose records are a minute apart, with librdkafka."""
+    new_topic(broker, name)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(COUNT):
         producer.produce(
             name,
             str(number),
             key=f"key {number}",
-            headers=[("twice", b"1"), ("twice", b"2"), ("none", None)],
+            headers=[*HEADERS, ("none", None)],
             timestamp=at_ms(number),
         )
     assert producer.flush(10) == 0
@@ -60,6 +67,23 @@ def timed_topic(broker: BrokerProcess, name: str) -> str:
 
 def at_ms(number: int) -> int:
     return START_MS + number * STEP_MS
+
+
+def check_written(broker: BrokerProcess, topic: str) -> None:
+    """Assert that another client finds what was written."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    messages: list[Any] = []
+    while len(messages) < COUNT:
+        found = consumer.consume(COUNT - len(messages), 10)
+        assert found, messages
+        messages += found
+    consumer.close()
+    assert [
+        (it.value(), it.key(), it.headers(), it.timestamp()[1]) for it in messages
+    ] == [
+        (str(n).encode(), f"key {n}".encode(), HEADERS, at_ms(n)) for n in range(COUNT)
+    ]
 
 
 # ---- librdkafka ---------------------------------------------------------------------
@@ -77,7 +101,7 @@ def test_confluent_kafka_seeks_and_looks_up_times(broker: BrokerProcess) -> None
         return message
 
     first = read()
-    assert first.headers() == [("twice", b"1"), ("twice", b"2"), ("none", None)]
+    assert first.headers() == [*HEADERS, ("none", None)]
     assert (first.key(), first.timestamp()[1]) == (b"key 0", START_MS)
     for offset in (7, 2, 9, 0):
         consumer.seek(TopicPartition(topic, 0, offset))
@@ -155,6 +179,23 @@ def test_kafka_python_seeks_and_looks_up_times(broker: BrokerProcess) -> None:
     consumer.close()
 
 
+def test_kafka_python_writes_times_keys_and_headers(broker: BrokerProcess) -> None:
+    from kafka import KafkaProducer
+
+    topic = new_topic(broker, "times-python")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    for number in range(COUNT):
+        producer.send(
+            topic,
+            str(number).encode(),
+            key=f"key {number}".encode(),
+            headers=HEADERS,
+            timestamp_ms=at_ms(number),
+        )
+    producer.close()
+    check_written(broker, topic)
+
+
 def test_kafka_python_produces_each_record_once_and_in_order(
     broker: BrokerProcess,
 ) -> None:
@@ -227,6 +268,28 @@ async def _seek_with_aiokafka(bootstrap: str, topic: str) -> None:
         assert await consumer.beginning_offsets([target]) == {target: 0}
     finally:
         await consumer.stop()
+
+
+def test_aiokafka_writes_times_keys_and_headers(broker: BrokerProcess) -> None:
+    topic = new_topic(broker, "times-aio")
+    asyncio.run(asyncio.wait_for(_write_with_aiokafka(broker.bootstrap, topic), 60))
+    check_written(broker, topic)
+
+
+async def _write_with_aiokafka(bootstrap: str, topic: str) -> None:
+    from aiokafka import AIOKafkaProducer
+
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for number in range(COUNT):
+        await producer.send(
+            topic,
+            str(number).encode(),
+            key=f"key {number}".encode(),
+            headers=HEADERS,
+            timestamp_ms=at_ms(number),
+        )
+    await producer.stop()
 
 
 def test_aiokafkas_admin_changes_a_topic(broker: BrokerProcess) -> None:
