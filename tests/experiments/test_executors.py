@@ -65,9 +65,14 @@ def one_by_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def spawned() -> list[psutil.Process]:
-    """Return the processes of pools that this process has."""
-    children = psutil.Process().children()
-    return [each for each in children if "spawn_main" in " ".join(each.cmdline())]
+    """Return the processes of pools that this process has and that still run."""
+    found = []
+    for child in psutil.Process().children():
+        # One that has just been killed has no command line any more.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.mark.parametrize("workers", [1, 3])
