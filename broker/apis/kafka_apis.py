@@ -149,7 +149,7 @@ async def serve(request: Request, broker: Broker) -> Response:
         return CLOSE
     if request.refusal is not None and may_be_refused(key):
         told = throttle_time(request, broker.now_ns())
-        return throttled(request, broker.now_ns(), refuse(request, body, told))
+        return throttled(request, broker.now_ns(), refuse(request, body, told, broker))
     response: Response
     encoding_handler = ENCODING_HANDLERS.get(key)
     if encoding_handler is not None:

@@ -23,7 +23,7 @@ in Kafka.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from broker.apis.answer import Row, answer
@@ -60,15 +60,23 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             await preempt()
     asked = getattr(body, "include_cluster_authorized_operations", False)
     return answer(
-        brokers=[
-            Row(node_id=each.id, host=host, port=port, rack=each.rack)
-            for each, host, port in cache.on_listener(request.peer.listener)
-        ],
-        cluster_id=broker.cluster_id,
-        controller_id=cache.controller_id,
+        **cluster(request, broker),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
+
+
+def cluster(request: Request, broker: Broker) -> dict[str, Any]:
+    """Return what the answer says of the cluster, whatever becomes of the topics."""
+    cache = broker.metadata_cache
+    return {
+        "brokers": [
+            Row(node_id=each.id, host=host, port=port, rack=each.rack)
+            for each, host, port in cache.on_listener(request.peer.listener)
+        ],
+        "cluster_id": broker.cluster_id,
+        "controller_id": cache.controller_id,
+    }
 
 
 async def _wanted(

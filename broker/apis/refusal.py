@@ -12,6 +12,12 @@ What the error is:
   Kafka's own coordinator answers COORDINATOR_NOT_AVAILABLE where its log timed out.
   OFFSET_FETCH and INIT_PRODUCER_ID get COORDINATOR_LOAD_IN_PROGRESS, the one code that
   all clients retry there.
+- METADATA names its topics with LEADER_NOT_AVAILABLE, which every client takes for a
+  state that passes, and tells the brokers all the same: librdkafka forgets those that
+  an answer with topics leaves out, and then knows nobody to ask again. If no topic was
+  named there is no place for an error, and the answer is empty: clients discard one
+  without brokers and topics, and retry, where one with brokers would say that there
+  are no topics.
 - Over its quota it is THROTTLING_QUOTA_EXCEEDED, which only the APIs of KIP-599 know.
 - A PRODUCE with acks=0 has no answer: its connection is closed, as for any error.
 
@@ -27,7 +33,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from broker.apis import metadata
 from broker.apis.answer import Row
+from broker.cluster.broker_state import Broker
 from broker.errors import ErrorCode
 from broker.request import CLOSE, Request, Response
 from broker.wire.api_keys import ApiKey
@@ -98,6 +106,7 @@ _TRY_AGAIN: Final[Mapping[int, ErrorCode]] = MappingProxyType(
             (ApiKey.OFFSET_FETCH, ApiKey.INIT_PRODUCER_ID),
             ErrorCode.coordinator_load_in_progress,
         ),
+        ApiKey.METADATA: ErrorCode.leader_not_available,
     }
 )
 _NONE: Final[Mapping[str, Any]] = MappingProxyType(
@@ -126,7 +135,7 @@ def may_be_refused(api_key: int) -> bool:
     return api_key != ApiKey.API_VERSIONS
 
 
-def refuse(request: Request, body: Entity, throttle: Any) -> Response:
+def refuse(request: Request, body: Entity, throttle: Any, broker: Broker) -> Response:
     """Answer a request that admission has turned away. Cost: 5 us and 1 us a row."""
     assert request.refusal is not None, request
     key, version = request.api_key, request.api_version
@@ -136,6 +145,8 @@ def refuse(request: Request, body: Entity, throttle: Any) -> Response:
         return CLOSE
     answer = _form(key, version).row(body, error)
     answer.throttle_time = throttle
+    if key == ApiKey.METADATA and body.topics:
+        vars(answer).update(metadata.cluster(request, broker))
     return (encode(key, version, request.correlation_id, answer),)
 
 

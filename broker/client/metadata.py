@@ -151,6 +151,9 @@ class Metadata:
         )
         try:
             answer = await self._client.call(self.any_address(), ApiKey.METADATA, row)
+            if not answer.brokers:
+                # Who answers is a broker: it has not told what it knows (as in Java).
+                raise KafkaError(ErrorCode.broker_not_available, "no brokers")
         except KafkaError:
             self._failures += 1
             await trio.sleep(self._backoff.after(self._failures))

@@ -85,6 +85,8 @@ class FakeCluster:
         # Whatever is to be done with the bytes of an answer before they go out.
         self.tamper: Callable[[ApiKey, bytes], bytes] = lambda key, frame: frame
         self.delay_s = 0.001
+        # Answer METADATA with nothing at all.
+        self.told_nothing = False
 
     async def connect(self, host: str, port: int) -> Any:
         """Connect to broker ``port``."""
@@ -140,7 +142,7 @@ class FakeCluster:
         )
 
     def _metadata(self, node: int, request: Any) -> Any:
-        brokers = sorted({*self.leaders, node} - {-1})
+        brokers = [] if self.told_nothing else sorted({*self.leaders, node} - {-1})
         partitions = [
             Row(
                 error_code=ErrorCode.none,
@@ -166,7 +168,7 @@ class FakeCluster:
             brokers=[Row(node_id=n, host="fake", port=n, rack=None) for n in brokers],
             cluster_id=None,
             controller_id=-1,
-            topics=[topic],
+            topics=[topic] if brokers else [],
         )
 
     def _init_producer_id(self, node: int, request: Any) -> Any:

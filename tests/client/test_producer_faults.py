@@ -58,6 +58,23 @@ async def test_an_older_answer_about_a_leader_changes_nothing(
         nursery.cancel_scope.cancel()
 
 
+async def test_an_answer_without_brokers_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """So a broker refuses that has no time; whoever answers is one."""
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        async with producer(cluster, metadata_max_age_ms=100) as opened:
+            await send_all(opened, 1)
+            cluster.told_nothing = True
+            asked = cluster.calls[ApiKey.METADATA]
+            await trio.sleep(1)
+            assert cluster.calls[ApiKey.METADATA] > asked
+            await send_all(opened, 3)
+        assert {node for node, _, _ in cluster.produced} == {1}
+        nursery.cancel_scope.cancel()
+
+
 RETRIABLE = [
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.leader_not_available,

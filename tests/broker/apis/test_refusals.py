@@ -28,6 +28,7 @@ from tests.broker.apis.requests import (
 TIMED_OUT = ErrorCode.request_timed_out
 NO_COORDINATOR = ErrorCode.coordinator_not_available
 LOADING = ErrorCode.coordinator_load_in_progress
+NO_LEADER = ErrorCode.leader_not_available
 OVER = ErrorCode.throttling_quota_exceeded
 
 TWO = [
@@ -112,7 +113,7 @@ CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
     ApiKey.METADATA: (
         lambda version: {"topics": [{"name": "t"}, {"name": "u"}]},
         lambda answer: names_of(answer.topics, "name"),
-        [("t", TIMED_OUT), ("u", TIMED_OUT)],
+        [("t", NO_LEADER), ("u", NO_LEADER)],
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         lambda version: {"topics": [{"name": "t"}, {"name": "u"}]},
@@ -225,7 +226,7 @@ def test_every_version_of_every_api_can_be_refused(key: ApiKey, version: int) ->
     assert call.request.error_code != 0
 
 
-CODES = {TIMED_OUT, NO_COORDINATOR, LOADING, OVER}
+CODES = {TIMED_OUT, NO_COORDINATOR, LOADING, NO_LEADER, OVER}
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
@@ -244,6 +245,26 @@ def test_the_handshake_is_never_refused(version: int) -> None:
     )
     assert call.answer.error_code is ErrorCode.none
     assert call.answer.api_keys
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_refused_metadata_still_names_the_brokers(version: int) -> None:
+    """librdkafka forgets brokers that an answer with topics leaves out."""
+    topics = [{"name": "t"}]
+    world = World()
+    served = world.start(ApiKey.METADATA, version, topics=topics).answer
+    call = refused(ApiKey.METADATA, version, topics=topics)
+    assert len(call.answer.brokers) == 1
+    for name in ("brokers", "cluster_id", "controller_id"):
+        assert getattr(call.answer, name, None) == getattr(served, name, None)
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_refused_metadata_of_all_topics_is_what_clients_discard(version: int) -> None:
+    """With brokers it would say that there are no topics."""
+    call = refused(ApiKey.METADATA, version, topics=None if version else [])
+    assert not call.answer.brokers
+    assert not call.answer.topics
 
 
 def test_a_produce_that_wants_no_answer_is_refused_by_closing() -> None:
