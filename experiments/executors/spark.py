@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from experiments.cells import CellFailed, Failure, Outcome, Work, attempt
+from experiments.cells import CellFailed, Failure, Outcome, Work, attempt, expect
 from experiments.environment import code_sha256
-from experiments.executors.executor import Todo, stream
+from experiments.executors.executor import Todo
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -67,6 +67,25 @@ class Spark:
                 threads.shutdown(wait=False, cancel_futures=True)
                 context.cancelAllJobs()
                 raise
+
+
+def stream(
+    submit: Callable[[Work], Future[Outcome | Failure]],
+    todo: Todo,
+    room: Callable[[], int],
+) -> Generator[Outcome, None, None]:
+    """Keep up to ``room()`` cells under way, and yield outcomes as they come."""
+    running: set[Future[Outcome | Failure]] = set()
+    while True:
+        free = room() - len(running)
+        while free > 0 and (work := todo.next()) is not None:
+            running.add(submit(work))
+            free -= 1
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield expect(future.result())
 
 
 def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from experiments import cli, runner
 from experiments.cells import CellFailed, Failure, Outcome, Work
-from experiments.executors.executor import stream
-from experiments.executors.spark import Spark
+from experiments.executors.spark import Spark, stream
 from experiments.points import points
 from experiments.worlds.world import RunResult, WorldError
 from tests.experiments.small_sweep import built, config_file

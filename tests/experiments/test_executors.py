@@ -193,9 +193,15 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
     out = tmp_path / "run"
     config = config_file(tmp_path, duration_s=3.0)
     command = doorkeeper("experiment", "run", config, "--out", out, "--workers", "2")
-    # As in a terminal: the signal of Ctrl-C goes to the whole process group.
+    # As in a terminal: the signal of Ctrl-C goes to the whole process group, and the
+    # shell has not told it to ignore that, as it tells what runs in the background.
     process = subprocess.Popen(
-        command, start_new_session=True, cwd=ROOT, stderr=subprocess.PIPE, text=True
+        command,
+        start_new_session=True,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         deadline = time.monotonic() + 60
@@ -209,7 +215,8 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
         else:
             process.kill()
         complaint = process.communicate(timeout=20)[1]
-    assert process.returncode == (1 if number == signal.SIGINT else -number)
+    expected = 1 if number == signal.SIGINT else -number
+    assert process.returncode == expected, complaint
     assert "Traceback" not in complaint
     assert workers
     assert psutil.wait_procs(workers, timeout=20)[1] == []
