@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
+from schedulers.job_order import JobOrder
 from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
 
 
@@ -35,19 +35,20 @@ class Edf:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._default_ns = round(config.option("default_ns", 100_000_000))
-        self._queue: list[tuple[int, int, Job]] = []
+        self._queue = JobOrder()
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by deadline."""
-        heapq.heappush(self._queue, (self._due_ns(job), job.number, job))
+        self._queue.push(self._due_ns(job), job)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least deadline."""
-        return heapq.heappop(self._queue)[2] if self._queue else None
+        return self._queue.pop()
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job with a nearer deadline waits."""
-        return bool(self._queue) and self._queue[0][0] < self._due_ns(running)
+        least = self._queue.least()
+        return least is not None and least < self._due_ns(running)
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost."""
@@ -57,7 +58,7 @@ class Edf:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by deadline."""
-        heapq.heappush(self._queue, (self._due_ns(job), job.number, job))
+        self._queue.push(self._due_ns(job), job)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -65,14 +66,15 @@ class Edf:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return (job for _, _, job in self._queue)
+        return (job for _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its deadline."""
-        assert all(key == self._due_ns(job) for key, _, job in self._queue)
+        self._queue.check()
+        assert all(key == self._due_ns(job) for key, job in self._queue)
 
     def _due_ns(self, job: Job) -> int:
         if job.deadline_ns is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
+from schedulers.job_order import JobOrder
 from schedulers.scheduler import IN_SERVICE, SchedulerConfig
 
 
@@ -40,25 +40,27 @@ class Las:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._quantum_ns = config.quantum_ns
-        self._queue: list[tuple[int, int, Job]] = []
+        self._queue = JobOrder()
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by attained service."""
-        heapq.heappush(self._queue, (job.attained_ns, job.number, job))
+        self._queue.push(job.attained_ns, job)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least attained service."""
-        return heapq.heappop(self._queue)[2] if self._queue else None
+        return self._queue.pop()
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job waits that has had a quantum less."""
-        if not self._queue:
-            return False
-        return self._queue[0][0] + self._quantum_ns <= running.attained_ns
+        least_ns = self._queue.least()
+        return (
+            least_ns is not None and least_ns + self._quantum_ns <= running.attained_ns
+        )
 
     def outranked_at_ns(self, running: Job) -> int | None:
         """Return the CPU with which the job is a quantum ahead of one that waits."""
-        return self._queue[0][0] + self._quantum_ns if self._queue else None
+        least_ns = self._queue.least()
+        return None if least_ns is None else least_ns + self._quantum_ns
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost: it stands in the job."""
@@ -68,7 +70,7 @@ class Las:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by attained service."""
-        heapq.heappush(self._queue, (job.attained_ns, job.number, job))
+        self._queue.push(job.attained_ns, job)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -76,11 +78,12 @@ class Las:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return (job for _, _, job in self._queue)
+        return (job for _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its attained service."""
-        assert all(key == job.attained_ns for key, _, job in self._queue)
+        self._queue.check()
+        assert all(key == job.attained_ns for key, job in self._queue)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
+from schedulers.job_order import JobOrder
 from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
 
 
@@ -36,19 +36,20 @@ class Psjf:
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._queue: list[tuple[int, int, Job]] = []
+        self._queue = JobOrder()
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by original size."""
-        heapq.heappush(self._queue, (_size_ns(job), job.number, job))
+        self._queue.push(_size_ns(job), job)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least original size."""
-        return heapq.heappop(self._queue)[2] if self._queue else None
+        return self._queue.pop()
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Say whether a job of smaller size waits."""
-        return bool(self._queue) and self._queue[0][0] < _size_ns(running)
+        least = self._queue.least()
+        return least is not None and least < _size_ns(running)
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Ignore the cost."""
@@ -58,7 +59,7 @@ class Psjf:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by original size."""
-        heapq.heappush(self._queue, (_size_ns(job), job.number, job))
+        self._queue.push(_size_ns(job), job)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -66,14 +67,15 @@ class Psjf:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return (job for _, _, job in self._queue)
+        return (job for _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its original size."""
-        assert all(key == _size_ns(job) for key, _, job in self._queue)
+        self._queue.check()
+        assert all(key == _size_ns(job) for key, job in self._queue)
 
 
 def _size_ns(job: Job) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import ClassVar
 
 from schedulers.job import Job
+from schedulers.job_order import JobOrder
 from schedulers.scheduler import NEVER, SchedulerConfig
 
 
@@ -33,15 +33,15 @@ class Spt:
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
-        self._queue: list[tuple[int, int, Job]] = []
+        self._queue = JobOrder()
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by expected cost."""
-        heapq.heappush(self._queue, (job.cost_ns, job.number, job))
+        self._queue.push(job.cost_ns, job)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the job with the least expected cost."""
-        return heapq.heappop(self._queue)[2] if self._queue else None
+        return self._queue.pop()
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         """Never: a job in service runs to completion."""
@@ -55,7 +55,7 @@ class Spt:
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by expected cost."""
-        heapq.heappush(self._queue, (job.cost_ns, job.number, job))
+        self._queue.push(job.cost_ns, job)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return None: time alone changes nothing."""
@@ -63,11 +63,12 @@ class Spt:
 
     def waiting(self) -> Iterator[Job]:
         """Iterate in no order."""
-        return (job for _, _, job in self._queue)
+        return (job for _, job in self._queue)
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def check(self) -> None:
         """Assert that every job stands at its expected cost."""
-        assert all(key == job.cost_ns for key, _, job in self._queue)
+        self._queue.check()
+        assert all(key == job.cost_ns for key, job in self._queue)
