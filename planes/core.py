@@ -33,6 +33,7 @@ class PlaneCore:
         self.scheduler = scheduler
         self.admission = admission
         self._judges = admission.judges
+        self._leave_suffices = getattr(scheduler, "leave_suffices", False)
         # All that Kafka's rule asks: looked at here, it costs a request no call.
         self._bound = admission.capacity if isinstance(admission, Block) else None
         # How many were turned away or throttled, by class and verdict.
@@ -40,6 +41,8 @@ class PlaneCore:
         self.seats = seats
         # Set where idle seats are lent (`planes.lending.Lending`).
         self.lending: Any = None
+        # Set where it is simulated: what serves it (`experiments.worlds.model_site`).
+        self.site: Any = None
         self.queued = 0
         self.seated = 0
         self.away = 0
@@ -166,6 +169,20 @@ class PlaneCore:
             task.local_done_ns = now_ns
         task.remote_done_ns = now_ns
         self.scheduler.leave(task, now_ns, done=True)
+
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``."""
+        assert used_ns >= 0, used_ns
+        task.attained_ns += used_ns
+        self.attained_ns += used_ns
+        scheduler = self.scheduler
+        if not self._leave_suffices:
+            scheduler.ran(task, used_ns, now_ns)
+        self.seated -= 1
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        task.remote_done_ns = now_ns
+        scheduler.leave(task, now_ns, done=True)
 
     def next_event_ns(self, now_ns: int) -> int | None:
         """When time alone may let ``pick`` return a task, or None if never."""

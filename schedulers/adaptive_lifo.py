@@ -41,6 +41,7 @@ class AdaptiveLifo:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("interval.ms",)
 
     def __init__(self, config: SchedulerConfig) -> None:

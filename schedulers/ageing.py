@@ -35,6 +35,7 @@ class Ageing:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("ratio",)
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -51,6 +51,7 @@ class Drr:
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
     shares_by_weight: ClassVar[bool] = True
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("quantum_ns",)
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -31,6 +31,7 @@ class Edf:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = ON_ARRIVAL
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("default_ns",)
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -39,6 +39,7 @@ class FairCallQueue:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("by_count", "decay_ns")
 
     def __init__(self, config: SchedulerConfig) -> None:

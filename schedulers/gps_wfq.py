@@ -52,6 +52,7 @@ class GpsWfq:
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
     shares_by_weight: ClassVar[bool] = True
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

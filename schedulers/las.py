@@ -36,6 +36,7 @@ class Las:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = IN_SERVICE
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -54,6 +54,7 @@ class MClock:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("reservation.", "limit.")
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -39,6 +39,7 @@ class Reserved:
     keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("seats.", "steal")
 
     def __init__(self, config: SchedulerConfig) -> None:

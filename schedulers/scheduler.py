@@ -30,9 +30,14 @@ Laws, each of which the shared contract tests against a naive reference:
    job comes to wait) or ``IN_SERVICE`` (also because the running job has used CPU).
    A policy may have a method ``outranked_at_ns(running)`` that says more: what CPU the
    job will have attained before which ``outranks`` stays false, as long as nothing but
-   ``ran`` of this job happens; None if for ever. Simulators ask it, to ask less.
+   ``ran`` of this job happens; None if for ever. And an attribute ``least_turn_ns``:
+   what CPU a job has had since it was picked before which ``outranks`` is false,
+   whatever happens. Simulators ask these, to ask less.
 6. *Progress*: a waiting job is picked in the end however many others keep arriving, if
    ``ageing_ns`` is set, unless the policy declares ``may_starve = True``.
+
+``ran`` of the last slice before ``leave(done=True)`` may be left out if the policy says
+``leave_suffices = True``: what it needs to know stands in ``job.attained_ns``.
 
 A turn may be used for another job (``planes.lock``): then a job is billed more than its
 own need. A policy that bounds how far backlogged flows get apart by weight may declare

@@ -30,6 +30,7 @@ class Spt:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = NEVER
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -33,6 +33,7 @@ class Srpt:
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = ON_ARRIVAL
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -73,12 +73,13 @@ class Wfq:
     may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
     shares_by_weight: ClassVar[bool] = True
+    leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight
         self._per_ns: dict[str, int] = {}
-        self._quantum_ns = config.quantum_ns
+        self._quantum_ns = self.least_turn_ns = config.quantum_ns
         self._flows: dict[str, _Flow] = {}
         # Those that wait, by virtual start. An entry that its flow has exchanged for
         # another stays until it surfaces, so a move costs one push.
@@ -103,12 +104,14 @@ class Wfq:
         except KeyError:
             flow = self._open(job.flow)
         self._waiting += 1
-        if flow.jobs:
-            flow.jobs.append(job)
-        else:
-            flow.jobs.append(job)
-            flow.floor = self._virtual
-            self._place(flow)
+        jobs = flow.jobs
+        jobs.append(job)
+        if len(jobs) == 1:
+            # `_place`, of a flow that has no place yet.
+            flow.floor = virtual = self._virtual
+            start = flow.finish if flow.finish > virtual else virtual
+            flow.entry = entry = (start, job.number, flow)
+            heappush(self._order, entry)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of the flow with the least virtual start."""
@@ -130,8 +133,9 @@ class Wfq:
                 if flow.entry is entry:
                     break
             flow.entry = None
-        job = flow.jobs.popleft()
-        if flow.jobs:
+        jobs = flow.jobs
+        job = jobs.popleft()
+        if jobs:
             flow.floor = start
             self._unplaced = flow
         if start > self._virtual:

@@ -24,7 +24,7 @@ from planes import Block, PlaneCore
 from schedulers import SchedulerConfig, make
 
 _JOBS = 40_000
-_ROUNDS = 3
+_ROUNDS = 5
 _MS = 1_000_000
 # As long as the longer mean service: time-sharing policies preempt, but not for sport.
 _QUANTUM_NS = 4 * _MS

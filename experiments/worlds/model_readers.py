@@ -78,13 +78,14 @@ class Readers:
         self._blocked: dict[PlaneCore, deque[Processor]] = {}
         self._aside: dict[PlaneCore, list[tuple[int, int, ModelTask]]] = {}
 
-    def arrive(self, task: ModelTask, now_ns: int) -> None:
+    def arrive(self, task: ModelTask, now_ns: int) -> bool:
         """Let a request reach its connection's socket."""
         connection = self._connections[task.connection]
         connection.pending.append(task)
         if not connection.busy and len(connection.pending) == 1:
             connection.processor.ready.append(connection)
             self._read(connection.processor, now_ns)
+        return True
 
     def done(self, task: ModelTask) -> None:
         """Send a response, or leave it to a processor that is blocked."""
@@ -140,7 +141,8 @@ class Readers:
                 self._blocked.setdefault(plane, deque()).append(processor)
 
     def _offer(self, plane: PlaneCore, task: ModelTask, now_ns: int) -> None:
-        admitted = self._engine.offer(plane, task, now_ns)
+        task.plane = plane
+        admitted = self._engine.offer(task, now_ns)
         assert admitted, (plane, task)
 
     def _respond(self, task: ModelTask, now_ns: int) -> None:

@@ -50,18 +50,26 @@ class Site:
         driver = first if cpu is None or lone else cpu
         self.pick, self.charge = driver.pick, driver.charge
         self.must_yield = first.scheduler.outranks if lone else driver.must_yield
+        self.finish = first.finish if driver is first else None
         self.wake = driver.wake if isinstance(driver, Cpu) else None
-        # What other servers do may change the answer too.
-        self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
-            getattr(first.scheduler, "outranked_at_ns", None)
-            if lone and self.free == 1
-            else None
-        )
+        # With how much service the lone server's task may be outranked at the earliest,
+        # and whether no arrival changes when that is asked: the turn ends before, or it
+        # is asked just then.
+        self.firm_ns = 0
+        self.settled = False
         self.running: list[ModelTask] = []
         self.overheads = overheads
         self.costs = overheads.preemption_ns + overheads.switch_ns > 0
         preempts = {plane.scheduler.preempts for plane in self.planes}
-        self.watches = len(self.planes) > 1 or IN_SERVICE in preempts
+        self.watches = not lone or IN_SERVICE in preempts
+        # What other servers and planes do may change the answer too.
+        hinted = self.watches and lone and self.free == 1
+        self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
+            getattr(first.scheduler, "outranked_at_ns", None) if hinted else None
+        )
+        self.least_turn_ns: int = (
+            getattr(first.scheduler, "least_turn_ns", 0) if hinted else 0
+        )
         self.may_idle = not all(
             plane.scheduler.work_conserving for plane in self.planes
         )

@@ -12,6 +12,7 @@ from planes.lock import TaskLock
 class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
+    No handler serves it: ``serve``, ``done``, ``coroutine`` and ``seat`` are never set.
     The rest is the engine's, and set when a turn begins. ``charged_ns`` is when the
     present slice was last billed, ``ends_ns`` when it will end if nothing interrupts
     it. ``end_serial`` is the number of the event of that end, ``check_serial`` that of
@@ -61,9 +62,8 @@ class ModelTask(Task):
         self.demand_ns = demand_ns
         self.connection = connection
         self.api_key = api_key
-        self.deadline_ns = self.size_ns = self.tag = self.plane = self.seat = None
-        self.serve = self.done = self.coroutine = self.refusal = None
-        self.locking = self.lock = self.runner = None
+        self.deadline_ns = self.size_ns = self.tag = self.plane = None
+        self.refusal = self.locking = self.lock = self.runner = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1

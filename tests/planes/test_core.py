@@ -1,5 +1,7 @@
 """One plane: its bound, its seats, its stamps, against a naive account of each task."""
 
+import random
+
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from planes import Block, PlaneCore, Task
-from schedulers import SchedulerConfig, make
+from schedulers import POLICIES, SchedulerConfig, make
 
 CONFIG = SchedulerConfig(ageing_ns=100, quantum_ns=5)
 
@@ -111,6 +113,38 @@ def test_what_is_waited_for_in_purgatory_is_remote_and_not_suspended_time():
     core.leave(fetch, 31)
     assert (fetch.local_done_ns, fetch.remote_done_ns) == (3, 31)
     assert fetch.suspended_ns == 0
+
+
+@pytest.mark.parametrize("scheduler", POLICIES)
+def test_to_finish_is_to_be_charged_and_to_leave(scheduler):
+    """Whatever the policy learns of the last slice, and where."""
+    cores = plane(scheduler, capacity=40), plane(scheduler, capacity=40)
+    orders = [], []
+    for whole, (core, order) in enumerate(zip(cores, orders, strict=True)):
+        rng = random.Random(5)
+        for number in range(40):
+            flow, cost_ns = rng.choice("abc"), rng.randrange(20)
+            size_ns = rng.randrange(1, 30)
+            core.offer(
+                task(number, flow=flow, cost_ns=cost_ns, size_ns=size_ns), number
+            )
+        now_ns = 40
+        while (it := core.pick(now_ns)) is not None:
+            order.append(it.number)
+            half_ns = it.size_ns // 2
+            core.charge(it, half_ns, now_ns + half_ns)
+            now_ns += it.size_ns
+            if whole:
+                core.finish(it, it.size_ns - half_ns, now_ns)
+            else:
+                core.charge(it, it.size_ns - half_ns, now_ns)
+                core.leave(it, now_ns)
+            assert it.attained_ns == it.size_ns
+            assert it.local_done_ns == it.remote_done_ns == now_ns
+            core.check()
+    assert len(orders[0]) == 40
+    assert orders[0] == orders[1]
+    assert cores[0].attained_ns == cores[1].attained_ns
 
 
 def test_phases_sum_to_the_total():

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from schedulers import Job, SchedulerConfig, find, make
-from schedulers.conformance import UNIT_NS, Witness
+from schedulers.conformance import UNIT_NS
+from schedulers.witness import Witness
 
 CONFIG = SchedulerConfig(quantum_ns=UNIT_NS, options={})
 

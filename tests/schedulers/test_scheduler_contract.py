@@ -22,12 +22,13 @@ from schedulers import POLICIES, Fifo, Job, Priority, SchedulerConfig
 from schedulers.conformance import (
     CLASSES,
     UNIT_NS,
-    Witness,
     check,
     make_job,
     settings,
 )
+from schedulers.eevdf import Eevdf
 from schedulers.las import Las
+from schedulers.witness import Witness
 
 
 class SchedulerContract(RuleBasedStateMachine):
@@ -185,6 +186,18 @@ class Calm(Las):
         return None if at_ns is None else at_ns + 2 * UNIT_NS
 
 
+class Hasty(Las):
+    """Promises a turn of a quantum, though jobs that had less may come at any time."""
+
+    least_turn_ns = UNIT_NS
+
+
+class Deaf(Eevdf):
+    """Says that it need not be told of last slices, and then does not know them."""
+
+    leave_suffices = True
+
+
 class Lazy(Fifo):
     """Leaves jobs waiting with nothing to wait for."""
 
@@ -202,6 +215,8 @@ class Lazy(Fifo):
         (Meddler, "determinism"),
         (Impulsive, "preempts as declared"),
         (Calm, "outranked as told"),
+        (Hasty, "outranked as told"),
+        (Deaf, "determinism"),
         (Lazy, "work conservation"),
     ],
 )

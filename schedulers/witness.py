@@ -1,0 +1,244 @@
+"""Who drives a policy through a script, and notices what it must not do.
+
+The laws are those of ``schedulers.scheduler``; scripts are ``schedulers.conformance``'s
+and hypothesis's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from schedulers.job import Job
+from schedulers.scheduler import (
+    IN_SERVICE,
+    NEVER,
+    Scheduler,
+    SchedulerConfig,
+    SchedulerFactory,
+)
+
+
+class LawBroken(AssertionError):
+    """What a ``Witness`` raises at the first call that breaks a law."""
+
+    def __init__(self, law: str, detail: str) -> None:
+        super().__init__(f"{law}: {detail}")
+        self.law = law
+        self.detail = detail
+
+
+class Witness:
+    """Drives a policy through a script, beside a naive reference and a silent twin.
+
+    The reference knows which jobs wait, are in service and are away. The twin is a
+    second instance that hears of every event but is asked nothing except ``pick``: if
+    the two ever differ, the policy is not deterministic or one of its questions
+    changes its state. Verbs raise ``LawBroken``.
+    """
+
+    def __init__(
+        self, factory: SchedulerFactory, config: Callable[[], SchedulerConfig]
+    ) -> None:
+        self.subject: Scheduler = factory(config())
+        self._twin: Scheduler = factory(config())
+        self._doubles: dict[int, Job] = {}
+        self.seats = config().seats
+        # Comparing every waiting job costs too much where thousands wait.
+        self.thorough = True
+        self.now_ns = 0
+        self.waiting: dict[int, Job] = {}
+        self.serving: dict[int, Job] = {}
+        self.away: dict[int, Job] = {}
+        self.finished: list[int] = []
+        self.true_ns: dict[int, int] = {}
+        self._unserved: dict[tuple[str, str], deque[int]] = {}
+        # What each job had attained when it was picked.
+        self._picked_ns: dict[int, int] = {}
+
+    def arrive(self, job: Job, true_ns: int) -> None:
+        """Let a new job arrive that will need ``true_ns`` of service."""
+        job.arrived_ns = self.now_ns
+        self._doubles[job.number] = replace(job)
+        self.waiting[job.number] = job
+        self.true_ns[job.number] = true_ns
+        key = (job.request_class, job.flow)
+        self._unserved.setdefault(key, deque()).append(job.number)
+        self.subject.arrive(job, self.now_ns)
+        self._twin.arrive(self._doubles[job.number], self.now_ns)
+        self._inspect()
+
+    def pick(self) -> Job | None:
+        """Let the policy choose the next job to serve."""
+        job = self.subject.pick(self.now_ns)
+        double = self._twin.pick(self.now_ns)
+        if (job and job.number) != (double and double.number):
+            raise LawBroken(
+                "determinism",
+                f"picked {job}, but {double} when asked nothing else and told all",
+            )
+        if job is None:
+            self._idle()
+            return None
+        if self.waiting.get(job.number) is not job:
+            raise LawBroken("no job invented", f"{job} was picked and does not wait")
+        del self.waiting[job.number]
+        self.serving[job.number] = job
+        self._picked_ns[job.number] = job.attained_ns
+        self._expect_flow_order(job)
+        self._inspect()
+        return job
+
+    def run(self, job: Job, used_ns: int) -> None:
+        """Let a job in service use CPU, but never more than it needs."""
+        outranked = self.subject.outranks(job, self.now_ns)
+        tells = getattr(self.subject, "outranked_at_ns", None)
+        at_ns: int | None = 0 if tells is None else tells(job)
+        self._use(job, min(used_ns, self.rest_ns(job)), told=(self.subject, self._twin))
+        if not self._outranks(job):
+            return
+        if not outranked and self.subject.preempts != IN_SERVICE:
+            raise LawBroken("preempts as declared", f"{job} was outranked in service")
+        if at_ns is None or job.attained_ns < at_ns:
+            raise LawBroken("outranked as told", f"{job} was outranked before {at_ns}")
+
+    def lend(self, job: Job, used_ns: int) -> None:
+        """Let a job's turn be used for another: billed to it, not taken off its need.
+
+        So the holder of a lock runs in the turn of who waits for it (``planes.lock``).
+        """
+        self.true_ns[job.number] += used_ns
+        self.run(job, used_ns)
+
+    def rest_ns(self, job: Job) -> int:
+        """Return how much service a job still needs."""
+        return self.true_ns[job.number] - job.attained_ns
+
+    def outranked(self, job: Job) -> bool:
+        """Ask, twice, whether a job in service should give way."""
+        answer = self._outranks(job)
+        if self.subject.outranks(job, self.now_ns) != answer:
+            raise LawBroken("outranks is pure", f"two answers about {job}")
+        if answer and self.subject.preempts == NEVER:
+            raise LawBroken("preempts as declared", f"{job} was outranked")
+        if answer and not self.waiting:
+            raise LawBroken("outranks is true", f"nothing waits to outrank {job}")
+        return answer
+
+    def preempt(self, job: Job, *, in_favour: bool) -> Job | None:
+        """Suspend a job, and pick; ``in_favour``: because it was outranked."""
+        self._leave(job, done=False)
+        self._wait_again(job)
+        successor = self.pick()
+        if in_favour and successor is job:
+            raise LawBroken("outranks is true", f"{job} was preempted for itself")
+        return successor
+
+    def park(self, job: Job) -> None:
+        """Send a job in service away."""
+        self._leave(job, done=False)
+        self.away[job.number] = job
+        self._inspect()
+
+    def resume(self, job: Job) -> None:
+        """Let a job come back."""
+        del self.away[job.number]
+        self._wait_again(job)
+        self._inspect()
+
+    def finish(self, job: Job) -> None:
+        """Let a job in service use what it still needs, and end.
+
+        If the policy says that ``leave`` suffices, only its twin is told of it before.
+        """
+        suffices = getattr(self.subject, "leave_suffices", False)
+        told = (self._twin,) if suffices else (self.subject, self._twin)
+        self._use(job, self.rest_ns(job), told=told)
+        self._leave(job, done=True)
+        self.finished.append(job.number)
+        self._inspect()
+
+    def drain(self) -> None:
+        """Serve everything to the end: each job that arrived must finish once."""
+        for job in list(self.away.values()):
+            self.resume(job)
+        for job in list(self.serving.values()):
+            self.finish(job)
+        while self.waiting:
+            picked = self.pick()
+            if picked is not None:
+                self.finish(picked)
+                continue
+            event_ns = self.subject.next_event_ns(self.now_ns)
+            assert event_ns is not None  # else _idle() would have raised
+            self.now_ns = event_ns
+        if sorted(self.finished) != sorted(self._doubles):
+            raise LawBroken("no job lost", "some jobs never finished")
+
+    # ---- the reference ----------------------------------------------------------
+
+    def _both(self, job: Job) -> tuple[tuple[Scheduler, Job], tuple[Scheduler, Job]]:
+        return (self.subject, job), (self._twin, self._doubles[job.number])
+
+    def _use(self, job: Job, used_ns: int, *, told: tuple[Scheduler, ...]) -> None:
+        self.now_ns += used_ns
+        for scheduler, it in self._both(job):
+            it.attained_ns += used_ns
+            if scheduler in told:
+                scheduler.ran(it, used_ns, self.now_ns)
+        self._inspect()
+
+    def _outranks(self, job: Job) -> bool:
+        """Ask whether a job in service should give way, and whether it may already."""
+        answer = self.subject.outranks(job, self.now_ns)
+        turn_ns = job.attained_ns - self._picked_ns[job.number]
+        if answer and turn_ns < getattr(self.subject, "least_turn_ns", 0):
+            raise LawBroken("outranked as told", f"{job} was outranked after {turn_ns}")
+        return answer
+
+    def _leave(self, job: Job, *, done: bool) -> None:
+        del self.serving[job.number]
+        for scheduler, it in self._both(job):
+            scheduler.leave(it, self.now_ns, done=done)
+
+    def _wait_again(self, job: Job) -> None:
+        self.waiting[job.number] = job
+        for scheduler, it in self._both(job):
+            scheduler.resume(it, self.now_ns)
+
+    def _idle(self) -> None:
+        """Judge a pick that returned nothing."""
+        if not self.waiting:
+            return
+        if self.subject.work_conserving:
+            raise LawBroken(
+                "work conservation", f"{len(self.waiting)} jobs wait, none was picked"
+            )
+        event_ns = self.subject.next_event_ns(self.now_ns)
+        if not self.serving and (event_ns is None or event_ns <= self.now_ns):
+            raise LawBroken("next event", f"idle at {self.now_ns} until {event_ns}")
+
+    def _expect_flow_order(self, job: Job) -> None:
+        unserved = self._unserved[job.request_class, job.flow]
+        if job.number not in unserved:
+            return
+        if self.subject.keeps_flow_order and unserved[0] != job.number:
+            raise LawBroken("flow order", f"{job} was picked before #{unserved[0]}")
+        unserved.remove(job.number)
+
+    def _inspect(self) -> None:
+        """Compare what the policy says of itself with the reference."""
+        if len(self.subject) != len(self.waiting):
+            raise LawBroken(
+                "no job lost", f"len {len(self.subject)}, {len(self.waiting)} wait"
+            )
+        if not self.thorough:
+            return
+        numbers = sorted(job.number for job in self.subject.waiting())
+        if numbers != sorted(self.waiting):
+            raise LawBroken("no job lost", f"holds {numbers}, not {list(self.waiting)}")
+        try:
+            self.subject.check()
+        except AssertionError as error:
+            raise LawBroken("its own check", repr(error)) from error
