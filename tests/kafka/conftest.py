@@ -29,6 +29,8 @@ SETTINGS = {
     "message_max_bytes": "100000",
     "group_min_session_timeout_ms": "1000",
     "num_partitions": "2",
+    # Records of the tests are old: half a minute after its start Kafka deletes such.
+    "log_retention_ms": "-1",
 }
 
 
