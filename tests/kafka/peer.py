@@ -40,7 +40,7 @@ _NAMED = frozenset(
     }
 )
 _NOT_NAMED: tuple[Any, ...] = (None, "", -1, uuid.UUID(int=0))
-_ANSWER_SECONDS = 3.0
+_ANSWER_SECONDS = 15.0
 _TEXTS = ("error_message", "documentation")
 
 

@@ -49,6 +49,39 @@ def wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
         time.sleep(0.01)
 
 
+def settle(peer: Peer) -> None:
+    """Wait until the broker shows all that has been altered so far.
+
+    Kafka's controller answers, and its broker hears of it a moment later; in order, so
+    a sign that was set later says that all before it is there. A second sign says that
+    the broker has also done what the first news called for.
+    """
+    for sign in ("1000001", "1000002"):
+        configs = [{"name": "retention.ms", "config_operation": 0, "value": sign}]
+        _ask_of_sign(peer, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, configs=configs)
+        keys = ["retention.ms"]
+        while True:
+            found = _ask_of_sign(
+                peer, ApiKey.DESCRIBE_CONFIGS, 4, configuration_keys=keys
+            )
+            if [config.value for config in found.configs] == [sign]:
+                break
+            time.sleep(0.01)
+
+
+def _ask_of_sign(peer: Peer, key: ApiKey, version: int, **fields: Any) -> Any:
+    """Ask something of the topic that is there for signs; create it if it is not."""
+    while True:
+        told = {"resource_type": 2, "resource_name": "sign", **fields}
+        answer = peer.ask(key, version, resources=[told])
+        found = (answer.results if hasattr(answer, "results") else answer.responses)[0]
+        if found.error_code is ErrorCode.none:
+            return found
+        new = new_topic("sign", 1)
+        peer.ask(ApiKey.CREATE_TOPICS, 4, topics=[new], timeout=SECONDS_30)
+        time.sleep(0.01)
+
+
 def init_producer_id(peer: Peer) -> Any:
     """Ask for a producer id; the answer is not compared."""
     return peer.ask(

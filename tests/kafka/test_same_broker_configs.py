@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from broker.wire.api_keys import ApiKey
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
-from tests.kafka.requests import topic, versions
+from tests.kafka.requests import settle, topic, versions
 from tests.kafka.test_same_configs import (
     APPEND,
     BROKER,
@@ -33,8 +32,7 @@ def alter(peer: Peer, version: int, *entries: tuple[str, int, str, Any]) -> None
             version,
             resources=[resource(BROKER, name, configs=configs)],
         )
-    # Kafka's broker hears of it from its controller, a moment after the answer.
-    time.sleep(0.5)
+    settle(peer)
     wanted = ["max.connections.per.ip", "log.retention.ms", "log.cleanup.policy"]
     wanted.append("listener.name.plaintext.max.connections")
     for each in ("1", ""):

@@ -9,7 +9,7 @@ import pytest
 from broker.wire.api_keys import ApiKey
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
-from tests.kafka.requests import topic, versions
+from tests.kafka.requests import settle, topic, versions
 
 pytestmark = pytest.mark.kafka
 
@@ -85,6 +85,7 @@ def test_alter_topic_configs(peer: Peer) -> None:
                     resource(TOPIC, each, configs=configs) for each in (name, "nowhere")
                 ],
             )
+            settle(peer)
             described = resource(
                 TOPIC, name, configuration_keys=["retention.ms", "cleanup.policy"]
             )
@@ -114,6 +115,7 @@ def test_replace_topic_configs(peer: Peer) -> None:
                     resource(TOPIC, each, configs=configs) for each in (name, "nowhere")
                 ],
             )
+            settle(peer)
             peer.send(
                 ApiKey.DESCRIBE_CONFIGS,
                 4,

@@ -10,7 +10,7 @@ from broker.wire.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
-from tests.kafka.requests import create, topic, topic_id, versions
+from tests.kafka.requests import create, settle, topic, topic_id, versions
 
 pytestmark = pytest.mark.kafka
 
@@ -184,6 +184,7 @@ def test_create_partitions(peer: Peer) -> None:
         timeout=SECONDS_30,
         validate_only=True,
     )
+    settle(peer)
     peer.send(ApiKey.METADATA, 12, topics=[{"name": "growing"}])
 
 

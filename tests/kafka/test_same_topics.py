@@ -11,7 +11,7 @@ from broker.wire.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
-from tests.kafka.requests import create, topic, topic_id, versions
+from tests.kafka.requests import create, settle, topic, topic_id, versions
 
 pytestmark = pytest.mark.kafka
 
@@ -64,6 +64,7 @@ def test_placements_that_cannot_be(peer: Peer) -> None:
         if "num_partitions" in fields:
             told["partitions"] = fields.pop("num_partitions")
         create(peer, new_topic(f"placed-{number}", **{**told, **fields}))
+    settle(peer)
     peer.send(ApiKey.METADATA, 12, topics=[{"name": f"placed-{n}"} for n in range(9)])
 
 
