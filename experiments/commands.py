@@ -67,6 +67,8 @@ def run_experiment(
         where = f"{cell.point}, block {cell.block}".removeprefix(", ")
         console.print(f"{where}, {cell.arm}: no run counts ({cell.reason})")
     console.print(f"recorded in {directory}")
+    if missing:
+        console.print("--resume repeats the runs that do not count, and no others")
     return not missing
 
 
