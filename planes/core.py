@@ -172,6 +172,7 @@ class PlaneCore:
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``."""
+        # Written out, as simulations do it millions of times.
         assert used_ns >= 0, used_ns
         task.attained_ns += used_ns
         self.attained_ns += used_ns

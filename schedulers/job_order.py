@@ -104,6 +104,8 @@ class JobOrder:
         if at < 0:
             # The key of the first start, but an earlier number.
             heappush(self._near, entry)
+            if len(self._near) > 2 * _LOAD:
+                self._halve_near()
             return
         bucket = self._buckets[at]
         bucket.append(entry)

@@ -107,7 +107,7 @@ class Wfq:
         jobs = flow.jobs
         jobs.append(job)
         if len(jobs) == 1:
-            # `_place`, of a flow that has no place yet.
+            # `_place`, written out for the most frequent case: it has no place yet.
             flow.floor = virtual = self._virtual
             start = flow.finish if flow.finish > virtual else virtual
             flow.entry = entry = (start, job.number, flow)

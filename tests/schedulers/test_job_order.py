@@ -46,6 +46,16 @@ def test_jobs_may_come_back_with_numbers_from_before(keys):
     assert found == [n for _, n in sorted((key, -n) for n, key in enumerate(keys))]
 
 
+def test_a_push_never_has_more_than_a_bucket_to_sort():
+    """Equal keys whose numbers go down all come before what stands behind."""
+    order = JobOrder()
+    for number in range(5_000):
+        order.push(7, Job(number=-number))
+        order.check()
+        assert max(map(len, (order._near, *order._buckets))) <= 2 * job_order._LOAD
+    assert [order.pop().number for _ in range(5_000)] == list(range(-4_999, 1))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_queue_comes_out_in_order(seed):
     rng = random.Random(seed)
