@@ -11,7 +11,11 @@ SPARK_KAFKA := 4.2.0
 SPARK_KAFKA_JAR := .tools/spark-kafka/spark-sql-kafka-0-10_2.13-$(SPARK_KAFKA).jar
 MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-dependencies -DincludeScope=runtime
 
-.PHONY: setup compare test test-slow test-kafka kafka-tools check bench paper clean
+MINUTES ?= 10
+SEED ?= 1
+COUNT ?= 60
+
+.PHONY: setup compare test test-slow test-kafka kafka-tools check bench fuzz mutants soak paper clean
 
 setup: $(STAMP)
 
@@ -28,7 +32,7 @@ compare: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
-# What takes minutes: a hundred kills under load.
+# What takes minutes: a hundred kills and every call of a disk failing once.
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow
 
@@ -53,7 +57,22 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/test_tidy.py
+	$(BIN)/pytest -q tests/test_tidy.py tests/test_architecture.py tests/test_docs.py
+
+# Whole brokers from seeds, and beside them cases steered by coverage.
+fuzz: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,fuzz]'
+	$(BIN)/python -m tests.fuzzing.seeded --jobs 1 --minutes $(MINUTES) --seed $(SEED) & \
+	    $(BIN)/python -m tests.fuzzing.guided --minutes $(MINUTES) --seed $(SEED); \
+	    guided=$$?; wait $$! && exit $$guided
+
+# One change at a time, in copies of the tree: do the tests of its area notice?
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants.run --seed $(SEED) --count $(COUNT)
+
+# A live broker under churn for MINUTES, and a tenth more to warm up.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak.soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from broker.config import BrokerConfig, Listener
-from broker.metrics.metric import Metric
-from broker.request import Request, Response
+from broker.observation.metric import Metric
+from broker.requests.request import DeclaredApi, Request, Response
 
 TimerMoved: TypeAlias = Callable[[], None]
 
@@ -15,10 +15,25 @@ TimerMoved: TypeAlias = Callable[[], None]
 class Application(Protocol):
     """Opened once the listeners are known, and closed when nothing is served any more.
 
-    ``config_listeners`` are to be called with the configuration when it has changed.
+    ``apis`` are those that it serves. ``config_listeners`` are to be called with the
+    configuration when it has changed; ``addresses`` are then known of the hosts that it
+    names.
     """
 
+    @property
+    def apis(self) -> Mapping[int, DeclaredApi]:
+        """What is declared of each API, by its key."""
+
     config_listeners: list[Callable[[BrokerConfig], None]]
+
+    def addresses(self, host: str) -> Iterable[str]:
+        """Return the numeric addresses that were found for a host."""
+
+    def in_force(self, config: BrokerConfig) -> BrokerConfig:
+        """Return what is configured together with what was altered since; asked first.
+
+        :raises ConfigError: if what is remembered cannot be read.
+        """
 
     def open(self, listeners: Sequence[Listener], timer_moved: TimerMoved) -> None:
         """Start, knowing the addresses that clients are to be told.
@@ -33,7 +48,10 @@ class Application(Protocol):
         """Return when ``expire`` has something to do, if ever."""
 
     def expire(self, now_ns: int) -> None:
-        """Complete whatever has waited long enough."""
+        """Complete whatever has waited long enough.
+
+        Raises `LogDirsLost` when there is nothing left to serve from.
+        """
 
     def metrics(self) -> Iterable[Metric]:
         """Return metrics beyond those of the request path."""

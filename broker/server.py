@@ -1,53 +1,32 @@
-"""The composition root: from a configuration to a running broker, top to bottom.
+"""A broker between its sockets and its application: planes, network, metrics.
 
-`main` is a process: real sockets, real files, the machine's clock, signals.
-`BrokerServer` is the same broker with its surroundings handed in, which is how it runs
-in virtual time. Nothing here decides anything about a request.
+`BrokerServer` joins them from a configuration, top to bottom; the world it runs in is
+handed in, which is how the same broker runs as a process (process.py) and in virtual
+time. Nothing here decides anything about a request.
 """
 
 from __future__ import annotations
 
-import gc
 import random
-import signal
 import socket
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from logging import getLogger
-from pathlib import Path
 
 import trio
 
-from broker import network_settings
-from broker.apis.kafka_apis import KafkaApis
 from broker.application import Application
-from broker.cluster.broker_state import Broker
-from broker.cluster.flush_shell import ThreadedFlush
 from broker.config import (
-    DOORKEEPER_LOG_FORMAT,
-    DOORKEEPER_LOG_LEVEL,
     DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
-    DOORKEEPER_RECORD_FILE,
     DOORKEEPER_RECORD_SAMPLES_MS,
-    DOORKEEPER_SCHEDULER,
     SOCKET_REQUEST_MAX_BYTES,
     BrokerConfig,
     Listener,
 )
-from broker.errors import UncleanStop
-from broker.laws import LawBook
-from broker.log.files import RealStorage
-from broker.logs import configure_logs, fields
-from broker.metrics.acceptors import AcceptorMetrics
-from broker.metrics.collector import Collector, Sources
-from broker.metrics.endpoint import serve_metrics
-from broker.metrics.request_metrics import RequestMetrics
+from broker.network import settings as network_settings
 from broker.network.connection_quotas import ConnectionQuotas
-from broker.network.epoll import TcpNetwork
 from broker.network.intake import Intake
 from broker.network.processor import Processor, ProcessorContext
 from broker.network.request_channel import (
@@ -57,14 +36,23 @@ from broker.network.request_channel import (
 )
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.network.transport import Network
-from broker.recording import Recorder, open_recorder
-from broker.request import Request
-from broker.sampler import Sampler
-from broker.timer import DeadlineTimer
-from broker.topology import Topology, build
-from broker.wire.api_keys import SUPPORTED
+from broker.observation.accounts import Accounts
+from broker.observation.logs import fields
+from broker.observation.metric import Metric
+from broker.observation.metrics.acceptors import AcceptorMetrics
+from broker.observation.metrics.collector import Collector, Sources
+from broker.observation.metrics.endpoint import serve_metrics
+from broker.observation.metrics.request_metrics import RequestMetrics
+from broker.observation.recording.laws import LawBook
+from broker.observation.recording.recording import Recorder
+from broker.observation.recording.sampler import Sampler
+from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.requests.request import Request
+from broker.requests.timer import DeadlineTimer
+from broker.requests.topology import CONTROL_PLANE, Route, Topology, build
 from planes import PlaneCore, Task
-from planes.plane import Dispatcher, NowNs
+from planes.clock import NowNs
+from planes.dispatcher import Dispatcher
 
 logger = getLogger(__name__)
 
@@ -78,7 +66,8 @@ class Surroundings:
     """The world that a broker runs in.
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
-    handler, and moves the clock where time is virtual.
+    handler, and moves the clock where time is virtual. ``cpu_ns`` is the CPU clock of
+    the process, if it is one of its own.
     """
 
     network: Network
@@ -86,6 +75,7 @@ class Surroundings:
     rng: random.Random
     spend: Callable[[Task], None] | None = None
     recorder: Recorder | None = None
+    cpu_ns: NowNs | None = None
 
 
 class BrokerServer:
@@ -97,25 +87,28 @@ class BrokerServer:
         application: Application,
         surroundings: Surroundings,
     ) -> None:
-        self._config = config
+        self._config = config = application.in_force(config)
         self._application = application
         self._surroundings = surroundings
         self._now_ns = surroundings.now_ns
         self._stop = trio.Event()
         self.topology = build(config, surroundings.rng)
         self.dispatcher = _dispatcher(config, self.topology, surroundings)
-        self.classifier = network_settings.classifier(config)
+        self.classifier = network_settings.classifier(config, application.apis)
         self.quotas = ConnectionQuotas(
-            network_settings.connection_limits(config),
+            network_settings.connection_limits(config, application.addresses),
             self._now_ns,
             network_settings.rate_windows(config),
         )
         self.pool = network_settings.memory_pool(config)
         self.request_metrics = RequestMetrics()
         self.laws = LawBook(self.topology.planes, config, self._now_ns)
+        self.accounts = Accounts(
+            self.topology.planes, self.dispatcher.housekeeping, surroundings.cpu_ns
+        )
         self.metrics_port: int | None = None
-        # Why the logs could not be closed, once `run` is over.
-        self.unclean: UncleanStop | None = None
+        # What came to grief with the logs, once `run` is over.
+        self.unclean: UncleanStop | LogDirsLost | None = None
         self.request_channels = {
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
@@ -124,10 +117,10 @@ class BrokerServer:
         for processor in self.socket_server.processors:
             self.dispatcher.on_empty(processor.poll)
         self.timer = DeadlineTimer(
-            application.next_expiry_ns, application.expire, self._now_ns
+            application.next_expiry_ns, self._expire, self._now_ns
         )
-        application.open(self.advertised, self.timer.moved)
         application.config_listeners.append(self._reconfigure)
+        application.open(self.advertised, self.timer.moved)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -188,18 +181,34 @@ class BrokerServer:
             try:
                 self._application.close()
             except UncleanStop as unclean:
-                self.unclean = unclean
+                self.unclean = self.unclean or unclean
             if self._surroundings.recorder is not None:
                 self._surroundings.recorder.violations(self.laws.totals())
+                self._surroundings.recorder.accounts(self.accounts.totals())
                 self._surroundings.recorder.close()
 
     def stop(self) -> None:
         """Take no further request, answer those in progress, and end `run`."""
         self._stop.set()
 
+    def _expire(self, now_ns: int) -> None:
+        """Let deadlines come, and do what upkeep is due: nobody's request."""
+        try:
+            with self.dispatcher.housekeeping:
+                self._application.expire(now_ns)
+        except LogDirsLost as lost:
+            logger.critical(
+                "all log directories have failed; the broker stops",
+                extra=fields(fault=lost),
+            )
+            self.unclean = lost
+            self.stop()
+
     def _reconfigure(self, config: BrokerConfig) -> None:
         """Put the dynamic settings of the network into force."""
-        self.quotas.configure(network_settings.connection_limits(config))
+        self.quotas.configure(
+            network_settings.connection_limits(config, self._application.addresses)
+        )
 
     async def _drain(self) -> None:
         """Wait for requests in progress; those in purgatory are not waited for."""
@@ -220,10 +229,7 @@ class BrokerServer:
             intake=Intake(
                 self._application.serve,
                 self.classifier,
-                {
-                    key: (versions.implemented_min, versions.max)
-                    for key, versions in SUPPORTED.items()
-                },
+                self._application.apis,
                 network_settings.deadline(self._config),
             ),
             quotas=self.quotas,
@@ -231,6 +237,8 @@ class BrokerServer:
             finished=self._finished(),
             frame_bytes_max=self._config[SOCKET_REQUEST_MAX_BYTES],
             idle_ns_max=network_settings.idle_ns_max(self._config),
+            debit=self.dispatcher.debit,
+            housekeeping=self.dispatcher.housekeeping,
         )
         endpoints = [
             Endpoint(
@@ -240,9 +248,16 @@ class BrokerServer:
                 processors=route.processors,
                 request_channel=self.request_channels[route.plane],
             )
-            for route in self.topology.routes
+            for route in sorted(self.topology.routes, key=self._start_order)
         ]
         return SocketServer(endpoints, self._surroundings.network, context)
+
+    def _start_order(self, route: Route) -> int:
+        """Return who is let in when: controllers, brokers, then everybody (Kafka)."""
+        if route.plane.name == CONTROL_PLANE:
+            return 0
+        name = self._config.inter_broker_listener_name
+        return 1 if route.listener.name.upper() == name else 2
 
     def _finished(self) -> list[Callable[[Request], None]]:
         """Return what learns of each request that is done with."""
@@ -273,10 +288,20 @@ class BrokerServer:
                 processors=self.processors,
                 pool=self.pool,
                 now_ns=self._now_ns,
-                more=(acceptors.collect, self.laws.metrics, self._application.metrics),
+                more=(
+                    acceptors.collect,
+                    self.laws.metrics,
+                    self.accounts.metrics,
+                    self._application.metrics,
+                ),
             )
         )
-        self.metrics_port = await nursery.start(serve_metrics, port, collector.collect)
+
+        def scrape() -> list[Metric]:
+            with self.dispatcher.housekeeping:
+                return list(collector.collect())
+
+        self.metrics_port = await nursery.start(serve_metrics, port, scrape)
 
     def _start_sampler(self, nursery: trio.Nursery) -> None:
         recorder = self._surroundings.recorder
@@ -287,6 +312,7 @@ class BrokerServer:
             self.processors,
             recorder,
             self._now_ns,
+            self.dispatcher.housekeeping,
         )
         period_ns = self._config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
         nursery.start_soon(sampler.run, period_ns)
@@ -319,80 +345,3 @@ def _reachable(advertised: Listener, opened: Listener) -> Listener:
         host=advertised.host or socket.getfqdn(),
         port=advertised.port or opened.port,
     )
-
-
-# ---- the process ----------------------------------------------------------------
-
-
-def main(config: BrokerConfig) -> None:
-    """Run a broker as this process until SIGTERM or SIGINT.
-
-    :raises ConfigError: if a key does not allow it to start.
-    """
-    broker = Broker(
-        config,
-        storage=RealStorage(),
-        now_ns=time.monotonic_ns,
-        now_ms=_wall_clock_ms,
-        rng=random.Random(),
-        flush=ThreadedFlush(_wall_clock_ms),
-    )
-    run_process(config, KafkaApis(broker))
-
-
-def run_process(config: BrokerConfig, application: Application) -> None:
-    """Serve ``application`` on real sockets until SIGTERM or SIGINT."""
-    configure_logs(
-        sys.stderr,
-        level=config[DOORKEEPER_LOG_LEVEL],
-        form=config[DOORKEEPER_LOG_FORMAT],
-    )
-    record_file = config[DOORKEEPER_RECORD_FILE]
-    surroundings = Surroundings(
-        network=TcpNetwork(network_settings.socket_options(config)),
-        now_ns=time.monotonic_ns,
-        rng=random.Random(),
-        recorder=open_recorder(Path(record_file)) if record_file else None,
-    )
-    unclean = trio.run(_run_until_signal, config, application, surroundings)
-    if unclean is not None:
-        logger.error("stopped; the logs need recovery", extra=fields(fault=unclean))
-        raise SystemExit(1)
-    logger.info("stopped")
-
-
-async def _run_until_signal(
-    config: BrokerConfig, application: Application, surroundings: Surroundings
-) -> UncleanStop | None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        server = BrokerServer(config, application, surroundings)
-        # What has been built lives as long as the process: no collection need look.
-        gc.collect()
-        gc.freeze()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(server.run)
-            for listener in server.listeners:
-                print(f"listening on {listener}", flush=True)
-            _log_start(config, server)
-            async for number in signals:
-                logger.info("stopping", extra=fields(signal=number))
-                server.stop()
-                break
-    return server.unclean
-
-
-def _log_start(config: BrokerConfig, server: BrokerServer) -> None:
-    logger.info(
-        "started",
-        extra=fields(
-            node=config.node_id,
-            scheduler=config[DOORKEEPER_SCHEDULER],
-            listeners=",".join(map(str, server.listeners)),
-            metrics_port=server.metrics_port,
-            log_dirs=",".join(config.log_dirs),
-        ),
-    )
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

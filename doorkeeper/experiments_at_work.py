@@ -11,14 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments import config
-from experiments.config import Experiment
-from experiments.config_errors import ExperimentError
-from experiments.executors.executor import Executor
-from experiments.points import Point, factors, points
-from experiments.progress import ProgressBar
-from experiments.runner import plan, run
-from experiments.worlds.registry import INDEPENDENT, make_world
+from experiments.design import config
+from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
+from experiments.design.points import Point, factors, points
+from experiments.design.worlds import WORLDS
+from experiments.running.executor import Executor
+from experiments.running.progress import ProgressBar
+from experiments.running.runner import plan, run
+from experiments.running.worlds import make_world
 from experiments.worlds.world import Cell, World
 
 EXECUTORS = ("sequential", "local", "spark")
@@ -76,24 +77,25 @@ def _executor(
     name: str | None, world: World, workers: int | None, connect: Connect | None
 ) -> Executor:
     """Make the executor; it imports what it needs, and no other does."""
-    independent = world.name in INDEPENDENT
+    independent = WORLDS[world.name].computed
     name = name or ("local" if independent else "sequential")
     if name == "sequential":
-        from experiments.executors.sequential import Sequential
+        from experiments.running.executors.sequential import Sequential
 
         return Sequential(world)
     if not independent:
+        computed = [it for it, entry in WORLDS.items() if entry.computed]
         raise ExperimentError(
             f"--executor {name}",
             f"runs of the {world.name} world measure the machine, so they cannot share "
-            "it; this is for --world " + " and ".join(INDEPENDENT),
+            "it; this is for --world " + " and ".join(computed),
         )
     if name == "spark":
-        from experiments.executors.spark import Spark
+        from experiments.running.executors.spark import Spark
 
         assert connect is not None
         return Spark(world.name, connect)
-    from experiments.executors.local import Local
+    from experiments.running.executors.local import Local
 
     return Local(world.name, workers)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planes.core import PlaneCore
+from planes.plane import PlaneCore
 from planes.task import Task
 
 
@@ -69,6 +69,20 @@ class Cpu:
         if self._alone is None:
             self._received_ns[plane] += used_ns
         plane.charge(task, used_ns, now_ns)
+
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn to the task and to its plane, and let it go."""
+        plane: PlaneCore = task.plane
+        if self._alone is None:
+            self._received_ns[plane] += used_ns
+        plane.finish(task, used_ns, now_ns)
+
+    def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU used outside of a task's turns to its flow and to its plane."""
+        plane: PlaneCore = task.plane
+        if self._alone is None:
+            self._received_ns[plane] += used_ns
+        plane.debit(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
         """Say whether the task's own policy, or another plane's turn, preempts it."""

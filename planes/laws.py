@@ -1,9 +1,10 @@
 """What a plane was seen to do that it never should: a counter for each broken law.
 
-The contract of policies is tested before a policy is used (``schedulers.conformance``).
-These counters watch the run itself, so that a measurement says whether the policy was
-the one it is called. Almost everything is read from the stamps of finished tasks, which
-costs the planes nothing; the rest is looked at once per window.
+The contract of policies is tested before a policy is used
+(``schedulers.contract.conformance``). These counters watch the run itself, so that a
+measurement says whether the policy was the one it is called. Almost everything is read
+from the stamps of finished tasks, which costs the planes nothing; the rest is looked at
+once per window.
 
 - *work conservation*: a handler was free and got nothing, though a job waited, and the
   policy does not say of itself that it may idle.
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, cast
 
-from planes.core import PlaneCore
+from planes.plane import PlaneCore
 from planes.task import Task
 from schedulers import Job
 
@@ -74,10 +75,11 @@ class Laws:
         self.counts = dict.fromkeys(LAWS, 0)
         self._tolerance = tolerance
         self._patience_ns = tolerance.patience_ns
-        self._fair = bool(getattr(plane.scheduler, "shares_by_weight", False))
+        self._fair = plane.scheduler.shares_by_weight
         self._ordered = plane.scheduler.keeps_flow_order
         self._flows: dict[tuple[str, str], _Flow] = {}
         self._answered: dict[int, int] = {}
+        self._gone: tuple[_Flow, Task] | None = None
         self._window_ns = 0
         self._look_ns = 0
 
@@ -100,7 +102,10 @@ class Laws:
         else:
             answered[connection] = number
         if self._fair:
-            self._bill(flow, task)
+            # Only when it is gone does a task have all that it is billed.
+            if self._gone is not None:
+                self._bill(*self._gone)
+            self._gone = flow, task
         if now_ns >= self._look_ns:
             self._look(now_ns)
 
@@ -128,7 +133,7 @@ class Laws:
         plane = self.plane
         waiting = self._waiting()
         queued = sum(task.dequeued_ns < 0 for task in waiting)
-        seats = plane.seats if plane.lending is None else plane.seated
+        seats = plane.seats if plane.pool is None else plane.seated
         if queued != plane.queued or not 0 <= plane.seated <= seats:
             self.counts[ACCOUNTING] += 1
         if self._fair:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from planes.core import PlaneCore
+from planes.plane import PlaneCore
 from planes.task import Task
 
 
@@ -43,8 +43,8 @@ class Lending:
         self._borrowers = frozenset(borrowers)
         self._other = {first: second, second: first}
         for plane in planes:
-            assert plane.lending is None, plane
-            plane.lending = self
+            assert plane.pool is None, plane
+            plane.pool = self
 
     def has_seat(self, plane: PlaneCore) -> bool:
         """Say whether the plane may seat another task."""

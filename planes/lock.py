@@ -26,10 +26,10 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final
 
-from planes.task import Task
+from planes.task import BrokenRule, Task
 
 
-class LockError(AssertionError):
+class LockError(BrokenRule):
     """A circle of waiters, a release by another, a wait in purgatory with a lock."""
 
 

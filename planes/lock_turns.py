@@ -8,12 +8,10 @@ own scheduler's jobs all the while, so it may go on in either turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from planes.cpu import Cpu
 from planes.lock import (
-    LOCK_TRAPS,
     Acquire,
     LockError,
     Release,
@@ -22,18 +20,16 @@ from planes.lock import (
     lend,
 )
 from planes.slices import PREEMPT, CancelStatusGuard
+from planes.stepping import Step, Stepper
 from planes.task import Task
 
 
 class LockTurns:
-    """Locks of the tasks that share one ``cpu``; ``spend`` as the dispatcher's."""
+    """Locks of the tasks that share one ``cpu``."""
 
-    def __init__(
-        self, cpu: Cpu, now_ns: Callable[[], int], spend: Callable[[Task], None] | None
-    ) -> None:
+    def __init__(self, cpu: Cpu, stepper: Stepper) -> None:
         self._cpu = cpu
-        self._now_ns = now_ns
-        self._spend = spend
+        self._stepper = stepper
 
     def obey(self, task: Task, trap: Acquire | Release, now_ns: int) -> bool:
         """Do what a task asks in its own turn; say whether it has to wait.
@@ -57,16 +53,13 @@ class LockTurns:
     def slice(self, owner: Task, runner: Task, guard: CancelStatusGuard) -> int:
         """Run a slice of ``runner`` in the turn of ``owner``; return the time."""
         assert runner.coroutine is not None
-        step: Callable[[Any], Any] = runner.coroutine.send
+        step: Step = runner.coroutine.send
         argument: Any = None
         while True:
-            began_ns = self._now_ns()
-            trap = step(argument)
-            if self._spend is not None and type(trap) not in LOCK_TRAPS:
-                self._spend(runner)
-            now_ns = self._now_ns()
-            self._cpu.charge(owner, now_ns - began_ns, now_ns)
-            lend(owner, runner, now_ns - began_ns)
+            before_ns = owner.attained_ns
+            trap = self._stepper.step(owner, runner, step, argument)
+            now_ns = self._stepper.ended_ns
+            lend(owner, runner, owner.attained_ns - before_ns)
             breach: AssertionError | None
             try:
                 self._obey_lent(runner, trap, now_ns)

@@ -1,396 +1,247 @@
-"""Planes under Trio: seats that run handlers, one slice at a time.
+"""One plane, decided synchronously: a request queue, its scheduler and its seats.
 
-Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
-batch. If several handlers were runnable, Trio's coin would schedule them, not the
-scheduler. So there is one CPU token: the worker that holds it runs slices, of whichever
-task the ``Cpu`` says, back to back and without a Trio checkpoint, until a quantum has
-passed. Then it lets Trio poll the sockets and goes on. A worker whose handler waits for
-a device (any of Trio's own traps) passes the token on; that handler waits for the
-token again afterwards, in its scheduler, like everything that resumes work.
+``PlaneCore`` is the single place where a request arrives, is picked, charged,
+suspended, resumed and let go. It runs nothing and waits for nothing: each verb returns
+what to do next, and a shell does it. The event-heap model, the broker in virtual time
+and the live broker are three such shells around this same object, so no policy and no
+bookkeeping is written twice. It never reads a clock; ``now_ns`` is handed in.
 
-This is the one file of the package that runs handlers, and it decides nothing.
+A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
+service and by one that waits for a device; a preempted task and one in purgatory hold
+none. The queue's bound counts requests that were never served, as
+``queued.max.requests`` does.
 """
 
 from __future__ import annotations
 
-import types
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from collections import Counter
+from typing import Protocol, cast
 
-import trio
-
-from planes.core import PlaneCore
-from planes.cpu import Cpu
-from planes.lock import LOCK_TRAPS, LockError, TaskLock, expect_none_held
-from planes.lock_turns import LockTurns
-from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled
+from planes.admission import THROTTLED, Admission, Block
 from planes.task import Task
-
-NowNs = Callable[[], int]
-Spend = Callable[[Task], None]
-Step = Callable[[Any], Any]
-# Beside ``PREEMPT``; every other trap is Trio's.
-_TRAPS = frozenset({Park, *LOCK_TRAPS})
+from schedulers import Scheduler
 
 
-class Dispatcher:
-    """Runs the tasks of ``planes`` on one CPU, on the Trio thread.
+class SeatPool(Protocol):
+    """Seats of several planes, which they lend each other (`planes.lending`)."""
 
-    ``now_ns`` is the clock of every stamp. ``spend`` is called after each slice; the
-    virtual world moves its clock there. ``quantum_ns`` bounds how long sockets go
-    unpolled.
-    """
+    def has_seat(self, plane: PlaneCore) -> bool:
+        """Say whether the plane may seat another task."""
+
+    def reclaims(self, plane: PlaneCore) -> bool:
+        """Say whether the plane has to give a seat back at a preemption point."""
+
+
+class PlaneCore:
+    """A request queue with one scheduler and ``seats`` requests in progress at most."""
 
     def __init__(
-        self,
-        planes: Sequence[PlaneCore],
-        *,
-        now_ns: NowNs,
-        quantum_ns: int,
-        spend: Spend | None = None,
+        self, name: str, scheduler: Scheduler, admission: Admission, *, seats: int
     ) -> None:
-        self.planes = tuple(planes)
-        self.now_ns = now_ns
-        self._cpu = Cpu(planes, quantum_ns=quantum_ns)
-        self._spend = spend
-        self._locks = LockTurns(self._cpu, now_ns, spend)
-        self._quantum_ns = quantum_ns
-        self._token_free = True
-        self._idle: deque[trio.lowlevel.Task] = deque()
-        self._suspended: dict[Task, None] = {}
-        self._back_from_device: set[Task] = set()
-        self._blocked: dict[PlaneCore, dict[Task, trio.lowlevel.Task]] = {
-            plane: {} for plane in planes
-        }
-        self._room_listeners: dict[PlaneCore, list[Callable[[], None]]] = {
-            plane: [] for plane in planes
-        }
-        self._refused: set[PlaneCore] = set()
-        self._nursery: trio.Nursery | None = None
-        self._last_poll_ns = 0
-        self._closed = False
-        self._alarm_ns: int | None = None
-        self._sources: list[Callable[[], None]] = []
-        # By the worker with the token, since it last looked for more to serve.
-        self._served = 0
+        assert seats >= 1, seats
+        self.name = name
+        self.scheduler = scheduler
+        self.admission = admission
+        self._judges = admission.judges
+        self._leave_suffices = scheduler.leave_suffices
+        # All that Kafka's rule asks: looked at here, it costs a request no call.
+        self._bound = admission.capacity if isinstance(admission, Block) else None
+        # How many were turned away or throttled, by class and verdict.
+        self.held_back: Counter[tuple[str, str]] = Counter()
+        self.seats = seats
+        # Where idle seats are lent.
+        self.pool: SeatPool | None = None
+        self.queued = 0
+        self.seated = 0
+        self.away = 0
+        self.attained_ns = 0
+        # What `occupied_ns` is when no seat is taken.
+        self._occupied_ns = 0
+        # How often a free seat was given nothing although something waited.
+        self.idled = 0
 
-    # ---- what the broker calls --------------------------------------------------
+    def __repr__(self) -> str:
+        return (
+            f"<plane {self.name}: {self.queued} queued of {self.admission.capacity}, "
+            f"{len(self.scheduler)} waiting, {self.seated} of {self.seats} seated, "
+            f"{self.away} away>"
+        )
 
-    async def run(
-        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Run until cancelled; then close every handler that is not finished."""
-        try:
-            async with trio.open_nursery() as self._nursery:
-                task_status.started()
-                try:
-                    await trio.sleep_forever()
-                finally:
-                    self._close()
-        finally:
-            for task in self._suspended:
-                assert task.coroutine is not None
-                task.coroutine.close()
+    def admits(self, task: Task) -> bool:
+        """Say whether ``offer`` would take the task now."""
+        return self.admission.admits(task, self.queued)
 
-    def offer(self, plane: PlaneCore, task: Task) -> bool:
-        """Put a new task into ``plane``; False if its queue is full."""
-        if not plane.offer(task, self.now_ns()):
-            self._refused.add(plane)
+    def offer(self, task: Task, now_ns: int) -> bool:
+        """Let a new task in, or refuse it because the queue is full."""
+        bound = self._bound
+        if bound is None:
+            if not self.admission.admits(task, self.queued):
+                return False
+        elif self.queued >= bound:
             return False
-        self._awaken(plane)
+        task.arrived_ns = task.enqueued_ns = now_ns
+        task.plane = self
+        if self._judges:
+            self.admission.entered(task, self.queued, now_ns)
+        self.queued += 1
+        self.scheduler.arrive(task, now_ns)
         return True
 
-    async def put(self, plane: PlaneCore, task: Task) -> None:
-        """Put a new task into ``plane``, waiting while its queue is full.
+    def has_seat(self) -> bool:
+        """Say whether a seat is free, its own or one that it may borrow."""
+        if self.pool is None:
+            return self.seated < self.seats
+        return self.pool.has_seat(self)
 
-        Those who wait are let in, in the order they came, by the pick that makes room;
-        nobody who comes later can slip in before them.
-        """
-        if self.offer(plane, task):
-            return
-        blocked = self._blocked[plane]
-        blocked[task] = trio.lowlevel.current_task()
-        await rescheduled(lambda: blocked.pop(task))
+    def occupied_ns(self, now_ns: int) -> int:
+        """Return how long seats have been taken so far, summed over the seats."""
+        return self._occupied_ns + self.seated * now_ns
 
-    def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever there is room again after ``offer`` refused."""
-        self._room_listeners[plane].append(listener)
+    def can_pick(self) -> bool:
+        """Say whether something waits and a seat is free."""
+        return len(self.scheduler) > 0 and self.has_seat()
 
-    def on_empty(self, look: Callable[[], None]) -> None:
-        """Call ``look``, which may offer tasks, where the planes ran empty under load.
-
-        It spares a busy source of tasks, and the CPU, the way through Trio's loop.
-        """
-        self._sources.append(look)
-
-    # ---- the token --------------------------------------------------------------
-
-    def _awaken(self, plane: PlaneCore) -> None:
-        """See that a worker holds the token, now that ``plane`` has work."""
-        self._cpu.wake(plane)
-        if self._token_free and not self._closed:
-            self._pass_token()
-
-    def _pass_token(self) -> None:
-        """Give the token to an idle worker, or to a new one."""
-        self._token_free = False
-        if self._idle:
-            trio.lowlevel.reschedule(self._idle.popleft())
-        else:
-            assert self._nursery is not None, "the dispatcher does not run"
-            self._nursery.start_soon(self._work, name="seat")
-
-    async def _work(self) -> None:
-        """Hold the token while there is work; sleep without it otherwise."""
-        guard = CancelStatusGuard()
-        while True:
-            now_ns = self._last_poll_ns = self.now_ns()
-            self._served = 0
-            while task := self._pick(now_ns):
-                if task.seat is not None:
-                    break
-                try:
-                    if task.locking is not None:
-                        await self._turn_with_locks(task, guard)
-                    elif task.coroutine is not None or not self._served_at_once(task):
-                        await self._turn(task, guard)
-                except BaseException:
-                    # Without its worker nobody may take the token any more.
-                    self._close()
-                    raise
-                self._served += 1
-                now_ns = self.now_ns()
-                if now_ns - self._last_poll_ns >= self._quantum_ns:
-                    await self._poll()
-                    now_ns = self._last_poll_ns
-            if task is None:
-                self._token_free = True
-                self._set_alarm()
-            else:
-                # Back from a device: it goes on in the worker that waited for it.
-                self._back_from_device.discard(task)
-                seat, task.seat = task.seat, None
-                trio.lowlevel.reschedule(seat)
-            await self._sleep_without_token()
-
-    def _pick(self, now_ns: int) -> Task | None:
-        """Seat the next task, and let those into the queue who find room now."""
-        if self._closed:
+    def pick(self, now_ns: int) -> Task | None:
+        """Seat the task to serve next; None if none waits or no seat is free."""
+        if self.seated >= self.seats if self.pool is None else not self.has_seat():
             return None
-        task = self._cpu.pick(now_ns)
-        if task is None and self._served > 1:
-            # Where several came at once, more may have come meanwhile.
-            self._served = 0
-            for look in self._sources:
-                look()
-            task = self._cpu.pick(self.now_ns())
-        if task is not None and task.plane in self._refused:
-            self._room_made(task.plane)
+        task: Task | None = self.scheduler.pick(now_ns)  # type: ignore[assignment]  # all are tasks
+        if task is None:
+            if len(self.scheduler):
+                self.idled += 1
+            return None
+        self.seated += 1
+        self._occupied_ns -= now_ns
+        if task.dequeued_ns < 0:
+            task.dequeued_ns = now_ns
+            self.queued -= 1
+            if self._judges:
+                self._judge(task, now_ns)
+        elif task.suspended_since_ns >= 0:
+            task.suspended_ns += now_ns - task.suspended_since_ns
+            task.suspended_since_ns = -1
         return task
 
-    async def _sleep_without_token(self) -> None:
-        worker = trio.lowlevel.current_task()
-        self._idle.append(worker)
-        await rescheduled(lambda: self._idle.remove(worker))
+    def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU time to a seated task."""
+        assert used_ns >= 0, used_ns
+        task.attained_ns += used_ns
+        self.attained_ns += used_ns
+        self.scheduler.ran(task, used_ns, now_ns)
 
-    async def _poll(self) -> None:
-        """Let Trio poll the sockets, and let all that this made runnable run.
+    def must_yield(self, task: Task, now_ns: int) -> bool:
+        """Say whether a waiting task outranks this seated one, or needs its seat."""
+        if self.pool is not None and self.pool.reclaims(self):
+            return True
+        return self.scheduler.outranks(task, now_ns)
 
-        Twice: what the poll made runnable shares a batch with this worker, in random
-        order; after the second checkpoint all of that batch has run.
-        """
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        self._last_poll_ns = self.now_ns()
+    def suspend(self, task: Task, now_ns: int) -> None:
+        """Preempt a seated task: it waits again, ready to go on, without a seat."""
+        task.preemptions += 1
+        self.step_back(task, now_ns)
 
-    def _room_made(self, plane: PlaneCore) -> None:
-        """Let in those who wait for room, and tell the listeners if some is left."""
-        blocked = self._blocked[plane]
-        for task in list(blocked):
-            if plane.offer(task, self.now_ns()):
-                trio.lowlevel.reschedule(blocked.pop(task))
-        if not blocked:
-            self._refused.discard(plane)
-        for listener in self._room_listeners[plane]:
-            listener()
+    def step_back(self, task: Task, now_ns: int) -> None:
+        """Let a seated task wait for its next turn, as one that waits for a lock."""
+        self._wait_again(task, now_ns)
+        self.scheduler.leave(task, now_ns, done=False)
+        self.scheduler.resume(task, now_ns)
 
-    def _set_alarm(self) -> None:
-        """See that the token goes round again when time alone makes a task ready."""
-        due_ns = self._cpu.next_event_ns(self.now_ns())
-        if due_ns is None or self._closed:
-            return
-        if self._alarm_ns is None or due_ns < self._alarm_ns:
-            assert self._nursery is not None
-            self._alarm_ns = due_ns
-            self._nursery.start_soon(self._ring, due_ns, name="alarm")
+    def sleep(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``, amid its local work."""
+        self.away += 1
+        self._wait_again(task, now_ns)
+        self.scheduler.leave(task, now_ns, done=False)
 
-    async def _ring(self, due_ns: int) -> None:
-        await trio.sleep(max(0, due_ns - self.now_ns()) / 1e9)
-        if self._alarm_ns == due_ns:
-            self._alarm_ns = None
-        if self._token_free and not self._closed:
-            self._pass_token()
+    def park(self, task: Task, now_ns: int) -> None:
+        """Send a seated task away until ``resume``: its local work is done."""
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        self.seated -= 1
+        self._occupied_ns += now_ns
+        self.away += 1
+        self.scheduler.leave(task, now_ns, done=False)
 
-    def _close(self) -> None:
-        """Start no turn any more; let handlers that wait for the token end."""
-        self._closed = True
-        for task in self._back_from_device:
-            trio.lowlevel.reschedule(task.seat)
-        self._back_from_device.clear()
+    def block(self, task: Task, now_ns: int) -> None:
+        """Let a seated task wait for a device: it leaves service, its seat stays."""
+        self.away += 1
+        self.scheduler.leave(task, now_ns, done=False)
 
-    # ---- one turn of one task ---------------------------------------------------
+    def unblock(self, task: Task, now_ns: int) -> None:
+        """Let a blocked task wait for the CPU; its seat is free until it is picked."""
+        self.away -= 1
+        self._wait_again(task, now_ns)
+        self.scheduler.resume(task, now_ns)
 
-    def _served_at_once(self, task: Task) -> bool:
-        """Begin a task; say whether that was all, because nothing had to be awaited."""
-        assert task.serve is not None
-        # Let go of it: it may refer to the task, and cycles cost a collection.
-        serve, task.serve = task.serve, None
-        began_ns = self.now_ns()
-        served = serve()
-        if type(served) is types.CoroutineType:
-            task.coroutine = served
-            return False
-        self._finish(task, began_ns, served)
-        return True
+    def resume(self, task: Task, now_ns: int) -> None:
+        """Take back a parked task: never refused, never counted against the bound."""
+        self.away -= 1
+        self.scheduler.resume(task, now_ns)
 
-    @types.coroutine
-    def _turn(self, task: Task, guard: CancelStatusGuard) -> Generator[Any, Any, None]:
-        """Run slices of a seated task until it ends, parks or is preempted.
+    def leave(self, task: Task, now_ns: int) -> None:
+        """Let a finished task go and free its seat."""
+        self.seated -= 1
+        self._occupied_ns += now_ns
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        task.remote_done_ns = now_ns
+        self.scheduler.leave(task, now_ns, done=True)
 
-        The worker holds the token when this begins and when it returns.
-        """
-        assert task.coroutine is not None
-        self._suspended.pop(task, None)
-        step: Step = task.coroutine.send
-        argument: Any = None
-        while True:
-            began_ns = self.now_ns()
-            try:
-                trap = step(argument)
-            except StopIteration as stop:
-                self._finish(task, began_ns, stop.value)
-                return
-            now_ns = self._charge(task, began_ns, trap)
-            step, argument = task.coroutine.send, None
-            if trap is PREEMPT or type(trap) in _TRAPS:
-                breach = guard.breach(task)
-                if breach is None and trap is not PREEMPT:
-                    waits, breach = self._obey(task, trap, now_ns)
-                    if waits:
-                        return
-                if breach is not None:
-                    step, argument = task.coroutine.throw, breach
-                    continue
-                if now_ns - self._last_poll_ns >= self._quantum_ns:
-                    yield from self._poll()
-                if self._closed or self._cpu.must_yield(task, now_ns):
-                    self._suspend(task)
-                    return
-            else:
-                step, argument = yield from self._wait_for_device(task, trap, now_ns)
+    def complete(self, task: Task, now_ns: int) -> None:
+        """Stamp a task whose answer is there; its turn lasts until ``finish``."""
+        if task.local_done_ns < 0:
+            task.local_done_ns = now_ns
+        task.remote_done_ns = now_ns
 
-    def _obey(
-        self, task: Task, trap: Any, now_ns: int
-    ) -> tuple[bool, LockError | None]:
-        """Do what a trap of our own asks for, unless it is misused.
+    def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill CPU that was used for a task outside of its turns to its flow."""
+        assert used_ns >= 0, used_ns
+        self.attained_ns += used_ns
+        self.scheduler.debit(task, used_ns, now_ns)
 
-        Returns whether the task has to wait now, and what it has done wrong.
-        """
-        try:
-            if type(trap) is Park:
-                expect_none_held(task)
-                self._park(task, trap, now_ns)
-                return True, None
-            waits = self._locks.obey(task, trap, now_ns)
-        except LockError as error:
-            return False, error
-        if waits:
-            self._suspended[task] = None
-        return waits, None
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``."""
+        # Written out, as simulations do it millions of times.
+        assert used_ns >= 0, used_ns
+        task.attained_ns += used_ns
+        self.attained_ns += used_ns
+        scheduler = self.scheduler
+        if not self._leave_suffices:
+            scheduler.ran(task, used_ns, now_ns)
+        self.seated -= 1
+        self._occupied_ns += now_ns
+        if task.remote_done_ns < 0:
+            if task.local_done_ns < 0:
+                task.local_done_ns = now_ns
+            task.remote_done_ns = now_ns
+        scheduler.leave(task, now_ns, done=True)
 
-    @types.coroutine
-    def _turn_with_locks(
-        self, task: Task, guard: CancelStatusGuard
-    ) -> Generator[Any, Any, None]:
-        """Run holders of what a task waits for, until it has it; then the task."""
-        lock: TaskLock | None = task.locking.waits_for
-        while lock is not None and (runner := lock.runner(task)) is not task:
-            now_ns = self._locks.slice(task, runner, guard)
-            if now_ns - self._last_poll_ns >= self._quantum_ns:
-                yield from self._poll()
-            if self._closed or self._cpu.must_yield(task, now_ns):
-                self._suspend(task)
-                return
-        yield from self._turn(task, guard)
+    def next_event_ns(self, now_ns: int) -> int | None:
+        """When time alone may let ``pick`` return a task, or None if never."""
+        if not self.can_pick():
+            return None
+        return self.scheduler.next_event_ns(now_ns)
 
-    def _suspend(self, task: Task) -> None:
-        """Send a preempted task back to its scheduler."""
-        self._suspended[task] = None
-        task.plane.suspend(task, self.now_ns())
-        self._cpu.wake(task.plane)
+    def check(self) -> None:
+        """Assert every invariant of the plane and of its scheduler."""
+        self.scheduler.check()
+        waiting = [cast(Task, job) for job in self.scheduler.waiting()]
+        assert len(waiting) == len(self.scheduler)
+        assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
+        assert self.seated >= 0, self
+        assert self.seated <= self.seats or self.pool is not None, self
+        assert self.away >= 0, self
 
-    def _finish(self, task: Task, began_ns: int, result: Any) -> None:
-        """Let a task go whose handler has returned, and hand on what it returned."""
-        now_ns = self._charge(task, began_ns)
-        task.plane.leave(task, now_ns)
-        assert task.done is not None
-        task.done(task, result)
+    def _judge(self, task: Task, now_ns: int) -> None:
+        """Let admission say what becomes of a task whose first turn has come."""
+        task.refusal = verdict = self.admission.judge(task, now_ns)
+        if verdict is None and task.throttled_until_ns > now_ns:
+            verdict = THROTTLED
+        if verdict is not None:
+            self.held_back[task.request_class, verdict] += 1
 
-    def _charge(self, task: Task, began_ns: int, trap: Any = PREEMPT) -> int:
-        """Bill the slice that has just ended; return the time.
-
-        What a slice costs where time is virtual, it costs from one point to the next;
-        a lock taken or freed on the way is no point.
-        """
-        if self._spend is not None and type(trap) not in LOCK_TRAPS:
-            self._spend(task)
-        now_ns = self.now_ns()
-        self._cpu.charge(task, now_ns - began_ns, now_ns)
-        return now_ns
-
-    def _park(self, task: Task, trap: Park, now_ns: int) -> None:
-        """Send a task to purgatory; whoever completes it calls ``wake``."""
-        plane: PlaneCore = task.plane
-        self._suspended[task] = None
-        plane.park(task, now_ns)
-
-        def wake() -> None:
-            plane.resume(task, self.now_ns())
-            self._awaken(plane)
-
-        if not trap.register(wake):
-            wake()
-
-    @types.coroutine
-    def _wait_for_device(
-        self, task: Task, trap: Any, now_ns: int
-    ) -> Generator[Any, Any, tuple[Step, Any]]:
-        """Hand one of Trio's traps to Trio, without the token; then wait for both.
-
-        Returns how the handler goes on: by ``send`` of the trap's answer, or by
-        ``throw`` of the exception (``Cancelled`` too) that Trio raised.
-        """
-        assert task.coroutine is not None
-        try:
-            expect_none_held(task)
-        except LockError as error:
-            return task.coroutine.throw, error
-        plane: PlaneCore = task.plane
-        plane.block(task, now_ns)
-        self._pass_token()
-        step: Step
-        argument: Any
-        try:
-            argument = yield trap
-            step = task.coroutine.send
-        except BaseException as error:  # it is the handler's to deal with
-            step, argument = task.coroutine.throw, error
-        if not self._closed:
-            task.seat = trio.lowlevel.current_task()
-            self._back_from_device.add(task)
-            plane.unblock(task, self.now_ns())
-            self._awaken(plane)
-            # At shutdown too: a cancellation must reach the handler while it runs.
-            yield from rescheduled()
-        return step, argument
+    def _wait_again(self, task: Task, now_ns: int) -> None:
+        """Free the seat; time until the next pick is suspended, not local."""
+        self.seated -= 1
+        self._occupied_ns += now_ns
+        if task.local_done_ns < 0:
+            task.suspended_since_ns = now_ns

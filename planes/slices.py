@@ -20,7 +20,11 @@ from typing import Any, Final
 
 import trio
 
+from planes.task import BrokenRule
+
 Wake = Callable[[], None]
+
+
 Register = Callable[[Wake], bool]
 
 
@@ -81,11 +85,11 @@ class CancelStatusGuard:
         self._task = trio.lowlevel.current_task()
         self._status = self._task._cancel_status
 
-    def breach(self, name: object) -> AssertionError | None:
+    def breach(self, name: object) -> BrokenRule | None:
         """Return the error to throw into a handler that suspends inside a scope.
 
         Thrown there, it unwinds the scope where it belongs and names the line.
         """
         if self._task._cancel_status is self._status:
             return None
-        return AssertionError(f"{name!r} suspends inside a cancel scope or nursery")
+        return BrokenRule(f"{name!r} suspends inside a cancel scope or nursery")

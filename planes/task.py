@@ -15,36 +15,35 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from schedulers import Job
+from planes.admission import Applicant
 
 # Returns the handler's coroutine, or what it would return if it need wait for nothing.
 Serve = Callable[[], Any]
 
 
+class BrokenRule(AssertionError):
+    """A handler broke a rule that planes rest on: nothing may contain this."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
-class Task(Job):
+class Task(Applicant):
     """A job with its stamps; ``serve`` begins it, ``done`` takes the result.
 
     ``serve`` returns the coroutine of its handler, which is then run in slices; or, of
     a task that is done in one slice and waits for nothing, the result itself.
     ``done`` is called synchronously, exactly once, on the slice that ended the task.
-    ``refusal`` is why admission turned the task away (``planes.admission``): then
-    ``serve`` is to answer just that. Until ``throttled_until_ns`` whoever sent the task
-    is not to be heard again.
+    If admission turned it away, ``serve`` is to answer just that.
     """
 
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
     coroutine: Coroutine[Any, Any, Any] | None = None
     seat: Any = None
-    # Where a plane knows it: what admission decided and which plane this is.
+    # The plane that took it in.
     plane: Any = None
     # Which locks it holds and waits for (`planes.lock.Locking`), once it asked for one.
     locking: Any = None
-    refusal: str | None = None
-    throttled_until_ns: int = 0
 
-    received_ns: int = -1
     enqueued_ns: int = -1
     dequeued_ns: int = -1
     local_done_ns: int = -1
@@ -53,11 +52,9 @@ class Task(Job):
     response_sent_ns: int = -1
     suspended_ns: int = 0
     suspended_since_ns: int = -1
+    # CPU that was used to take it in; its flow pays for it when it is done.
+    prior_ns: int = 0
     preemptions: int = 0
-
-    def may_be_refused(self) -> bool:
-        """Say whether the answer could tell the client that a quota is exceeded."""
-        return False
 
     @property
     def service_ns(self) -> int:

@@ -1,24 +1,23 @@
 """Request scheduling policies: pure, synchronous queue disciplines.
 
-``job`` is what a policy may see, ``scheduler`` the verbs and laws it must keep,
-``registry`` its name. Every other file is one policy. Nothing here knows Trio, Kafka,
-sockets or clocks, and nothing here imports from the other packages.
+``contract`` is what a policy may see and must keep, ``orders`` what several policies
+keep jobs in, ``policies`` a file for each, ``registry`` their names. Nothing here knows
+Trio, Kafka, sockets or clocks, and nothing here imports from the other packages.
 """
 
-from schedulers.fifo import Fifo
-from schedulers.job import Job
-from schedulers.priority import Priority
-from schedulers.registry import POLICIES, UnknownScheduler, find, make
-from schedulers.scheduler import (
+from schedulers.contract.config import BadSetting, SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import (
     IN_SERVICE,
     NEVER,
     ON_ARRIVAL,
-    BadSetting,
     Scheduler,
-    SchedulerConfig,
     SchedulerFactory,
 )
-from schedulers.wfq import Wfq
+from schedulers.policies.fifo import Fifo
+from schedulers.policies.priority import Priority
+from schedulers.policies.wfq import Wfq
+from schedulers.registry import POLICIES, UnknownScheduler, find, make
 
 __all__ = [
     "IN_SERVICE",

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from abc import ABCMeta
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from schedulers.adaptive_lifo import AdaptiveLifo
-from schedulers.ageing import Ageing
-from schedulers.drr import Drr
-from schedulers.edf import Edf
-from schedulers.eevdf import Eevdf
-from schedulers.fair_call_queue import FairCallQueue
-from schedulers.fifo import Fifo
-from schedulers.gps_wfq import GpsWfq
-from schedulers.las import Las
-from schedulers.mclock import MClock
-from schedulers.np_priority import NonPreemptivePriority
-from schedulers.priority import Priority
-from schedulers.ps import ProcessorSharing
-from schedulers.psjf import Psjf
-from schedulers.reserved import Reserved
-from schedulers.scfq import Scfq
-from schedulers.scheduler import (
-    BadSetting,
-    Scheduler,
-    SchedulerConfig,
-    SchedulerFactory,
-)
-from schedulers.spt import Spt
-from schedulers.srpt import Srpt
-from schedulers.two_dfq import TwoDfq
-from schedulers.wf2q import Wf2q
-from schedulers.wfq import Wfq
+from schedulers.contract.config import BadSetting, SchedulerConfig
+from schedulers.contract.scheduler import Scheduler, SchedulerFactory
+from schedulers.policies.adaptive_lifo import AdaptiveLifo
+from schedulers.policies.ageing import Ageing
+from schedulers.policies.drr import Drr
+from schedulers.policies.edf import Edf
+from schedulers.policies.eevdf import Eevdf
+from schedulers.policies.fair_call_queue import FairCallQueue
+from schedulers.policies.fifo import Fifo
+from schedulers.policies.gps_wfq import GpsWfq
+from schedulers.policies.las import Las
+from schedulers.policies.mclock import MClock
+from schedulers.policies.np_priority import NonPreemptivePriority
+from schedulers.policies.priority import Priority
+from schedulers.policies.ps import ProcessorSharing
+from schedulers.policies.psjf import Psjf
+from schedulers.policies.reserved import Reserved
+from schedulers.policies.scfq import Scfq
+from schedulers.policies.spt import Spt
+from schedulers.policies.srpt import Srpt
+from schedulers.policies.two_dfq import TwoDfq
+from schedulers.policies.wf2q import Wf2q
+from schedulers.policies.wfq import Wfq
 
 POLICIES: Mapping[str, SchedulerFactory] = MappingProxyType(
     {
@@ -62,13 +59,14 @@ POLICIES: Mapping[str, SchedulerFactory] = MappingProxyType(
 
 
 class UnknownScheduler(ValueError):
-    """A name that is neither a policy here nor an importable ``module:factory``."""
+    """A name that is neither a policy here nor leads to one by ``module:factory``."""
 
 
 def find(name: str) -> SchedulerFactory:
     """Return the factory of a policy by its name, or by ``module:factory``.
 
-    :raises UnknownScheduler: if there is no such policy, module or attribute.
+    :raises UnknownScheduler: if there is no such policy, module or attribute, or if it
+        is a class that does not say all that a policy must.
     """
     if name in POLICIES:
         return POLICIES[name]
@@ -82,23 +80,34 @@ def find(name: str) -> SchedulerFactory:
         )
     except (ImportError, AttributeError, ValueError) as error:
         raise UnknownScheduler(f"{name!r} cannot be imported: {error}") from error
+    if isinstance(factory, ABCMeta) and factory.__abstractmethods__:
+        lacks = ", ".join(sorted(factory.__abstractmethods__))
+        raise UnknownScheduler(f"{name!r} lacks {lacks}")
     return factory
 
 
 def make(name: str, config: SchedulerConfig) -> Scheduler:
     """Make a new scheduler.
 
-    :raises UnknownScheduler: as :func:`find`.
-    :raises BadSetting: if the policy has no such option, or cannot use its value.
+    :raises UnknownScheduler: as :func:`find`, or if what is made is no scheduler.
+    :raises BadSetting: if the policy has no such option, or cannot use its value. (Only
+        a factory that is the policy's class says which it has.)
     """
     factory = find(name)
-    known: tuple[str, ...] | None = getattr(factory, "OPTIONS", None)
-    for option in config.options if known is not None else ():
-        if not any(option == it or _is_below(it, option) for it in known or ()):
-            expected = ", ".join(known or ()) or "none"
-            raise BadSetting(f"{name} has no option {option}, it has {expected}")
-    scheduler: Scheduler = factory(config)
+    if isinstance(factory, type) and issubclass(factory, Scheduler):
+        _check_options(name, factory.OPTIONS, config)
+    scheduler = factory(config)
+    if not isinstance(scheduler, Scheduler):
+        made = type(scheduler).__name__
+        raise UnknownScheduler(f"{name!r} makes {made}, no schedulers.Scheduler")
     return scheduler
+
+
+def _check_options(name: str, known: Sequence[str], config: SchedulerConfig) -> None:
+    for option in config.options:
+        if not any(option == it or _is_below(it, option) for it in known):
+            expected = ", ".join(known) or "none"
+            raise BadSetting(f"{name} has no option {option}, it has {expected}")
 
 
 def _is_below(prefix: str, option: str) -> bool:

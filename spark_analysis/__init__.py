@@ -1,7 +1,13 @@
-"""From recorded runs to verdicts: PySpark groups, NumPy decides, a report explains.
+"""From recorded runs to verdicts: Spark groups, NumPy decides, a report explains.
 
-``contract`` reads the manifest, ``load`` the recorded requests; ``statistics`` holds
-plain NumPy functions that need no JVM; ``compare`` lets Spark call them once per group;
-``verdict`` turns numbers into words; ``tables``, ``figures``, ``report`` and ``paper``
-show them. Nothing here imports the broker or the experiments: files are the contract.
+Four wings, which data flows through in this order:
+
+- ``recordings`` reads and checks what was recorded, and starts Spark to do so;
+- ``statistics`` are plain NumPy functions that need no JVM;
+- ``judging`` makes one study of a run directory: values, contrasts, verdicts;
+- ``telling`` turns a study into sentences, tables, figures, a page and a paper.
+
+``judging`` imports the two before it, which do not know each other; ``telling`` imports
+all three. ``analyze`` runs them from end to end. Nothing here imports the broker or the
+experiments: recorded files are the contract.
 """

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from spark_analysis.compare import compare
-from spark_analysis.manifest import load_manifest
-from spark_analysis.results import results
-from spark_analysis.session import LOCAL, spark_session
-from spark_analysis.study import Study
-from spark_analysis.study_tables import study_tables
-from spark_analysis.table import Table, as_csv, as_latex, as_markdown
-from spark_analysis.tables import tables
-from spark_analysis.terminal import show
+from spark_analysis.judging.assembly import compare
+from spark_analysis.judging.study import Study
+from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.recordings.session import LOCAL, spark_session
+from spark_analysis.telling.results import results
+from spark_analysis.telling.tables.point_tables import tables
+from spark_analysis.telling.tables.sweep_tables import study_tables
+from spark_analysis.telling.tables.table import Table, as_csv, as_latex, as_markdown
+from spark_analysis.telling.terminal import show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,8 +44,9 @@ def analyze(
 
     ``out_dir`` defaults to ``report`` in the run directory, ``master`` to this machine.
 
-    :raises spark_analysis.contract.RecordingError: if the recordings do not hold.
-    :raises spark_analysis.java.NoJava: if nothing can run Spark.
+    :raises spark_analysis.recordings.contract.RecordingError: if the recordings do not
+    hold.
+    :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
     """
     out_dir = out_dir or run_dir / "report"
     manifest = load_manifest(run_dir)
@@ -75,10 +76,10 @@ def write_report(study: Study, out_dir: Path) -> None:
     its figures, too, where there are so few points that somebody will look at them.
     """
     # Imported here: matplotlib takes longer to load than most commands take to run.
-    from spark_analysis.figures.listing import plots, study_plots
-    from spark_analysis.figures.style import styled
-    from spark_analysis.report.page import page
-    from spark_analysis.words import words
+    from spark_analysis.telling.figures.listing import plots, study_plots
+    from spark_analysis.telling.figures.style import styled
+    from spark_analysis.telling.quotes import words
+    from spark_analysis.telling.report.page import page
 
     out_dir.mkdir(parents=True, exist_ok=True)
     found = json.dumps(results(study), indent=1, allow_nan=False)
@@ -90,8 +91,8 @@ def write_report(study: Study, out_dir: Path) -> None:
     with styled():
         for name, plot in study_plots(study).items():
             figures[name] = _draw(plot.draw(study), out_dir / "figures" / name)
-        for place, comparison in enumerate(study.comparisons):
-            folder = study.folder(place)
+        for index, comparison in enumerate(study.comparisons):
+            folder = study.folder(index)
             _write_tables(tables(comparison), out_dir / "tables" / folder)
             if len(study.comparisons) > POINTS_DRAWN_MAX:
                 continue
@@ -110,7 +111,7 @@ def _write_tables(found: Iterable[Table], folder: Path) -> None:
 
 def _draw(figure: Figure, path: Path) -> str:
     """Save a figure as SVG and PNG, and return the SVG."""
-    from spark_analysis.figures.style import save
+    from spark_analysis.telling.figures.style import save
 
     save(figure, path.parent, path.name)
     return path.with_suffix(".svg").read_text("utf-8")
@@ -122,4 +123,4 @@ def _write(path: Path, text: str) -> None:
 
 
 def _load_matplotlib() -> None:
-    importlib.import_module("spark_analysis.figures.listing")
+    importlib.import_module("spark_analysis.telling.figures.listing")

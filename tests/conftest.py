@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from experiments.worlds.virtual.determinism import deterministic
 
 # `deterministic` draws the same examples every time, so a red run is red again;
 # HYPOTHESIS_PROFILE=explore draws new ones and prints how to repeat a failure.
@@ -20,11 +23,28 @@ settings.register_profile(
 settings.register_profile("explore", max_examples=1_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
+# In which order Trio runs tasks that are ready together: the same in every run.
+_TRIO_SEED = int(os.environ.get("TRIO_SEED", "0"))
+
+
+def pytest_report_header() -> str:
+    """Say by which seed this run can be repeated."""
+    return f"Trio's seed: {_TRIO_SEED} (TRIO_SEED=N takes another)"
+
+
+@pytest.fixture(autouse=True)
+def _trio_is_deterministic() -> Iterator[None]:
+    """Let Trio's choices follow from the seed, in every test and its fixtures."""
+    with deterministic(_TRIO_SEED):
+        yield
+
+
 # Folders whose tests share a process: what they start is dear (Apache
 # Kafka, a Spark session), or is timed (a broker) and must not meet one of its kind.
 _GROUPS = {
     "tests/kafka/": "sockets",
     "tests/live/": "sockets",
+    "tests/soak/": "sockets",
     "tests/client/test_client_live": "sockets",
     "tests/spark_analysis/": "spark",
     "tests/experiments/test_executors": "spark",

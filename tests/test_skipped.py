@@ -12,41 +12,51 @@ import pkgutil
 import re
 from pathlib import Path
 
+import pytest
+
 import broker.apis
-from broker.apis.kafka_apis import SERVED
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
 
 PAGE = Path(__file__).parents[1] / "SKIPPED.md"
 _SERVED_HEAD = "## What served APIs leave out\n"
 _NEXT_HEAD = "\n## "
 
 
-def api_name(key: ApiKey) -> str:
-    """Return the name that Kafka's documentation uses."""
-    return key.name.title().replace("_", "")
+_TITLE = re.compile(r"(\w+) \((\d+)\): ")
+_VERSIONS = re.compile(
+    r"^Versions: (\d+)(?:-(\d+))?(?: served, (\d+)-\d+ advertised)?\b", re.M
+)
 
 
-def left_out() -> dict[ApiKey, str]:
-    """Return the last paragraph of the header of each API's file, on one line."""
+def headers() -> dict[ApiKey, str]:
+    """Return the header of the file of each API, by the key that it names."""
     found = {}
     for module in pkgutil.iter_modules(broker.apis.__path__):
-        text = importlib.import_module(f"broker.apis.{module.name}").__doc__ or ""
-        head = re.match(r"\w+ \((\d+)\): ", text)
-        paragraph = re.search(r"^Left out: (.*?)(?:\n\n|\Z)", text, re.S | re.M)
-        if head is not None:
-            assert paragraph is not None, f"{module.name}: no paragraph 'Left out:'"
-            key = ApiKey(int(head.group(1)))
-            found[key] = " ".join(paragraph.group(1).split()).replace("``", "`")
+        if not module.ispkg:
+            text = importlib.import_module(f"broker.apis.{module.name}").__doc__ or ""
+            title = _TITLE.match(text)
+            assert title is not None, f"{module.name} does not begin 'Name (key): '"
+            key = ApiKey(int(title.group(2)))
+            assert key.api_name == title.group(1)
+            found[key] = text
     return found
+
+
+def left_out(header: str) -> str:
+    """Return the last paragraph of a header, on one line."""
+    paragraph = re.search(r"^Left out: (.*?)(?:\n\n|\Z)", header, re.S | re.M)
+    assert paragraph is not None, f"no paragraph 'Left out:' in {header!r}"
+    return " ".join(paragraph.group(1).split()).replace("``", "`")
 
 
 def served_part() -> str:
     """Return the table of served APIs, as it should stand in the page."""
     lines = ["| API | versions | left out |", "|---|---|---|"]
-    for key, text in sorted(left_out().items()):
-        versions = SUPPORTED[key]
-        served = f"{versions.implemented_min}-{versions.max}"
-        lines.append(f"| {api_name(key)} {int(key)} | {served} | {text} |")
+    for key, header in sorted(headers().items()):
+        first, last = APIS[key].versions
+        name = f"{key.api_name} {int(key)}"
+        lines.append(f"| {name} | {first}-{last} | {left_out(header)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -58,8 +68,18 @@ def _split(page: str) -> tuple[str, str, str]:
     return before + head, part.strip() + "\n", next_head + after
 
 
-def test_every_served_api_has_a_header_that_says_what_it_leaves_out() -> None:
-    assert left_out().keys() == SERVED
+def test_every_file_of_an_api_declares_it() -> None:
+    assert headers().keys() == APIS.keys()
+
+
+@pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: key.name)
+def test_a_header_tells_the_versions_that_are_declared(key: ApiKey) -> None:
+    told = _VERSIONS.search(headers()[key])
+    assert told is not None, "no line 'Versions: 0-5.'"
+    first, last, advertised_from = (each and int(each) for each in told.groups())
+    assert APIS[key].versions == (first, first if last is None else last)
+    lowest = first if advertised_from is None else advertised_from
+    assert APIS[key].advertised[0] == lowest
 
 
 def test_what_served_apis_leave_out_is_on_the_page() -> None:
@@ -71,7 +91,7 @@ def test_every_other_api_is_on_the_page_once_with_a_reason() -> None:
     before, _, _ = _split(PAGE.read_text())
     rows = re.findall(r"^\| ([^|]+ \d+) \| ([^|]+) \|$", before, re.M)
     named = [name.strip() for apis, _ in rows for name in apis.split(",")]
-    others = [f"{api_name(key)} {int(key)}" for key in ApiKey if key not in SERVED]
+    others = [f"{key.api_name} {int(key)}" for key in ApiKey if key not in APIS]
     assert sorted(named) == sorted(others)
     assert all(reason.strip().endswith(".") for _, reason in rows)
 

@@ -13,12 +13,18 @@ Left out: resources other than topics and brokers (INVALID_REQUEST), alter polic
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.config_resources import configs_to_alter, replace_configs
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from functools import partial
+from typing import Final
+
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.config_resources import configs_to_alter, replace_configs
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -32,7 +38,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             await replace_configs(
                 kind,
                 name,
-                _wanted(resource),
+                partial(_wanted, resource),
                 broker,
                 validate_only=body.validate_only,
             )
@@ -53,3 +59,12 @@ def _wanted(resource: Entity) -> dict[str, str]:
             raise KafkaError(ErrorCode.invalid_config, f"{config.name} has no value")
         wanted[config.name] = config.value
     return wanted
+
+
+API: Final = Api(
+    key=ApiKey.ALTER_CONFIGS,
+    versions=(0, 2),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(rows={"responses": ("resources",)}),
+)

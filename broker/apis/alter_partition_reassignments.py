@@ -14,12 +14,17 @@ Left out: moving replicas; it comes with replication.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.create_topics import check_replicas
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api
+from broker.apis.common.topic_creation import check_replicas
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -58,3 +63,11 @@ def _check(topic: str, wanted: Entity, broker: Broker) -> None:
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
     check_replicas((tuple(wanted.replicas),), broker.coordinator.live_brokers())
+
+
+API: Final = Api(
+    key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    versions=(0, 0),
+    request_class=ADMIN,
+    handle=handle,
+)

@@ -6,7 +6,9 @@ Behaviour:
 - A version above ours is answered in version 0 with UNSUPPORTED_VERSION and the one
   range that helps, ApiVersions' own (KIP-511); the client asks again.
 - The response header is version 0 always: the client cannot know better yet.
-- Only APIs with a handler are listed, in the versions of ``broker.wire.api_keys``.
+- Listed is what is declared in this folder.
+- Never refused: the answer costs no more than a refusal, and clients that do not get it
+  give up the connection.
 
 Version notes:
 - v1 adds the throttle time; v3 is flexible and takes the client's name and version,
@@ -19,45 +21,58 @@ protocol (KIP-890) nor the new group protocol (KIP-848).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.errors import ErrorCode
-from broker.request import Request, Response
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.codec import Entity, encode
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity, encode
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request, Response
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
-def listed(request: Request, body: Entity, served: Iterable[int]) -> Row:
-    """List the APIs of ``served``; INVALID_REQUEST for an odd software name."""
-    if request.api_version >= 3 and not (
-        _SOFTWARE.fullmatch(body.client_software_name)
-        and _SOFTWARE.fullmatch(body.client_software_version)
-    ):
-        return _answer(ErrorCode.invalid_request, ())
-    return _answer(ErrorCode.none, served)
+def declare(apis: Mapping[int, Api]) -> Api:
+    """Return the API that lists all ``apis``, itself among them once it is there."""
+
+    async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+        if request.api_version >= 3 and not (
+            _SOFTWARE.fullmatch(body.client_software_name)
+            and _SOFTWARE.fullmatch(body.client_software_version)
+        ):
+            return _answer(ErrorCode.invalid_request, ())
+        return _answer(ErrorCode.none, apis.values())
+
+    return Api(
+        key=ApiKey.API_VERSIONS,
+        versions=(0, 4),
+        request_class=METADATA,
+        handle=handle,
+        refusable=False,
+    )
 
 
-def unsupported(request: Request) -> Response:
+def unsupported(request: Request, api: Api) -> Response:
     """Answer, in version 0, a version that we do not speak."""
     request.error_code = int(ErrorCode.unsupported_version)
-    found = _answer(ErrorCode.unsupported_version, (ApiKey.API_VERSIONS,))
+    found = _answer(ErrorCode.unsupported_version, (api,))
     return (encode(ApiKey.API_VERSIONS, 0, request.correlation_id, found),)
 
 
-def _answer(error: ErrorCode, served: Iterable[int]) -> Row:
+def _answer(error: ErrorCode, listed: Iterable[Api]) -> Row:
     return answer(
         error_code=error,
         api_keys=[
             Row(
-                api_key=int(key),
-                min_version=SUPPORTED[key].min,
-                max_version=SUPPORTED[key].max,
+                api_key=int(api.key),
+                min_version=api.advertised[0],
+                max_version=api.advertised[1],
             )
-            for key in sorted(map(ApiKey, served))
+            for api in sorted(listed, key=lambda api: api.key)
         ],
         supported_features=(),
         finalized_features_epoch=-1,

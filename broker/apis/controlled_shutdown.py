@@ -14,15 +14,20 @@ Left out: electing other leaders, for which the embedded coordinator has no brok
 
 from __future__ import annotations
 
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
-from broker.wire.controller.controlled_shutdown import (
+from typing import Final
+
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import CONTROL
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
@@ -45,3 +50,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
             for topic, index in remaining
         ),
     ).to_wire(request.api_version)
+
+
+API: Final = Api(
+    key=ApiKey.CONTROLLED_SHUTDOWN,
+    versions=(0, 3),
+    request_class=CONTROL,
+    handle=handle,
+    cluster_action=True,
+)

@@ -16,14 +16,22 @@ Left out: quotas on mutations.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.create_topics import check_replicas
-from broker.apis.topic_creation import PARTITIONS_MAX, Assignment, place
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.topic_creation import (
+    PARTITIONS_MAX,
+    Assignment,
+    check_replicas,
+    place,
+)
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -87,3 +95,13 @@ def _replicas(name: str, broker: Broker) -> int:
     return min(
         len(topic.partitions[0].replicas), len(broker.coordinator.live_brokers())
     )
+
+
+API: Final = Api(
+    key=ApiKey.CREATE_PARTITIONS,
+    versions=(0, 3),
+    request_class=ADMIN,
+    handle=handle,
+    quota_exceeded_since=3,
+    error_answer=ErrorAnswer(rows={"results": ("topics",)}),
+)

@@ -21,22 +21,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.metadata import NO_ID
-from broker.apis.topic_creation import (
+from broker.apis.common.answer import NO_ID, Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.topic_creation import (
     PARTITIONS_MAX,
     Assignment,
+    bad_assignment,
     check_new_name,
+    check_replicas,
     place,
 )
-from broker.cluster.broker_state import Broker
-from broker.cluster.coordinator import NewTopic
 from broker.cluster.topic_configs import check_topic_configs
 from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.coordination.coordinator import NewTopic
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 _DEFAULT = -1
 
@@ -147,25 +152,17 @@ def _given_assignment(topic: Entity, brokers: Sequence[int]) -> Assignment:
     """Return the assignment of the request, partitions 0 to n - 1, or raise."""
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     if sorted(by_index) != list(range(len(topic.assignments))):
-        raise _bad_assignment("partitions must be consecutive integers from 0")
+        raise bad_assignment("partitions must be consecutive integers from 0")
     assignment = tuple(tuple(by_index[index]) for index in sorted(by_index))
     check_replicas(assignment, brokers)
     return assignment
 
 
-def check_replicas(assignment: Assignment, brokers: Sequence[int]) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas can be placed so."""
-    for replicas in assignment:
-        if not replicas or len(set(replicas)) < len(replicas):
-            raise _bad_assignment(
-                f"replicas {replicas} are none, or one is named twice"
-            )
-        unknown = set(replicas) - set(brokers)
-        if unknown:
-            raise _bad_assignment(f"brokers {sorted(unknown)} are not alive")
-        if len(replicas) != len(assignment[0]):
-            raise _bad_assignment("partitions have different replication factors")
-
-
-def _bad_assignment(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.invalid_replica_assignment, message)
+API: Final = Api(
+    key=ApiKey.CREATE_TOPICS,
+    versions=(2, 7),
+    request_class=ADMIN,
+    handle=handle,
+    quota_exceeded_since=6,
+    error_answer=ErrorAnswer(rows={"topics": ("topics",)}),
+)

@@ -15,12 +15,17 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.apis.group_common import answer_to
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 from planes.slices import preempt
 
 
@@ -39,3 +44,15 @@ async def _delete(group_id: str, broker: Broker) -> ErrorCode:
         return await answer_to(broker.groups.offsets.delete_group(group_id))
     except KafkaError as refused:
         return refused.code
+
+
+API: Final = Api(
+    key=ApiKey.DELETE_GROUPS,
+    versions=(0, 2),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={"results": ("groups_names",)},
+    ),
+)

@@ -18,14 +18,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer, to_ms
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.api import Api, ErrorAnswer
 from broker.cluster.delayed_delete_records import DelayedDeleteRecords
 from broker.cluster.partition import Key
 from broker.cluster.topics import INTERNAL_TOPICS
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.log.trimming import delete_records_before
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 from planes.slices import parked, preempt
 
 _HIGH_WATERMARK: Final = -1
@@ -82,7 +86,7 @@ def _delete(key: Key, offset: int, broker: Broker) -> int:
             ErrorCode.offset_out_of_range,
             f"offset {offset}, the high watermark is {partition.high_watermark}",
         )
-    partition.log.delete_records_before(offset)
+    delete_records_before(partition.log, offset)
     return offset
 
 
@@ -98,3 +102,14 @@ async def _wait(
             lambda wake: purgatory.watch(delayed, keys, deadline_ns, wake) is not None
         )
     return delayed.outcomes
+
+
+API: Final = Api(
+    key=ApiKey.DELETE_RECORDS,
+    versions=(0, 2),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        rows={"topics": ("topics",), "partitions": ("partitions",)}
+    ),
+)

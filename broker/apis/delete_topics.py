@@ -19,15 +19,18 @@ Left out: quotas on mutations (KIP-599).
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 from uuid import UUID
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.metadata import NO_ID
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import NO_ID, Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
 from broker.config import DELETE_TOPIC_ENABLE
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 # A name and an id, of which one is to be given.
 Wanted = tuple[str | None, UUID]
@@ -102,3 +105,13 @@ async def _delete(
     known = broker.metadata_cache.topic(name)
     await broker.coordinator.delete_topic(name)
     return name, (known and known.topic_id) or NO_ID
+
+
+API: Final = Api(
+    key=ApiKey.DELETE_TOPICS,
+    versions=(1, 6),
+    request_class=ADMIN,
+    handle=handle,
+    quota_exceeded_since=5,
+    error_answer=ErrorAnswer(rows={"responses": ("topics", "topic_names")}),
+)

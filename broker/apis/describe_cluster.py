@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import CLUSTER_OPERATIONS, NOT_ASKED, Row, answer
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -50,3 +52,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_CLUSTER,
+    versions=(0, 1),
+    request_class=METADATA,
+    handle=handle,
+)

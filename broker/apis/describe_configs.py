@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.config_resources import (
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.config_resources import (
     ResourceType,
-    is_dynamic,
     present_configs,
 )
-from broker.cluster.broker_state import Broker
 from broker.cluster.topic_configs import (
     ConfigSource,
     DescribedConfig,
@@ -33,9 +32,13 @@ from broker.cluster.topic_configs import (
     written,
 )
 from broker.config import KEYS, ConfigType, Key, find_key
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.config.alterable import is_alterable
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 from planes.slices import preempt
 
 
@@ -64,11 +67,15 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
         found: Iterable[DescribedConfig] = broker.topic_configs(present)
     elif name:
         found = (
-            *(_of_broker(key, broker) for _, key in sorted(KEYS.items())),
             *(
-                _as_written(key, broker.written_as(key))
-                for key in sorted(broker.config.written)
-                if key not in KEYS
+                _of_broker(key, broker)
+                for _, key in sorted(KEYS.items())
+                if not key.internal
+            ),
+            *(
+                _as_written(name, broker.alterations.written_as(name))
+                for name in sorted(broker.config.written)
+                if name not in KEYS or KEYS[name].internal
             ),
         )
     else:
@@ -91,7 +98,7 @@ def _of_broker(key: Key[Any], broker: Broker) -> DescribedConfig:
     default = Synonym(key.name, written(key.default), ConfigSource.DEFAULT_CONFIG)
     # A default of null is no place that the value could come from.
     defaults = () if default.value is None else (default,)
-    places = (*broker.written_as(key.name), *defaults)
+    places = (*broker.alterations.written_as(key.name), *defaults)
     source = places[0].source if places else default.source
     return DescribedConfig(key, effective, source, places)
 
@@ -111,7 +118,7 @@ def _row(
 ) -> Row:
     key = config.key
     secret = key.type is ConfigType.PASSWORD
-    dynamic = kind == ResourceType.TOPIC or is_dynamic(key.name)
+    dynamic = kind == ResourceType.TOPIC or is_alterable(key.name)
     return Row(
         name=key.name,
         value=None if secret else config.value,
@@ -129,3 +136,12 @@ def _row(
         config_type=int(key.type),
         documentation=key.doc if documented else None,
     )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_CONFIGS,
+    versions=(1, 4),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(rows={"results": ("resources",)}),
+)

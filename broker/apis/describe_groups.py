@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.apis.metadata import NOT_ASKED
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.group import Group
-from broker.groups.transitions import GroupState
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import NOT_ASKED, Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.groups.state.group import Group
+from broker.groups.state.transitions import GroupState
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 from planes.slices import preempt
 
 # Bits of Kafka's ``AclOperation``, for a group on which all is allowed.
@@ -95,3 +97,15 @@ def _members(group: Group, protocol: str | None) -> tuple[Row, ...]:
         )
         for member in group.roster
     )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_GROUPS,
+    versions=(0, 5),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={"groups": ("groups",)},
+    ),
+)

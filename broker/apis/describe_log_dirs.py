@@ -3,7 +3,8 @@
 Versions: 1-4.
 
 Behaviour: every directory of ``log.dirs``, with the partitions that are asked for
-(null: all). A directory without any of them is listed too, without topics.
+(null: all). A directory without any of them is listed too, without topics; so is one
+that is offline, with KAFKA_STORAGE_ERROR (KIP-112).
 
 Version notes: v2 is flexible, v3 adds an error of the whole, v4 sizes of volumes
 (KIP-827).
@@ -14,12 +15,17 @@ replicas, since replicas are not moved between directories.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api
 from broker.cluster.partition import Key
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 from planes.slices import preempt
 
 
@@ -51,9 +57,19 @@ def _row(directory: str, wanted: set[Key] | None, broker: Broker) -> Row:
             )
         )
     return Row(
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.kafka_storage_error
+        if directory in broker.log_dirs.offline
+        else ErrorCode.none,
         log_dir=directory,
         topics=[Row(name=name, partitions=found) for name, found in topics.items()],
         total_bytes=-1,
         usable_bytes=-1,
     )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_LOG_DIRS,
+    versions=(1, 4),
+    request_class=ADMIN,
+    handle=handle,
+)

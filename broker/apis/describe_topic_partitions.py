@@ -17,18 +17,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.apis.metadata import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, partition_row
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.partition_row import partition_row
 from broker.cluster.metadata_cache import TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 from planes.slices import preempt
 
-# Kafka's ``max.request.partition.size.limit``.
-PARTITIONS_MAX: Final = 2000
 # Partition rows are those of Metadata's newest version.
 _METADATA_VERSION: Final = 12
 
@@ -43,7 +45,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     after = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     if after[1] < 0 or (cursor is not None and body.topics and after[0] not in names):
         return answer(topics=_refused(body), next_cursor=None)
-    left = min(max(body.response_partition_limit, 1), PARTITIONS_MAX)
+    bound = broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]
+    left = min(max(body.response_partition_limit, 1), bound)
     rows: list[Row] = []
     next_cursor = None
     for name in sorted(name for name in names if name >= after[0]):
@@ -110,3 +113,12 @@ def _row(
         partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+API: Final = Api(
+    key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    versions=(0, 0),
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(rows={"topics": ("topics",)}),
+)

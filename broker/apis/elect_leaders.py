@@ -18,13 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
 from broker.cluster.metadata_cache import NO_LEADER
 from broker.cluster.partition import Key
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -87,3 +90,17 @@ def _outcome(key: Key, kind: int, broker: Broker) -> ErrorCode:
     if state.replicas[:1] == (state.leader,):
         return ErrorCode.election_not_needed
     return ErrorCode.preferred_leader_not_available
+
+
+API: Final = Api(
+    key=ApiKey.ELECT_LEADERS,
+    versions=(0, 2),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        rows={
+            "replica_election_results": ("topic_partitions",),
+            "partition_result": ("partitions",),
+        }
+    ),
+)

@@ -29,17 +29,20 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from broker.apis.answer import to_ms
-from broker.apis.throttling import throttle_ms
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import to_ms
+from broker.apis.common.api import Api, ErrorAnswer
 from broker.cluster.delayed_fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
 from broker.config import FETCH_MAX_BYTES
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request, Response
-from broker.wire.codec import Entity
-from broker.wire.hot import FetchPartition, encode_fetch_response
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.protocol.wire.hot import FetchPartition, encode_fetch_response
+from broker.requests.classifier import FETCH
+from broker.requests.request import Request, Response
+from broker.requests.throttling import throttle_ms
 from planes.slices import parked, preempt
 
 _NS_PER_MS: Final = 1_000_000
@@ -50,7 +53,7 @@ _LEADER_TOLD: Final = frozenset(
 )
 
 
-async def serve(request: Request, body: Entity, broker: Broker) -> Response:
+async def handle(request: Request, body: Entity, broker: Broker) -> Response:
     """Read what there is; if that is too little, wait and read again."""
     fetch = _Fetch(request, body, broker)
     try:
@@ -224,15 +227,19 @@ class _Fetch:
         if not context.targets:
             return
         broker = self.broker
-        wanted = [
-            Wanted(
-                (self._name(target.topic), target.partition),
-                target.offset,
-                target.max_bytes,
-                target.current_leader_epoch,
-            )
-            for target in context.targets
-        ]
+        try:
+            wanted = [
+                Wanted(
+                    (self._name(target.topic), target.partition),
+                    target.offset,
+                    target.max_bytes,
+                    target.current_leader_epoch,
+                )
+                for target in context.targets
+            ]
+        except KafkaError:
+            # A topic has gone since it was read: the next read tells so.
+            return
         delayed = DelayedFetch(
             broker.replicas.partitions,
             wanted,
@@ -294,3 +301,17 @@ def _divergence(partition: Partition, target: Target) -> tuple[int, int] | None:
     if epoch < target.last_fetched_epoch or end_offset < target.offset:
         return epoch, end_offset
     return None
+
+
+API: Final = Api(
+    key=ApiKey.FETCH,
+    versions=(4, 17),
+    advertised_from=0,
+    request_class=FETCH,
+    handle=handle,
+    encodes=True,
+    error_answer=ErrorAnswer(
+        rows={"responses": ("topics",), "partitions": ("partitions",)},
+        rows_last=12,
+    ),
+)

@@ -8,22 +8,29 @@ does not exist it is created first, in this request, and the answer is already g
 Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
 several keys at once (KIP-699).
 
-Left out: transaction and share coordinators: INVALID_REQUEST, which no client repeats.
+Left out: transaction coordinators, for which TRANSACTIONAL_ID_AUTHORIZATION_FAILED is
+answered, since that alone ends librdkafka's attempts; share coordinators
+(INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.topic_creation import auto_create
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.topic_creation import auto_create
+from broker.apis.common.transactions import transactions_not_served
 from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _BATCHED: Final = 4
 
 
@@ -56,6 +63,8 @@ async def _coordinator(key: str, kind: int, listener: str, broker: Broker) -> Ro
 async def _find(
     group: str, kind: int, listener: str, broker: Broker
 ) -> tuple[int, str, int]:
+    if kind == _TRANSACTION:
+        raise transactions_not_served()
     if kind != _GROUP:
         raise KafkaError(
             ErrorCode.invalid_request, f"coordinator type {kind}, only groups are here"
@@ -79,3 +88,15 @@ async def _create_offsets_topic(broker: Broker) -> None:
     except KafkaError as error:
         # Someone else is creating it just now, or it cannot be created yet.
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
+
+
+API: Final = Api(
+    key=ApiKey.FIND_COORDINATOR,
+    versions=(0, 4),
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={"coordinators": ("coordinator_keys",)},
+    ),
+)

@@ -14,10 +14,16 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -29,3 +35,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         body.generation_id,
     )
     return answer(error_code=error)
+
+
+API: Final = Api(
+    key=ApiKey.HEARTBEAT,
+    versions=(0, 4),
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

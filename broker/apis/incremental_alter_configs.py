@@ -16,20 +16,24 @@ Left out: resources other than topics and brokers (INVALID_REQUEST), alter polic
 from __future__ import annotations
 
 import enum
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from broker.apis.answer import Row, answer, failure
-from broker.apis.config_resources import (
+from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.config_resources import (
     ResourceType,
     configs_to_alter,
     replace_configs,
 )
-from broker.cluster.broker_state import Broker
 from broker.cluster.topic_configs import TOPIC_KEYS, topic_value
 from broker.config import KEYS, ConfigType, Key
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 class Operation(enum.IntEnum):
@@ -51,7 +55,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             await replace_configs(
                 kind,
                 name,
-                _altered(resource, broker),
+                partial(_altered, resource, broker),
                 broker,
                 validate_only=body.validate_only,
             )
@@ -112,3 +116,12 @@ def _list(
         else broker.config[key]
     )
     return found
+
+
+API: Final = Api(
+    key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=(0, 1),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(rows={"responses": ("resources",)}),
+)

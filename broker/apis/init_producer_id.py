@@ -12,19 +12,23 @@ A producer id without an epoch, or the reverse, is INVALID_REQUEST.
 Version notes: v2 is flexible, v3 takes the producer's id and epoch, v4 may answer
 PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890).
 
-Left out: transactions. A transactional id gets INVALID_REQUEST, which ends a client's
-attempts; COORDINATOR_NOT_AVAILABLE would have it try for ever.
+Left out: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+which ends the attempts of every client.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.transactions import transactions_not_served
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 
 _NONE: Final = -1
 
@@ -33,7 +37,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Give out the next id."""
     try:
         if body.transactional_id is not None:
-            raise KafkaError(ErrorCode.invalid_request, "no transactions here")
+            raise transactions_not_served()
         if not _is_whole(body):
             raise KafkaError(ErrorCode.invalid_request, "half a producer id and epoch")
         producer_id = await broker.next_producer_id()
@@ -47,3 +51,12 @@ def _is_whole(body: Entity) -> bool:
     producer_id = getattr(body, "producer_id", _NONE)
     epoch = getattr(body, "producer_epoch", _NONE)
     return (producer_id == _NONE) == (epoch == _NONE)
+
+
+API: Final = Api(
+    key=ApiKey.INIT_PRODUCER_ID,
+    versions=(0, 5),
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_load_in_progress),
+)

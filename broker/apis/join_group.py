@@ -19,12 +19,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer, to_ms
-from broker.apis.group_common import answer_to
-from broker.cluster.broker_state import Broker
-from broker.groups.messages import GroupProtocol, JoinAnswer, JoinRequest
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to
+from broker.groups.state.messages import GroupProtocol, JoinAnswer, JoinRequest
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 
 _KNOWN_ID_SINCE: Final = 4
 _NULL_PROTOCOL_SINCE: Final = 7
@@ -77,3 +81,12 @@ def _row(joined: JoinAnswer, version: int) -> Row:
             for member in joined.members
         ],
     )
+
+
+API: Final = Api(
+    key=ApiKey.JOIN_GROUP,
+    versions=(0, 9),
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

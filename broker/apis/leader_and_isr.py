@@ -21,14 +21,19 @@ Left out: reassignment fields, leader recovery, and the fetchers of followers.
 
 from __future__ import annotations
 
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
-from broker.wire.controller.leader_and_isr import (
+from typing import Final
+
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import CONTROL
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
@@ -39,3 +44,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     else:
         answer = await broker.replicas.change_leadership(command)
     return answer.to_wire(request.api_version)
+
+
+API: Final = Api(
+    key=ApiKey.LEADER_AND_ISR,
+    versions=(0, 7),
+    request_class=CONTROL,
+    handle=handle,
+    cluster_action=True,
+)

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.messages import LeftMember, MemberIdentity
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.groups.state.messages import LeftMember, MemberIdentity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 
 _BATCHES_SINCE: Final = 3
 
@@ -55,3 +58,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             for one in left
         ],
     )
+
+
+API: Final = Api(
+    key=ApiKey.LEAVE_GROUP,
+    versions=(0, 5),
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

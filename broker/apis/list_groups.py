@@ -14,11 +14,17 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
 from broker.groups.coordinator import CLASSIC
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -38,3 +44,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             for group in groups
         ],
     )
+
+
+API: Final = Api(
+    key=ApiKey.LIST_GROUPS,
+    versions=(0, 5),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

@@ -11,7 +11,7 @@ Behaviour:
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
 - A partition that is named twice is INVALID_REQUEST, both times.
 - Only leaders answer, under the epoch that the client names. A request can be
-  preempted between two partitions.
+  preempted between two partitions, and while it searches one by time.
 
 Version notes: v2 adds the isolation level, v4 leader epochs (KIP-320), v6 is flexible,
 v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005).
@@ -24,12 +24,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.log_steps import preemptibly
 from broker.cluster.partition import Partition
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.log.times import offset_for_timestamp, offset_of_max_timestamp
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 from planes.slices import preempt
 
 LATEST: Final = -1
@@ -62,13 +67,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             if named[topic.name, wanted.partition_index] > 1:
                 rows.append(_refused(wanted, ErrorCode.invalid_request))
                 continue
-            rows.append(_row(request, body.replica_id, topic.name, wanted, broker))
+            row = await _row(request, body.replica_id, topic.name, wanted, broker)
+            rows.append(row)
             await preempt()
         topics.append(Row(name=topic.name, partitions=rows))
     return answer(topics=topics)
 
 
-def _row(
+async def _row(
     request: Request, replica_id: int, topic: str, wanted: Entity, broker: Broker
 ) -> Row:
     index: int = wanted.partition_index
@@ -79,7 +85,7 @@ def _row(
         else:
             epoch = getattr(wanted, "current_leader_epoch", -1)
             partition = broker.replicas.leader((topic, index), epoch)
-        found = _find(
+        found = await _find(
             partition,
             wanted.timestamp,
             request.api_version,
@@ -117,7 +123,7 @@ def _check_special(timestamp: int, version: int) -> None:
         )
 
 
-def _find(
+async def _find(
     partition: Partition, timestamp: int, version: int, *, is_follower: bool
 ) -> Found:
     log, end = partition.log, partition.read_end(is_follower=is_follower)
@@ -129,10 +135,10 @@ def _find(
         return -1, start, partition.epoch_of(start)
     if timestamp == LATEST_TIERED:
         return NOTHING
-    found = (
-        log.offset_of_max_timestamp()
+    found = await preemptibly(
+        offset_of_max_timestamp(log)
         if timestamp == MAX_TIMESTAMP
-        else log.offset_for_timestamp(timestamp)
+        else offset_for_timestamp(log, timestamp)
     )
     if found is None or found.offset >= end:
         _check_end(partition, end, version, is_follower=is_follower)
@@ -152,3 +158,15 @@ def _check_end(
             else ErrorCode.leader_not_available,
             f"{partition!r}: its epoch starts at {start}",
         )
+
+
+API: Final = Api(
+    key=ApiKey.LIST_OFFSETS,
+    versions=(1, 9),
+    advertised_from=0,
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        rows={"topics": ("topics",), "partitions": ("partitions",)}
+    ),
+)

@@ -12,13 +12,26 @@ Left out: nothing that there could be.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer that there are none."""
     return answer(error_code=ErrorCode.none, error_message=None, topics=[])
+
+
+API: Final = Api(
+    key=ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    versions=(0, 0),
+    request_class=ADMIN,
+    handle=handle,
+)

@@ -26,23 +26,30 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from broker.apis.answer import Row, answer
-from broker.apis.topic_creation import auto_create
-from broker.cluster.broker_state import Broker
-from broker.cluster.metadata_cache import NO_LEADER, TopicMetadata
+from broker.apis.common.answer import (
+    CLUSTER_OPERATIONS,
+    NO_ID,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    Row,
+    answer,
+)
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.partition_row import partition_row
+from broker.apis.common.topic_creation import auto_create
+from broker.cluster.metadata_cache import TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import AUTO_CREATE_TOPICS_ENABLE
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
-from broker.wire.controller.update_metadata import UpdateMetadataPartitionState
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 from planes.slices import preempt
 
-NOT_ASKED: Final = -(2**31)
-# Bits of Kafka's ``AclOperation``, for a resource on which all is allowed.
-TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
-NO_ID: Final = UUID(int=0)
+# Partitions that are described at a stretch: a third of a millisecond.
+_PAGE: Final = 100
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -51,7 +58,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     topics: list[Row] = []
     if body.topics is None or (request.api_version == 0 and not body.topics):
         for known in cache.topics():
-            topics.append(_described(request, body, known, broker))
+            topics.append(await _described(request, body, known, broker))
             await preempt()
     else:
         # Kafka tells a topic once, however often it is named.
@@ -96,7 +103,7 @@ async def _wanted(
         # v10 and v11 cannot say null.
         known_name = name if name is not None or request.api_version >= 12 else ""
         return _row(known_name, topic_id, error.code, [], _operations(body))
-    return _described(request, body, topic, broker)
+    return await _described(request, body, topic, broker)
 
 
 def _by_id(topic_id: UUID, broker: Broker) -> TopicMetadata:
@@ -129,20 +136,18 @@ async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetad
     return topic
 
 
-def _described(
+async def _described(
     request: Request, body: Entity, topic: TopicMetadata, broker: Broker
 ) -> Row:
     listener, version = request.peer.listener, request.api_version
-    return _row(
-        topic.name,
-        topic.topic_id or NO_ID,
-        ErrorCode.none,
-        [
-            partition_row(topic.partitions[index], listener, version, broker)
-            for index in sorted(topic.partitions)
-        ],
-        _operations(body),
-    )
+    rows = []
+    for number, (_, state) in enumerate(sorted(topic.partitions.items()), 1):
+        rows.append(partition_row(state, listener, version, broker))
+        if not number % _PAGE:
+            await preempt()
+    operations = _operations(body)
+    topic_id = topic.topic_id or NO_ID
+    return _row(topic.name, topic_id, ErrorCode.none, rows, operations)
 
 
 def _operations(body: Entity) -> int:
@@ -168,29 +173,25 @@ def _row(
     )
 
 
-def partition_row(
-    state: UpdateMetadataPartitionState, listener: str, version: int, broker: Broker
-) -> Row:
-    """Describe one partition to a client of ``listener``."""
-    cache = broker.metadata_cache
-    error, leader = ErrorCode.none, state.leader
-    if not cache.is_reachable(leader, listener):
-        elsewhere = leader in cache.brokers and version >= 6
-        error = ErrorCode.leader_not_available
-        if elsewhere:
-            error = ErrorCode.listener_not_found
-        leader = NO_LEADER
-    return Row(
-        error_code=error,
-        partition_index=state.partition_index,
-        leader_id=leader,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=state.replicas,
-        isr_nodes=state.isr,
-        offline_replicas=tuple(
-            replica
-            for replica in state.replicas
-            if replica in state.offline_replicas
-            or not cache.is_reachable(replica, listener)
-        ),
-    )
+def _add_cluster(request: Request, body: Entity, answer: Row, broker: Broker) -> None:
+    """Tell the brokers even where topics fail: librdkafka forgets those left out.
+
+    Where no topic was named there is no place for an error, and the answer is to be
+    empty: clients discard one without brokers and topics, and ask again, where one
+    with brokers would say that there are no topics.
+    """
+    if body.topics:
+        vars(answer).update(cluster(request, broker))
+
+
+API: Final = Api(
+    key=ApiKey.METADATA,
+    versions=(0, 12),
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.leader_not_available,
+        rows={"topics": ("topics",)},
+        complete=_add_cluster,
+    ),
+)

@@ -21,14 +21,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from broker.apis.answer import Row, answer, to_ms
-from broker.apis.group_common import answer_to
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
+from broker.apis.common.answer import Row, answer, to_ms
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to
 from broker.groups.commits import CommitRequest, Position
-from broker.groups.offset_store import TopicPartition
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.groups.state.offset_store import TopicPartition
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 from planes.slices import preempt
 
 _MISSING_GROUP_SINCE: Final = 9
@@ -104,3 +107,16 @@ def _answer(body: Entity, outcomes: Outcomes) -> Row:
             for topic in body.topics
         ],
     )
+
+
+API: Final = Api(
+    key=ApiKey.OFFSET_COMMIT,
+    versions=(2, 9),
+    advertised_from=0,
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_not_available,
+        rows={"topics": ("topics",), "partitions": ("partitions",)},
+    ),
+)

@@ -14,13 +14,18 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.apis.group_common import answer_to, by_topic
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.offset_store import TopicPartition
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to, by_topic
+from broker.groups.state.offset_store import TopicPartition
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -54,3 +59,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             for topic, partitions in by_topic(outcomes.items())
         ],
     )
+
+
+API: Final = Api(
+    key=ApiKey.OFFSET_DELETE,
+    versions=(0, 0),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

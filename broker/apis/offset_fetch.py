@@ -21,14 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.apis.group_common import by_topic
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import by_topic
 from broker.groups.commits import FetchedOffset
-from broker.groups.offset_store import TopicPartition
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.groups.state.offset_store import TopicPartition
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 from planes.slices import preempt
 
 _GROUP_ERROR_SINCE: Final = 2
@@ -95,3 +98,20 @@ def _rows(fetched: Fetched) -> list[Row]:
         )
         for topic, partitions in by_topic(fetched.items())
     ]
+
+
+API: Final = Api(
+    key=ApiKey.OFFSET_FETCH,
+    versions=(1, 9),
+    advertised_from=0,
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        try_again=ErrorCode.coordinator_load_in_progress,
+        rows={
+            "groups": ("groups",),
+            "topics": ("topics",),
+            "partitions": ("partition_indexes",),
+        },
+    ),
+)

@@ -14,11 +14,16 @@ Left out: v0 and v1.
 
 from __future__ import annotations
 
-from broker.apis.answer import Row, answer
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode, KafkaError
-from broker.request import Request
-from broker.wire.codec import Entity
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import METADATA
+from broker.requests.request import Request
 from planes.slices import preempt
 
 
@@ -49,3 +54,14 @@ def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
         leader_epoch=epoch,
         end_offset=end_offset,
     )
+
+
+API: Final = Api(
+    key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    versions=(2, 4),
+    request_class=METADATA,
+    handle=handle,
+    error_answer=ErrorAnswer(
+        rows={"topics": ("topics",), "partitions": ("partitions",)}
+    ),
+)

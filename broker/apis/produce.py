@@ -14,38 +14,43 @@ Behaviour:
 
 Version notes:
 - v3 carries v2 batches and a transactional id, v5 answers the log start offset
-  (KIP-107), v7 allows zstd, v8 has messages (KIP-467), v9 is flexible, v10 names the
-  current leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
+  (KIP-107), v7 allows zstd, v8 names bad records and says why (KIP-467), v9 is
+  flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
 
-Left out: transactions (a transactional batch gets INVALID_TXN_STATE), errors of single
-records (records are not looked into), node endpoints of KIP-951, quotas.
+Left out: transactions (a transactional batch gets INVALID_TXN_STATE), node endpoints of
+KIP-951, quotas. Of one batch a thousand bad records are named.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from broker.apis.answer import to_ms
-from broker.apis.throttling import throttle_ms
-from broker.cluster.broker_state import Broker
+from broker.apis.common.answer import to_ms
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.log_steps import preemptibly
 from broker.cluster.delayed_produce import DelayedProduce
 from broker.cluster.partition import ALL_REPLICAS, Key, Partition
 from broker.cluster.topics import INTERNAL_TOPICS
-from broker.errors import ErrorCode, KafkaError
-from broker.log.storage import Buffer
-from broker.request import CLOSE, NO_RESPONSE, Request, Response
-from broker.wire.hot import ProducePartition, encode_produce_response
-from broker.wire.single import decode_single_produce, encode_single_produce
+from broker.log.flushing import flush_due
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from broker.protocol.wire.hot import ProducePartition, encode_produce_response
+from broker.protocol.wire.single import decode_single_produce, encode_single_produce
+from broker.requests.classifier import PRODUCE
+from broker.requests.request import CLOSE, NO_RESPONSE, Request, Response
+from broker.requests.throttling import throttle_ms
 from planes.slices import parked, preempt
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 
 
-def serve_at_once(request: Request, broker: Broker) -> Response | None:
+def handle_at_once(request: Request, broker: Broker) -> Response | None:
     """Append one batch that need not be waited for, and answer; else do nothing.
 
-    The quick way of `serve`, for what nearly every request is. None where the answer
+    The quick way of `handle`, for what nearly every request is. None where the answer
     may have to wait, for a replica or for the disk, where admission has a say in it,
     and where nothing can be appended.
     """
@@ -60,12 +65,13 @@ def serve_at_once(request: Request, broker: Broker) -> Response | None:
         or (acks != 1 and (acks != ALL_REPLICAS or len(partition.isr) != 1))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
+        or partition.log.prepares
     ):
         return None
     try:
         appended = partition.append(records, acks, broker.now_ms())
     except KafkaError as error:
-        row = _refused(broker, partition.key, error.code, error.message)
+        row = _refused(broker, partition.key, error)
         request.error_code = row.error_code
         answers = [(topic, [row])]
         return (encode_produce_response(version, request.correlation_id, answers),)
@@ -83,7 +89,7 @@ def serve_at_once(request: Request, broker: Broker) -> Response | None:
     )
 
 
-async def serve(request: Request, body: Any, broker: Broker) -> Response:
+async def handle(request: Request, body: Any, broker: Broker) -> Response:
     """Append each partition's batch, wait as ``acks`` says, and answer."""
     produce = _Produce(request, body.acks, broker)
     topics = body.topic_data
@@ -93,12 +99,12 @@ async def serve(request: Request, body: Any, broker: Broker) -> Response:
             if not first:
                 await preempt()
             first = False
-            produce.append(topic.name, data.index, data.records or b"")
+            await produce.append(topic.name, data.index, data.records or b"")
     for key, partition in produce.to_flush.items():
         try:
             await broker.flush(partition.log)
         except KafkaError as error:
-            produce.fail(key, error.code, error.message)
+            produce.fail(key, error)
     if produce.acks == ALL_REPLICAS and produce.required:
         await _wait_for_replicas(produce, broker, to_ms(body.timeout))
     rows = iter(produce.rows)
@@ -129,7 +135,7 @@ async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) ->
         )
     for key, error in delayed.errors.items():
         if error is not ErrorCode.none:
-            produce.fail(key, error)
+            produce.fail(key, KafkaError(error))
 
 
 class _Produce:
@@ -149,8 +155,11 @@ class _Produce:
         self.required: dict[Key, int] = {}
         self.to_flush: dict[Key, Partition] = {}
 
-    def append(self, topic: str, index: int, records: Buffer) -> None:
-        """Append one partition's batch and note the outcome in a row."""
+    async def append(self, topic: str, index: int, records: Buffer) -> None:
+        """Append one partition's batch and note the outcome in a row.
+
+        It can be preempted while a topic's settings make the batch be unpacked.
+        """
         key = (topic, index)
         self._keys.append(key)
         broker = self._broker
@@ -158,24 +167,28 @@ class _Produce:
         try:
             self._check(topic)
             partition = broker.replicas.get(key)
-            appended = partition.append(records, self.acks, now_ms)
+            prepared = None
+            if partition.is_leader and partition.log.prepares:
+                prepared = await preemptibly(partition.log.prepare(records, now_ms))
+            appended = partition.append(records, self.acks, now_ms, prepared)
         except KafkaError as error:
-            self.rows.append(_refused(broker, key, error.code, error.message))
+            self.rows.append(_refused(broker, key, error))
             return
         self.rows.append(
             ProducePartition(index, 0, appended[0], appended[2], appended[3])
         )
         self.required[key] = appended[1] + 1
-        if partition.log.flush_due(now_ms):
+        log = partition.log
+        if log.flushes and flush_due(log, now_ms):
             self.to_flush[key] = partition
         broker.replicas.note_append(partition)
 
-    def fail(self, key: Key, error: ErrorCode, message: str | None = None) -> None:
+    def fail(self, key: Key, error: KafkaError) -> None:
         """Turn the rows of a partition that had gone well into errors."""
         self.required.pop(key, None)
         for number, known in enumerate(self._keys):
             if known == key and not self.rows[number].error_code:
-                self.rows[number] = _refused(self._broker, key, error, message)
+                self.rows[number] = _refused(self._broker, key, error)
 
     def _check(self, topic: str) -> None:
         if not -1 <= self.acks <= 1:
@@ -189,12 +202,33 @@ class _Produce:
             )
 
 
-def _refused(
-    broker: Broker, key: Key, error: ErrorCode, message: str | None
-) -> ProducePartition:
+def _refused(broker: Broker, key: Key, error: KafkaError) -> ProducePartition:
     leader = None
-    if error is ErrorCode.not_leader_or_follower:
+    if error.code is ErrorCode.not_leader_or_follower:
         leader = broker.current_leader(key)
     return ProducePartition(
-        key[1], int(error), -1, error_message=message, current_leader=leader
+        key[1],
+        int(error.code),
+        -1,
+        error_message=error.message,
+        record_errors=error.records if isinstance(error, InvalidRecords) else (),
+        current_leader=leader,
     )
+
+
+API: Final = Api(
+    key=ApiKey.PRODUCE,
+    versions=(3, 11),
+    advertised_from=0,
+    request_class=PRODUCE,
+    handle=handle,
+    handle_at_once=handle_at_once,
+    encodes=True,
+    error_answer=ErrorAnswer(
+        rows={
+            "responses": ("topic_data",),
+            "partition_responses": ("partition_data",),
+        },
+        is_answered=lambda body: body.acks != 0,
+    ),
+)

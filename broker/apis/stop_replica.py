@@ -20,11 +20,19 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
-from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
+from typing import Final
+
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import CONTROL
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
@@ -35,3 +43,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     else:
         answer = await broker.replicas.stop_under_lock(command)
     return answer.to_wire(request.api_version)
+
+
+API: Final = Api(
+    key=ApiKey.STOP_REPLICA,
+    versions=(0, 4),
+    request_class=CONTROL,
+    handle=handle,
+    cluster_action=True,
+)

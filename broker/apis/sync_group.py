@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.answer import Row, answer
-from broker.apis.group_common import answer_to
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.groups.messages import SyncAnswer, SyncRequest
-from broker.request import Request
-from broker.wire.codec import Entity
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.group_common import answer_to
+from broker.groups.state.messages import SyncAnswer, SyncRequest
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import GROUP
+from broker.requests.request import Request
 
 _PROTOCOL_SINCE: Final = 5
 
@@ -58,3 +61,12 @@ def _row(synced: SyncAnswer) -> Row:
         protocol_name=synced.protocol_name,
         assignment=synced.assignment,
     )
+
+
+API: Final = Api(
+    key=ApiKey.SYNC_GROUP,
+    versions=(0, 5),
+    request_class=GROUP,
+    handle=handle,
+    error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
+)

@@ -15,14 +15,19 @@ Left out: a full update does not take out topics that it does not name.
 
 from __future__ import annotations
 
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import Request
-from broker.wire.codec import Entity
-from broker.wire.controller.update_metadata import (
+from typing import Final
+
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import CONTROL
+from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
@@ -33,3 +38,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     else:
         error = await broker.update_metadata_under_lock(command)
     return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)
+
+
+API: Final = Api(
+    key=ApiKey.UPDATE_METADATA,
+    versions=(0, 8),
+    request_class=CONTROL,
+    handle=handle,
+    cluster_action=True,
+)

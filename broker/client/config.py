@@ -3,8 +3,8 @@
 Settings are written as keyword arguments, with underscores where Kafka has points:
 ``linger_ms=5`` is ``linger.ms=5``. Names, defaults and ranges are those of Kafka 4.1's
 ``CommonClientConfigs``, ``ProducerConfig`` and ``ConsumerConfig``; values are parsed by
-the same keys as the broker's own (`broker.config.key`). A key that Kafka has and this
-client does not is unknown: a setting that nothing acts on would be a lie.
+the same keys as the broker's own (`broker.protocol.config_key`). A key that Kafka has
+and this client does not is unknown: a setting that nothing acts on would be a lie.
 
 >>> read_settings(COMMON, {"client_id": "me"})[CLIENT_ID]
 'me'
@@ -16,8 +16,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from broker.config.key import Key, integer, long, text
-from broker.errors import ConfigError
+from broker.protocol.config_key import Key, integer, long, text
+from broker.protocol.errors import ConfigError
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.errors import ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 
 STALE_METADATA: Final = frozenset(
     {

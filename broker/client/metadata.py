@@ -26,9 +26,9 @@ from broker.client.network_client import Address, NetworkClient
 from broker.client.partitions import TopicPartition
 from broker.client.signals import Changes, Signal
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
 
 # A topic that is being created, or whose leader is being elected, is worth a wait.
 _PASSING: Final = frozenset(

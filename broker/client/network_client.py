@@ -27,9 +27,9 @@ from broker.client.connection import Answer, Connection, Done, Stream
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
 from broker.client.versions import Row
-from broker.errors import KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import KafkaError
+from broker.protocol.wire.codec import Entity
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
 _NO_TIME: Final = timedelta(0)

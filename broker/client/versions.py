@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Final
 
-from broker.errors import ErrorCode, KafkaError, MalformedFrame
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity, decode_response
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.protocol.wire.codec import Entity, decode_response
 
 # A request is a row of named fields: all that any version of it has.
 Row = SimpleNamespace

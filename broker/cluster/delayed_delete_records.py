@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster.partition import Key, Partition
-from broker.errors import ErrorCode
+from broker.protocol.errors import ErrorCode
 
 
 class DelayedDeleteRecords:
@@ -31,6 +31,8 @@ class DelayedDeleteRecords:
             partition = self._partitions.get(key)
             if partition is None:
                 self._settle(key, -1, ErrorCode.unknown_topic_or_partition)
+            elif partition.is_offline:
+                self._settle(key, -1, ErrorCode.kafka_storage_error)
             elif not partition.is_leader:
                 self._settle(key, -1, ErrorCode.not_leader_or_follower)
             elif partition.low_watermark >= offset:
@@ -39,8 +41,15 @@ class DelayedDeleteRecords:
 
     def on_expiration(self) -> None:
         """Fail what still waits."""
+        self._fail(ErrorCode.request_timed_out)
+
+    def on_failure(self) -> None:
+        """Fail what still waits."""
+        self._fail(ErrorCode.unknown_server_error)
+
+    def _fail(self, error: ErrorCode) -> None:
         for key in tuple(self.waiting):
-            self._settle(key, -1, ErrorCode.request_timed_out)
+            self._settle(key, -1, error)
 
     def _settle(self, key: Key, low_watermark: int, error: ErrorCode) -> None:
         self.outcomes[key] = (low_watermark, error)

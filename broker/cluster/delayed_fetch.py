@@ -2,8 +2,10 @@
 
 Kafka's ``DelayedFetch``. It completes when ``min_bytes`` are readable, when a partition
 is no longer one that this reader may be answered from (leadership, epoch, deletion),
-or when its offset has fallen outside the log; at its deadline it completes with
-whatever there is. It keeps no bytes: the reader reads again afterwards.
+when its offset has fallen outside the log, or when that lies in an older segment than
+the end of what can be read (Kafka's case F): such a reader has fallen behind, and what
+is left of one segment could stay below ``min_bytes`` for good. At its deadline it
+completes with whatever there is. It keeps no bytes: the reader reads again afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker.cluster.partition import Key, Partition
-from broker.errors import KafkaError
+from broker.protocol.errors import KafkaError
 
 
 class Wanted(NamedTuple):
@@ -55,12 +57,14 @@ class DelayedFetch:
         found_bytes = 0
         for each in self._wanted:
             partition = self._partitions.get(each.key)
-            if partition is None:
+            if partition is None or partition.is_offline:
                 return True
             try:
                 partition.check_epoch(
                     each.current_leader_epoch, leader_only=self._leader_only
                 )
+                if self._is_behind(partition, each.offset):
+                    return True
                 region = partition.read(
                     each.offset,
                     each.max_bytes,
@@ -75,5 +79,16 @@ class DelayedFetch:
                     return True
         return False
 
+    def _is_behind(self, partition: Partition, offset: int) -> bool:
+        """Say whether the reader cannot wait for more where it is."""
+        end = partition.read_end(is_follower=self._is_follower)
+        if offset >= end:
+            return offset > end
+        segments = partition.log.segments
+        return segments.index_of(offset) < segments.index_of(end)
+
     def on_expiration(self) -> None:
         """The reader is answered with what there is."""
+
+    def on_failure(self) -> None:
+        """The reader reads again, and meets the failure itself."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster.partition import Key, Partition
-from broker.errors import ErrorCode
+from broker.protocol.errors import ErrorCode
 
 
 class DelayedProduce:
@@ -45,5 +45,12 @@ class DelayedProduce:
 
     def on_expiration(self) -> None:
         """Fail what still waits."""
-        self.errors.update(dict.fromkeys(self.waiting, ErrorCode.request_timed_out))
+        self._fail(ErrorCode.request_timed_out)
+
+    def on_failure(self) -> None:
+        """Fail what still waits: nobody knows whether it is replicated."""
+        self._fail(ErrorCode.unknown_server_error)
+
+    def _fail(self, error: ErrorCode) -> None:
+        self.errors.update(dict.fromkeys(self.waiting, error))
         self.waiting.clear()

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.hot import FetchPartition
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.hot import FetchPartition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

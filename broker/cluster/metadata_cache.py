@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from broker.wire.controller.update_metadata import (
+from broker.protocol.schemas.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
@@ -121,6 +121,10 @@ class MetadataCache:
             topic = self._topics[name] = TopicMetadata(name=name, topic_id=None)
         if topic_id is not None and topic_id != topic.topic_id:
             self._forget_id(topic)
+            former = self._names.get(topic_id)
+            if former is not None:
+                # An id names one topic: the one that was told last.
+                self._topics[former].topic_id = None
             topic.topic_id = topic_id
             self._names[topic_id] = name
         topic.partitions[state.partition_index] = state

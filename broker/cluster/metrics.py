@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.cluster.replica_manager import ReplicaManager
-from broker.metrics.metric import Metric
+from broker.observation.metric import Metric
 
 _MANAGER: Final = "kafka_server_replicamanager_"
 _LOG: Final = "kafka_log_log_"

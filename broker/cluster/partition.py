@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from broker.errors import ErrorCode, KafkaError
+from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
-from broker.log.storage import Buffer, FileSlice
-from broker.wire.controller.leader_and_isr import LeaderAndIsrPartitionState
+from broker.log.reading import read
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
@@ -103,6 +105,11 @@ class Partition:
             f"isr {self.isr}, hw {self.high_watermark}>"
         )
 
+    @property
+    def is_offline(self) -> bool:
+        """Tell whether the directory of its log has failed, until a restart."""
+        return self.log.closed is not None
+
     # ---- what the controller says -----------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartitionState) -> None:
@@ -139,8 +146,13 @@ class Partition:
 
     # ---- the leader -------------------------------------------------------------
 
-    def append(self, records: Buffer, acks: int, now_ms: int) -> Appended:
-        """Append a producer's batch as the leader; raise `KafkaError` if refused."""
+    def append(
+        self, records: Buffer, acks: int, now_ms: int, prepared: Buffer | None = None
+    ) -> Appended:
+        """Append a producer's batch as the leader; raise `KafkaError` if refused.
+
+        ``prepared`` is what `Log.prepare` made of it, if that was asked.
+        """
         if not self.is_leader:
             raise self.not_leader()
         if acks == ALL_REPLICAS and len(self.isr) < self._min_insync():
@@ -148,7 +160,7 @@ class Partition:
                 ErrorCode.not_enough_replicas,
                 f"the in-sync replicas are {self.isr}, expected {self._min_insync()}",
             )
-        appended = self.log.append(records, self.leader_epoch, now_ms)
+        appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
         if len(self.isr) == 1:
             self.high_watermark = self.log.log_end_offset
         return appended
@@ -197,6 +209,8 @@ class Partition:
         ``required_offset`` is the offset after the records. Kafka's
         ``checkEnoughReplicasReachOffset``.
         """
+        if self.is_offline:
+            return ErrorCode.kafka_storage_error
         if not self.is_leader:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
@@ -259,8 +273,9 @@ class Partition:
             )
         end = self.read_end(is_follower=is_follower)
         if offset >= end:
+            log.check_open()
             return None
-        return log.read(offset, max_bytes, end, min_one)
+        return read(log, offset, max_bytes, end, min_one)
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that ``offset`` is or would be written in, -1 if unknown."""

@@ -17,28 +17,29 @@ be alive: nothing is fetched from it yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
 from broker.cluster.partition import Key, Partition
 from broker.cluster.topics import check_name
-from broker.errors import ErrorCode, KafkaError
+from broker.disk.failures import LogUnavailable
 from broker.log.log import Log
-from broker.purgatory import Purgatory
-from broker.wire.controller.leader_and_isr import (
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from broker.wire.controller.stop_replica import (
+from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from broker.requests.purgatory import Purgatory
 from planes.lock import TaskLock
 from planes.slices import preempt
 
@@ -53,8 +54,14 @@ class Logs(Protocol):
     def high_watermarks(self) -> Mapping[Key, int]:
         """High watermarks as they were before this start."""
 
-    def open_log(self, key: Key, topic_id: UUID | None) -> Log:
-        """Open the log of a partition, a new one if there is none; raise OSError."""
+    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Log:
+        """Open the log of a partition, a new one if there is none.
+
+        Raises OSError, or KAFKA_STORAGE_ERROR if it may be in an offline directory.
+        """
+
+    def may_be_offline(self, key: Key) -> bool:
+        """Tell whether a log that is not known here may be in an offline directory."""
 
     def topic_id(self, key: Key) -> UUID | None:
         """Return the topic id that the partition's log was created under."""
@@ -79,6 +86,8 @@ class ReplicaManager:
         self.local_id = local_id
         self.controller_epoch = 0
         self.partitions: dict[Key, Partition] = {}
+        # Replicas whose logs could not be opened.
+        self.offline: set[Key] = set()
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
@@ -98,20 +107,41 @@ class ReplicaManager:
     def get(self, key: Key) -> Partition:
         """Return a partition that this broker holds, or raise."""
         partition = self.partitions.get(key)
-        if partition is None:
-            topic, index = key
+        if partition is not None and not partition.is_offline:
+            return partition
+        if partition is not None or key in self.offline:
             raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"no replica of {topic}-{index}"
+                ErrorCode.kafka_storage_error, "its log directory is offline"
             )
-        return partition
+        topic, index = key
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"no replica of {topic}-{index}"
+        )
 
     def led(self) -> Iterator[Partition]:
         """Iterate over the partitions that this broker leads."""
-        return (each for each in tuple(self.partitions.values()) if each.is_leader)
+        return (
+            each
+            for each in tuple(self.partitions.values())
+            if each.is_leader and not each.is_offline
+        )
 
     def high_watermarks(self) -> dict[Key, int]:
         """Return the high watermark of every partition, for a checkpoint."""
-        return {key: each.high_watermark for key, each in self.partitions.items()}
+        return {
+            key: each.high_watermark
+            for key, each in self.partitions.items()
+            if not each.is_offline
+        }
+
+    def take_offline(self, keys: Iterable[Key]) -> None:
+        """Answer whoever waits for partitions whose logs were closed under them."""
+        for key in keys:
+            partition = self.partitions.get(key)
+            if partition is not None and partition.is_leader:
+                for listener in self.leadership_listeners:
+                    listener(partition, False)
+            self.note_change(key)
 
     # ---- purgatories ------------------------------------------------------------
 
@@ -189,6 +219,8 @@ class ReplicaManager:
         """Change one partition's leadership, and return its error code."""
         key = (topic.topic_name, state.partition_index)
         partition = self.partitions.get(key)
+        if partition is not None and partition.is_offline:
+            return ErrorCode.kafka_storage_error
         known_id = partition.topic_id if partition else self._logs.topic_id(key)
         if topic.topic_id and known_id and topic.topic_id != known_id:
             return ErrorCode.inconsistent_topic_id
@@ -201,17 +233,20 @@ class ReplicaManager:
             return ErrorCode.unknown_topic_or_partition
         if partition is None:
             try:
-                partition = self._create(key, topic.topic_id)
-            except OSError:
+                partition = self._create(key, topic.topic_id, is_new=state.is_new)
+            except (OSError, LogUnavailable):
+                if not state.is_new:
+                    self.offline.add(key)
                 return ErrorCode.kafka_storage_error
             except KafkaError as error:
                 return error.code
+            self.offline.discard(key)
         elif partition.topic_id is None:
             partition.topic_id = topic.topic_id
         self._lead_or_follow(partition, state)
         return ErrorCode.none
 
-    def _create(self, key: Key, topic_id: UUID | None) -> Partition:
+    def _create(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Partition:
         topic, index = key
         # The name becomes a directory's, whoever it comes from.
         check_name(topic)
@@ -220,7 +255,7 @@ class ReplicaManager:
         partition = self.partitions[key] = Partition(
             key,
             topic_id or self._logs.topic_id(key),
-            self._logs.open_log(key, topic_id),
+            self._logs.open_log(key, topic_id, is_new=is_new),
             local_id=self.local_id,
             min_insync=lambda: self._min_insync(topic),
             high_watermark=self._logs.high_watermarks.get(key, 0),
@@ -285,7 +320,14 @@ class ReplicaManager:
         return ErrorCode.none
 
     def delete(self, key: Key) -> ErrorCode:
-        """Remove a replica and its log, and answer whoever waits for it."""
+        """Remove a replica and its log, and answer whoever waits for it.
+
+        One in a directory that is offline stays: its log would be back with it.
+        """
+        held = self.partitions.get(key)
+        if self._logs.may_be_offline(key) or (held is not None and held.is_offline):
+            return ErrorCode.kafka_storage_error
+        self.offline.discard(key)
         partition = self.partitions.pop(key, None)
         if partition is not None and partition.is_leader:
             for listener in self.leadership_listeners:

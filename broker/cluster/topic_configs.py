@@ -11,14 +11,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from broker import config as keys
 from broker.config import BrokerConfig, Key
-from broker.config.key import long, words
-from broker.errors import ConfigError, ErrorCode, KafkaError
-from broker.log.config import LONG_MAX, LogConfig
+from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.protocol.config_key import long, words
+from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 
 
 class ConfigSource(enum.IntEnum):
@@ -189,6 +190,11 @@ def log_config(configs: Mapping[str, str], config: BrokerConfig) -> LogConfig:
     difference_ms = topic_value("message.timestamp.difference.max.ms", configs, config)
     for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
         values[field] = min(values[field], difference_ms)
+    if "compact" in values["cleanup_policy"]:
+        # Only what has ended is compacted.
+        values["segment_ms"] = min(
+            values["segment_ms"], values["max_compaction_lag_ms"]
+        )
     return LogConfig(
         producer_id_expiration_ms=config[keys.PRODUCER_ID_EXPIRATION_MS], **values
     )
@@ -249,7 +255,23 @@ def written(value: Any) -> str | None:
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return ",".join(f"{name}:{number}" for name, number in value.items())
+    if isinstance(value, float):
+        return _written_by_java(value)
     return str(value)
+
+
+def _written_by_java(value: float) -> str:
+    """Return a number as ``Double.toString`` writes it.
+
+    >>> _written_by_java(0.5), _written_by_java(1e6), _written_by_java(2.5e7)
+    ('0.5', '1000000.0', '2.5E7')
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
+    exponent = Decimal(repr(value)).adjusted()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exponent}"
 
 
 def _invalid(message: str) -> KafkaError:

@@ -10,9 +10,9 @@ from broker.config.broker_config import BrokerConfig as BrokerConfig
 from broker.config.broker_config import find_key as find_key
 from broker.config.cluster import *  # noqa: F403 - as above
 from broker.config.doorkeeper import *  # noqa: F403 - as above
-from broker.config.key import ConfigType as ConfigType
-from broker.config.key import Key as Key
 from broker.config.listeners import Listener as Listener
 from broker.config.network import *  # noqa: F403 - as above
 from broker.config.properties import parse_properties as parse_properties
 from broker.config.storage import *  # noqa: F403 - as above
+from broker.protocol.config_key import ConfigType as ConfigType
+from broker.protocol.config_key import Key as Key

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Final
 
 from broker.config.doorkeeper import REQUEST_CLASSES
-from broker.config.key import Key, integer, pairs, text, words
+from broker.protocol.config_key import Key, integer, pairs, text, words
 
 ADMISSIONS: Final = (
     "block",

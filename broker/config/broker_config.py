@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from broker.config import admission, cluster, doorkeeper, network, storage
+from broker.config import admission, cluster, doorkeeper, network, security, storage
 from broker.config.admission import (
     DOORKEEPER_ADMISSION,
     DOORKEEPER_ADMISSION_BURST_REQUESTS,
@@ -29,8 +29,8 @@ from broker.config.admission import (
     DOORKEEPER_ADMISSION_RESERVED,
 )
 from broker.config.cluster import BROKER_ID, NODE_ID
+from broker.config.doorkeeper import DOORKEEPER_CONTROLLER_LISTENERS
 from broker.config.inert import INERT
-from broker.config.key import Key, split
 from broker.config.listeners import (
     Listener,
     check_served,
@@ -44,6 +44,8 @@ from broker.config.network import (
     INTER_BROKER_LISTENER_NAME,
     LISTENER_SECURITY_PROTOCOL_MAP,
     LISTENERS,
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
     QUEUED_MAX_REQUESTS,
@@ -61,11 +63,17 @@ from broker.config.storage import (
     LOG_ROLL_JITTER_MS,
     LOG_ROLL_MS,
 )
-from broker.errors import ConfigError
+from broker.protocol.config_key import Key, split
+from broker.protocol.errors import ConfigError
 
 __all__ = ["KEYS", "NUM_IO_THREADS", "NUM_NETWORK_THREADS", "BrokerConfig"]
 
 T = TypeVar("T")
+
+# What a listener may have of its own, behind ``listener.name.NAME.``.
+OF_A_LISTENER: Final = frozenset(
+    {MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_NETWORK_THREADS}
+)
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -74,15 +82,13 @@ _WITHOUT_FILE: Final = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "./data",
     "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
 }
 
 
 def _keys() -> Iterator[Key[Any]]:
     for module in (network, storage, cluster, doorkeeper, admission):
         yield from (item for item in vars(module).values() if isinstance(item, Key))
-    yield from INERT
+    yield from (*INERT, *security.KEYS)
 
 
 KEYS: Final[Mapping[str, Key[Any]]] = MappingProxyType(
@@ -158,8 +164,11 @@ class BrokerConfig:
 
     @property
     def without_effect(self) -> tuple[str, ...]:
-        """Keys that were set and that nothing acts on, in the order written."""
-        return tuple(name for name in self.written if name in KEYS and KEYS[name].inert)
+        """Keys that were set and that nothing acts on, in the order written.
+
+        Of what is set for a listener, only `OF_A_LISTENER` is acted upon.
+        """
+        return tuple(name for name in self.written if _is_without_effect(name))
 
     @property
     def node_id(self) -> int:
@@ -212,6 +221,12 @@ class BrokerConfig:
         """The listener that other brokers use."""
         name = self[INTER_BROKER_LISTENER_NAME]
         return (name or self[SECURITY_INTER_BROKER_PROTOCOL]).upper()
+
+
+def _is_without_effect(name: str) -> bool:
+    key = find_key(name)
+    assert key is not None, name
+    return key.inert or (key.name != name and key not in OF_A_LISTENER)
 
 
 def find_key(name: str) -> Key[Any] | None:
@@ -287,6 +302,12 @@ def _check(config: BrokerConfig) -> None:
         key = INTER_BROKER_LISTENER_NAME.name
         found = config[INTER_BROKER_LISTENER_NAME]
         raise ConfigError(key, found, "a listener named in advertised.listeners")
+    # Preset planes opens a listener of this name where none is configured.
+    names = {*opened, "CONTROLLER"}
+    for name in config[DOORKEEPER_CONTROLLER_LISTENERS]:
+        if name.upper() not in names:
+            key = DOORKEEPER_CONTROLLER_LISTENERS.name
+            raise ConfigError(key, name, "listeners named in listeners, or CONTROLLER")
     _check_numbers(config)
 
 

@@ -7,9 +7,10 @@ Names, defaults and ranges are those of Kafka's ``ServerConfigs``,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from broker.config.key import (
+from broker.protocol.config_key import (
     INT_MAX,
     ConfigType,
     boolean,
@@ -29,10 +30,17 @@ NODE_ID: Final = integer(
     "node.id", -1, "This broker's number; the same as broker.id, under KRaft's name."
 )
 BROKER_ID_GENERATION_ENABLE: Final = boolean(
-    "broker.id.generation.enable", True, "Whether a number may be generated."
+    "broker.id.generation.enable",
+    True,
+    "Whether a number may be generated.",
+    inert=True,
 )
 RESERVED_BROKER_MAX_ID: Final = integer(
-    "reserved.broker.max.id", 1000, "Generated numbers lie above this one.", low=0
+    "reserved.broker.max.id",
+    1000,
+    "Generated numbers lie above this one.",
+    low=0,
+    inert=True,
 )
 BROKER_RACK: Final = optional_text("broker.rack", "The rack of this broker.")
 PROCESS_ROLES: Final = words(
@@ -41,12 +49,19 @@ PROCESS_ROLES: Final = words(
     "KRaft's roles of this process; the broker role is served, and coordination is "
     "embedded.",
     choices=("broker", "controller"),
+    inert=True,
 )
 ZOOKEEPER_CONNECT: Final = optional_text(
-    "zookeeper.connect", "Hosts of ZooKeeper, with an optional chroot at the end."
+    "zookeeper.connect",
+    "Hosts of ZooKeeper, with an optional chroot at the end.",
+    inert=True,
 )
 ZOOKEEPER_SESSION_TIMEOUT_MS: Final = integer(
-    "zookeeper.session.timeout.ms", 18_000, "The session's time-out.", low=1
+    "zookeeper.session.timeout.ms",
+    18_000,
+    "The session's time-out.",
+    low=1,
+    inert=True,
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
     "zookeeper.connection.timeout.ms",
@@ -54,6 +69,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
     low=1,
     high=INT_MAX,
     type=ConfigType.INT,
+    inert=True,
 )
 
 # ---- replication and controller ----
@@ -71,91 +87,131 @@ REPLICA_LAG_TIME_MAX_MS: Final = long(
     "replica.lag.time.max.ms",
     30_000,
     "A follower that has not caught up for this long leaves the ISR.",
+    inert=True,
 )
 REPLICA_SOCKET_TIMEOUT_MS: Final = integer(
-    "replica.socket.timeout.ms", 30_000, "Time-out of a follower's requests."
+    "replica.socket.timeout.ms",
+    30_000,
+    "Time-out of a follower's requests.",
+    inert=True,
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: Final = integer(
-    "replica.socket.receive.buffer.bytes", 65_536, "SO_RCVBUF of a follower's socket."
+    "replica.socket.receive.buffer.bytes",
+    65_536,
+    "SO_RCVBUF of a follower's socket.",
+    inert=True,
 )
 REPLICA_FETCH_MAX_BYTES: Final = integer(
     "replica.fetch.max.bytes",
     1_048_576,
     "Bytes of one partition that a follower asks for.",
     low=0,
+    inert=True,
 )
 REPLICA_FETCH_WAIT_MAX_MS: Final = integer(
-    "replica.fetch.wait.max.ms", 500, "How long a follower's Fetch may wait."
+    "replica.fetch.wait.max.ms",
+    500,
+    "How long a follower's Fetch may wait.",
+    inert=True,
 )
 REPLICA_FETCH_BACKOFF_MS: Final = integer(
-    "replica.fetch.backoff.ms", 1000, "Pause after a follower's Fetch failed.", low=0
+    "replica.fetch.backoff.ms",
+    1000,
+    "Pause after a follower's Fetch failed.",
+    low=0,
+    inert=True,
 )
 REPLICA_FETCH_MIN_BYTES: Final = integer(
-    "replica.fetch.min.bytes", 1, "Bytes for which a follower's Fetch waits."
+    "replica.fetch.min.bytes",
+    1,
+    "Bytes for which a follower's Fetch waits.",
+    inert=True,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = integer(
     "replica.fetch.response.max.bytes",
     10_485_760,
     "Bytes of all partitions that a follower asks for.",
     low=0,
+    inert=True,
 )
 NUM_REPLICA_FETCHERS: Final = integer(
-    "num.replica.fetchers", 1, "Fetchers per source broker."
+    "num.replica.fetchers",
+    1,
+    "Fetchers per source broker.",
+    inert=True,
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = long(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
     "How often high watermarks are written.",
+    inert=True,
 )
 FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
     "fetch.purgatory.purge.interval.requests",
     1000,
     "Completed but watched Fetches after which the purgatory is purged.",
+    inert=True,
 )
 PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
     "producer.purgatory.purge.interval.requests",
     1000,
     "Completed but watched Produces after which the purgatory is purged.",
+    inert=True,
 )
 DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
     "delete.records.purgatory.purge.interval.requests",
     1,
     "Completed but watched DeleteRecords after which the purgatory is purged.",
+    inert=True,
 )
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = boolean(
     "unclean.leader.election.enable",
     False,
     "Whether a replica outside the ISR may lead, at the price of records.",
+    inert=True,
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = boolean(
     "auto.leader.rebalance.enable",
     True,
     "Whether the controller moves leadership back to preferred replicas.",
+    inert=True,
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = integer(
     "leader.imbalance.per.broker.percentage",
     10,
     "Share of leaders that are not preferred above which they are moved.",
+    inert=True,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = long(
     "leader.imbalance.check.interval.seconds",
     300,
     "How often the controller checks for imbalance.",
     low=1,
+    inert=True,
 )
 CONTROLLER_SOCKET_TIMEOUT_MS: Final = integer(
-    "controller.socket.timeout.ms", 30_000, "Time-out of the controller's requests."
+    "controller.socket.timeout.ms",
+    30_000,
+    "Time-out of the controller's requests.",
+    inert=True,
 )
 CONTROLLED_SHUTDOWN_ENABLE: Final = boolean(
     "controlled.shutdown.enable",
     True,
     "Whether a stopping broker first hands over its partitions.",
+    inert=True,
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES: Final = integer(
-    "controlled.shutdown.max.retries", 3, "Attempts to hand over partitions."
+    "controlled.shutdown.max.retries",
+    3,
+    "Attempts to hand over partitions.",
+    inert=True,
 )
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS: Final = long(
-    "controlled.shutdown.retry.backoff.ms", 5000, "Pause between those attempts."
+    "controlled.shutdown.retry.backoff.ms",
+    5000,
+    "Pause between those attempts.",
+    inert=True,
 )
 
 # ---- groups ----
@@ -245,35 +301,43 @@ PRODUCER_ID_EXPIRATION_MS: Final = integer(
     "How long an idle producer's sequence numbers are remembered.",
     low=1,
 )
-PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = integer(
-    "producer.id.expiration.check.interval.ms",
-    600_000,
-    "How often idle producers are looked for.",
-    low=1,
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS: Final = replace(
+    integer(
+        "producer.id.expiration.check.interval.ms",
+        600_000,
+        "How often idle producers are looked for.",
+        low=1,
+        inert=True,
+    ),
+    internal=True,
 )
 TRANSACTIONAL_ID_EXPIRATION_MS: Final = integer(
     "transactional.id.expiration.ms",
     604_800_000,
     "How long an idle transactional id is remembered.",
     low=1,
+    inert=True,
 )
 TRANSACTION_MAX_TIMEOUT_MS: Final = integer(
     "transaction.max.timeout.ms",
     900_000,
     "The longest time-out that a transaction may ask for.",
     low=1,
+    inert=True,
 )
 TRANSACTION_STATE_LOG_MIN_ISR: Final = integer(
     "transaction.state.log.min.isr",
     2,
     "min.insync.replicas of __transaction_state.",
     low=1,
+    inert=True,
 )
 TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE: Final = integer(
     "transaction.state.log.load.buffer.size",
     5_242_880,
     "Bytes read at once when transactions are loaded.",
     low=1,
+    inert=True,
 )
 TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = integer(
     "transaction.state.log.replication.factor",
@@ -282,28 +346,33 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Final = integer(
     low=1,
     high=32_767,
     type=ConfigType.SHORT,
+    inert=True,
 )
 TRANSACTION_STATE_LOG_NUM_PARTITIONS: Final = integer(
     "transaction.state.log.num.partitions",
     50,
     "Partitions of __transaction_state.",
     low=1,
+    inert=True,
 )
 TRANSACTION_STATE_LOG_SEGMENT_BYTES: Final = integer(
     "transaction.state.log.segment.bytes",
     104_857_600,
     "Segment size of __transaction_state.",
     low=1,
+    inert=True,
 )
 TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     10_000,
     "How often timed-out transactions are aborted.",
     low=1,
+    inert=True,
 )
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS: Final = integer(
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     3_600_000,
     "How often expired transactional ids are removed.",
     low=1,
+    inert=True,
 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from broker.config.key import (
+from broker.observation.logs import FORMATS, LEVELS
+from broker.protocol.config_key import (
     ConfigType,
     Key,
     boolean,
@@ -20,8 +21,8 @@ from broker.config.key import (
     optional_text,
     pairs,
     text,
+    words,
 )
-from broker.logs import FORMATS, LEVELS
 
 REQUEST_CLASSES: Final = (
     "control",
@@ -81,6 +82,13 @@ DOORKEEPER_READER: Final = text(
     "Whether a processor that has no room reads nothing (blind: Kafka), or looks at "
     "a request's api_key before it blocks (class-aware).",
     choices=("blind", "class-aware"),
+)
+DOORKEEPER_CONTROLLER_LISTENERS: Final = words(
+    "doorkeeper.controller.listeners",
+    (),
+    "The listeners on which requests of controllers and brokers are served "
+    "(LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown). All if empty, as "
+    "in Kafka without an authorizer.",
 )
 DOORKEEPER_QUANTUM_US: Final = integer(
     "doorkeeper.quantum.us",

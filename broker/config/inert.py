@@ -2,162 +2,117 @@
 
 A stock ``server.properties``, ZooKeeper or KRaft flavoured, may hold them. They are
 known so that a misspelt key is still an error; `BrokerConfig.without_effect` names
-those that a file sets, for the log at start-up. Their values are not parsed.
+those that a file sets, for the log at start-up. Their values are not parsed. Keys that
+promise security are not among them: see `broker.config.security`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
-from broker.config.key import ConfigType, Key, optional_text
+from broker.protocol.config_key import (
+    LONG_MAX,
+    ConfigType,
+    Key,
+    integer,
+    long,
+    optional_text,
+)
 
+# A star: Kafka 3.9 does not tell of it, as it is internal, or of another release.
 _FAMILIES: Final = {
     "KRaft's metadata quorum, which this broker does not take part in": """
         broker.heartbeat.interval.ms broker.session.timeout.ms
-        controller.performance.always.log.threshold.ms
-        controller.performance.sample.period.ms controller.quorum.append.linger.ms
-        controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
-        controller.quorum.election.backoff.max.ms
-        controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-        controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
-        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-        controller.quorum.voters eligible.leader.replicas.enable
-        initial.broker.registration.timeout.ms
-        internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
-        internal.metadata.max.batch.size.in.bytes
-        internal.metadata.max.fetch.size.in.bytes metadata.log.dir
+        controller.performance.always.log.threshold.ms*
+        controller.performance.sample.period.ms* controller.quorum.append.linger.ms
+        controller.quorum.auto.join.enable* controller.quorum.bootstrap.servers
+        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+        controller.quorum.fetch.max.bytes* controller.quorum.fetch.snapshot.max.bytes*
+        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+        controller.quorum.retry.backoff.ms controller.quorum.voters
+        eligible.leader.replicas.enable initial.broker.registration.timeout.ms
+        internal.metadata.delete.delay.millis* internal.metadata.log.segment.bytes*
+        internal.metadata.max.batch.size.in.bytes*
+        internal.metadata.max.fetch.size.in.bytes* metadata.log.dir
         metadata.log.max.record.bytes.between.snapshots
         metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
-        metadata.log.segment.min.bytes metadata.log.segment.ms
+        metadata.log.segment.min.bytes* metadata.log.segment.ms
         metadata.max.idle.interval.ms metadata.max.retention.bytes
-        metadata.max.retention.ms server.max.startup.time.ms
-        sasl.mechanism.controller.protocol unclean.leader.election.interval.ms
-        unstable.api.versions.enable unstable.feature.versions.enable
-        zookeeper.metadata.migration.enable
-        zookeeper.metadata.migration.min.batch.size
+        metadata.max.retention.ms server.max.startup.time.ms*
+        sasl.mechanism.controller.protocol unclean.leader.election.interval.ms*
+        unstable.api.versions.enable* unstable.feature.versions.enable*
+        zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size*
         """,
     "ZooKeeper's own client": """
         zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.set.acl
-        zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable
-        zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols
-        zookeeper.ssl.endpoint.identification.algorithm
+        zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
         zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password
         zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
         zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password
-        zookeeper.ssl.truststore.type zookeeper.sync.time.ms
+        zookeeper.ssl.truststore.type zookeeper.sync.time.ms*
         """,
-    "TLS": """
-        security.providers ssl.allow.dn.changes ssl.allow.san.changes
-        ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-        ssl.endpoint.identification.algorithm ssl.engine.factory.class
-        ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain
-        ssl.keystore.key ssl.keystore.location ssl.keystore.password
-        ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-        ssl.secure.random.implementation ssl.trustmanager.algorithm
-        ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-        ssl.truststore.type
-        """,
-    "SASL, delegation tokens and authorization": """
-        allow.everyone.if.no.acl.found authorizer.class.name
-        connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-        delegation.token.expiry.time.ms delegation.token.master.key
-        delegation.token.max.lifetime.ms delegation.token.secret.key
-        early.start.listeners password.encoder.cipher.algorithm
-        password.encoder.iterations password.encoder.key.length
-        password.encoder.keyfactory.algorithm password.encoder.old.secret
-        password.encoder.secret principal.builder.class
-        sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
-        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-        sasl.login.callback.handler.class sasl.login.class
-        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
-        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-        sasl.mechanism.inter.broker.protocol sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-        sasl.oauthbearer.assertion.claim.exp.seconds
-        sasl.oauthbearer.assertion.claim.iss
-        sasl.oauthbearer.assertion.claim.jti.include
-        sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-        sasl.oauthbearer.assertion.private.key.file
-        sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.assertion.template.file
-        sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.client.credentials.client.secret
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class
-        sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-        sasl.oauthbearer.scope.claim.name
-        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-        sasl.server.callback.handler.class sasl.server.max.receive.size
-        super.users
+    "security features that are not served, of which it promises none": """
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.max.lifetime.ms early.start.listeners
+        password.encoder.cipher.algorithm password.encoder.iterations
+        password.encoder.key.length password.encoder.keyfactory.algorithm
+        password.encoder.old.secret password.encoder.secret security.providers
         """,
     "quotas": """
         alter.log.dirs.replication.quota.window.num
-        alter.log.dirs.replication.quota.window.size.seconds
-        client.quota.callback.class controller.quota.window.num
-        controller.quota.window.size.seconds follower.replication.throttled.rate
-        leader.replication.throttled.rate quota.consumer.default
-        quota.producer.default
-        replica.alter.log.dirs.io.max.bytes.per.second replication.quota.window.num
+        alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
+        controller.quota.window.num controller.quota.window.size.seconds
+                quota.consumer.default* quota.producer.default*
+        replication.quota.window.num
         replication.quota.window.size.seconds
         """,
     "Java classes that Kafka loads": """
-        alter.config.policy.class.name auto.include.jmx.reporter
-        config.providers create.topic.policy.class.name
-        kafka.metrics.polling.interval.secs kafka.metrics.reporters
-        log.cleaner.hash.algorithm metric.reporters metrics.num.samples
-        metrics.recording.level metrics.sample.window.ms replica.selector.class
-        telemetry.max.bytes
+        alter.config.policy.class.name auto.include.jmx.reporter config.providers*
+        create.topic.policy.class.name kafka.metrics.polling.interval.secs
+        kafka.metrics.reporters log.cleaner.hash.algorithm* metric.reporters
+        metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        replica.selector.class telemetry.max.bytes
         """,
     "groups of the newer protocols (KIP-848, share and streams groups)": """
         group.consumer.assignors group.consumer.heartbeat.interval.ms
-        group.consumer.max.heartbeat.interval.ms
-        group.consumer.max.session.timeout.ms group.consumer.max.size
-        group.consumer.migration.policy group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms
-        group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
-        group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes
-        group.coordinator.new.enable group.coordinator.rebalance.protocols
-        group.coordinator.threads group.share.assignors
-        group.share.delivery.count.limit group.share.enable
+        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
+        group.consumer.max.size group.consumer.migration.policy*
+        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
+        group.consumer.regex.refresh.interval.ms* group.consumer.session.timeout.ms
+        group.coordinator.append.linger.ms group.coordinator.cached.buffer.max.bytes*
+        group.coordinator.new.enable* group.coordinator.rebalance.protocols
+        group.coordinator.threads group.share.assignors*
+        group.share.delivery.count.limit group.share.enable*
         group.share.heartbeat.interval.ms group.share.max.groups
-        group.share.max.heartbeat.interval.ms
-        group.share.max.record.lock.duration.ms
-        group.share.max.session.timeout.ms group.share.max.share.sessions
+        group.share.max.heartbeat.interval.ms group.share.max.record.lock.duration.ms
+        group.share.max.session.timeout.ms group.share.max.share.sessions*
         group.share.max.size group.share.min.heartbeat.interval.ms
-        group.share.min.record.lock.duration.ms
-        group.share.min.session.timeout.ms group.share.partition.max.record.locks
-        group.share.persister.class.name group.share.record.lock.duration.ms
-        group.share.session.timeout.ms group.streams.heartbeat.interval.ms
-        group.streams.initial.rebalance.delay.ms
-        group.streams.max.heartbeat.interval.ms
-        group.streams.max.session.timeout.ms group.streams.max.size
-        group.streams.max.standby.replicas group.streams.min.heartbeat.interval.ms
-        group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-        group.streams.session.timeout.ms share.coordinator.append.linger.ms
-        share.coordinator.cached.buffer.max.bytes
-        share.coordinator.cold.partition.snapshot.interval.ms
-        share.coordinator.load.buffer.size
-        share.coordinator.snapshot.update.records.per.snapshot
-        share.coordinator.state.topic.compression.codec
-        share.coordinator.state.topic.min.isr
-        share.coordinator.state.topic.num.partitions
-        share.coordinator.state.topic.prune.interval.ms
-        share.coordinator.state.topic.replication.factor
-        share.coordinator.state.topic.segment.bytes share.coordinator.threads
-        share.coordinator.write.timeout.ms share.fetch.max.fetch.records
-        share.fetch.purgatory.purge.interval.requests
+        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+        group.share.partition.max.record.locks group.share.persister.class.name*
+        group.share.record.lock.duration.ms group.share.session.timeout.ms
+        group.streams.heartbeat.interval.ms* group.streams.initial.rebalance.delay.ms*
+        group.streams.max.heartbeat.interval.ms* group.streams.max.session.timeout.ms*
+        group.streams.max.size* group.streams.max.standby.replicas*
+        group.streams.min.heartbeat.interval.ms* group.streams.min.session.timeout.ms*
+        group.streams.num.standby.replicas* group.streams.session.timeout.ms*
+        share.coordinator.append.linger.ms* share.coordinator.cached.buffer.max.bytes*
+        share.coordinator.cold.partition.snapshot.interval.ms*
+        share.coordinator.load.buffer.size*
+        share.coordinator.snapshot.update.records.per.snapshot*
+        share.coordinator.state.topic.compression.codec*
+        share.coordinator.state.topic.min.isr*
+        share.coordinator.state.topic.num.partitions*
+        share.coordinator.state.topic.prune.interval.ms*
+        share.coordinator.state.topic.replication.factor*
+        share.coordinator.state.topic.segment.bytes* share.coordinator.threads*
+        share.coordinator.write.timeout.ms* share.fetch.max.fetch.records*
+        share.fetch.purgatory.purge.interval.requests*
         """,
     "tiered storage": """
-        log.local.retention.bytes log.local.retention.ms
-        remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+        log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
+        remote.list.offsets.request.timeout.ms*
         remote.log.index.file.cache.total.size.bytes
         remote.log.manager.copier.thread.pool.size
         remote.log.manager.copy.max.bytes.per.second
@@ -167,62 +122,91 @@ _FAMILIES: Final = {
         remote.log.manager.fetch.max.bytes.per.second
         remote.log.manager.fetch.quota.window.num
         remote.log.manager.fetch.quota.window.size.seconds
-        remote.log.manager.follower.thread.pool.size
+        remote.log.manager.follower.thread.pool.size*
         remote.log.manager.task.interval.ms
-        remote.log.manager.task.retry.backoff.max.ms
-        remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+        remote.log.manager.task.retry.backoff.max.ms*
+        remote.log.manager.task.retry.backoff.ms* remote.log.manager.task.retry.jitter*
         remote.log.manager.thread.pool.size
         remote.log.metadata.custom.metadata.max.bytes
-        remote.log.metadata.manager.class.name
-        remote.log.metadata.manager.class.path
+        remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
         remote.log.metadata.manager.impl.prefix
         remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
         remote.log.reader.threads remote.log.storage.manager.class.name
-        remote.log.storage.manager.class.path
-        remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+        remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
+        remote.log.storage.system.enable
         """,
     "formats and versions other than this broker's": """
-        add.partitions.to.txn.retry.backoff.max.ms
-        add.partitions.to.txn.retry.backoff.ms
-        compression.gzip.level compression.lz4.level compression.zstd.level
-        inter.broker.protocol.version log.dir.failure.timeout.ms
-        log.message.format.version
+        add.partitions.to.txn.retry.backoff.max.ms*
+        add.partitions.to.txn.retry.backoff.ms*         inter.broker.protocol.version
+        log.dir.failure.timeout.ms log.message.format.version
         num.replica.alter.log.dirs.threads socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms transaction.partition.verification.enable
-        transaction.two.phase.commit.enable
+        transaction.two.phase.commit.enable*
         """,
     "listeners before Kafka 3.0": """
-        advertised.host.name advertised.port host.name port
+        advertised.host.name* advertised.port* host.name* port*
         """,
 }
 
 # Kafka's keys of type PASSWORD: DescribeConfigs must not tell them.
 _SECRETS: Final = frozenset(
     {
-        "delegation.token.master.key",
-        "delegation.token.secret.key",
         "password.encoder.old.secret",
         "password.encoder.secret",
-        "sasl.jaas.config",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.certificates",
-        "ssl.truststore.password",
         "zookeeper.ssl.keystore.password",
         "zookeeper.ssl.truststore.password",
     }
 )
 
-INERT: Final[tuple[Key[str | None], ...]] = tuple(
-    optional_text(
-        name,
-        f"Without effect: belongs to {family}.",
-        type=ConfigType.PASSWORD if name in _SECRETS else ConfigType.STRING,
-        inert=True,
+_THROTTLE: Final = "Bytes per second of throttled replicas; nothing is replicated here."
+
+_UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
+    replace(
+        optional_text(
+            name.rstrip("*"),
+            f"Without effect: belongs to {family}.",
+            type=ConfigType.PASSWORD if name in _SECRETS else ConfigType.STRING,
+            inert=True,
+        ),
+        internal=name.endswith("*"),
     )
     for family, names in _FAMILIES.items()
     for name in names.split()
+)
+
+# Those that Kafka's tools alter while a broker runs are checked as Kafka does it.
+INERT: Final[tuple[Key[Any], ...]] = (
+    *_UNREAD,
+    integer(
+        "compression.gzip.level",
+        -1,
+        "Without effect: batches are packed at the level of a codec's default.",
+        low=-1,
+        high=9,
+        inert=True,
+    ),
+    integer(
+        "compression.lz4.level",
+        9,
+        "Without effect: as compression.gzip.level.",
+        low=1,
+        high=17,
+        inert=True,
+    ),
+    integer(
+        "compression.zstd.level",
+        3,
+        "Without effect: as compression.gzip.level.",
+        low=-131_072,
+        high=22,
+        inert=True,
+    ),
+    *(
+        replace(long(name, LONG_MAX, _THROTTLE, low=0, inert=True), internal=True)
+        for name in (
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
+    ),
 )

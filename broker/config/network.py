@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.config.key import (
+from broker.protocol.config_key import (
     INT_MAX,
     boolean,
     integer,
@@ -71,6 +71,7 @@ BACKGROUND_THREADS: Final = integer(
     10,
     "Size of the pool for background work.",
     low=1,
+    inert=True,
 )
 QUEUED_MAX_REQUESTS: Final = integer(
     "queued.max.requests",
@@ -117,6 +118,7 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS: Final = integer(
     100,
     "How long the closing of a connection that failed authentication is put off.",
     low=0,
+    inert=True,
 )
 MAX_CONNECTIONS: Final = integer(
     "max.connections",

@@ -8,9 +8,10 @@ name (``log.segment.bytes`` is ``segment.bytes``) are paired where topics are kn
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from broker.config.key import (
+from broker.protocol.config_key import (
     LONG_MAX,
     ConfigType,
     boolean,
@@ -88,11 +89,14 @@ LOG_RETENTION_BYTES: Final = long(
     -1,
     "The size of a partition beyond which old segments are deleted; -1: no bound.",
 )
-LOG_INITIAL_TASK_DELAY_MS: Final = long(
-    "log.initial.task.delay.ms",
-    30_000,
-    "How long after the start segments are checked for the first time.",
-    low=0,
+LOG_INITIAL_TASK_DELAY_MS: Final = replace(
+    long(
+        "log.initial.task.delay.ms",
+        30_000,
+        "How long after the start segments are checked for the first time.",
+        low=0,
+    ),
+    internal=True,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS: Final = long(
     "log.retention.check.interval.ms",
@@ -107,10 +111,12 @@ LOG_CLEANUP_POLICY: Final = words(
     choices=("compact", "delete"),
 )
 LOG_CLEANER_ENABLE: Final = boolean(
-    "log.cleaner.enable", True, "Whether the cleaner runs; compaction needs it."
+    "log.cleaner.enable",
+    True,
+    "Whether the cleaner runs; compaction needs it.",
 )
 LOG_CLEANER_THREADS: Final = integer(
-    "log.cleaner.threads", 1, "Threads of the cleaner.", low=0, inert=True
+    "log.cleaner.threads", 1, "How many logs are cleaned at a time.", low=0
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = floating(
     "log.cleaner.io.max.bytes.per.second",
@@ -128,6 +134,7 @@ LOG_CLEANER_IO_BUFFER_SIZE: Final = integer(
     524_288,
     "Memory for the cleaner's reading and writing.",
     low=0,
+    inert=True,
 )
 LOG_CLEANER_IO_BUFFER_LOAD_FACTOR: Final = floating(
     "log.cleaner.io.buffer.load.factor",
@@ -207,6 +214,7 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS: Final = integer(
     60_000,
     "How often the log start offsets are written.",
     low=0,
+    inert=True,
 )
 LOG_SEGMENT_DELETE_DELAY_MS: Final = long(
     "log.segment.delete.delay.ms",
@@ -215,7 +223,10 @@ LOG_SEGMENT_DELETE_DELAY_MS: Final = long(
     low=0,
 )
 LOG_PREALLOCATE: Final = boolean(
-    "log.preallocate", False, "Whether a segment's file is created at its full size."
+    "log.preallocate",
+    False,
+    "Whether a segment's file is created at its full size.",
+    inert=True,
 )
 MESSAGE_MAX_BYTES: Final = integer(
     "message.max.bytes", 1_048_588, "The largest record batch accepted.", low=0

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
+from broker.cluster.metadata_cache import LEADER_DURING_DELETE
 from broker.cluster.replica_manager import EPOCH_DURING_DELETE
 from broker.cluster.topics import Topic
-from broker.wire.controller.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from broker.wire.controller.stop_replica import (
+from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from broker.wire.controller.update_metadata import (
+from broker.protocol.schemas.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -79,14 +81,41 @@ class Commands:
             )
             for index in indexes
         )
+        return self._tell(topic.name, topic.topic_id, states)
+
+    def forget(
+        self, name: str, topic_id: UUID | None, partitions: int
+    ) -> UpdateMetadataRequest:
+        """Tell clients that a topic is being deleted."""
+        states = tuple(
+            UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=self.controller_epoch,
+                leader=LEADER_DURING_DELETE,
+                leader_epoch=EPOCH_DURING_DELETE,
+                isr=(self.broker_id,),
+                zk_version=EPOCH_DURING_DELETE,
+                replicas=(self.broker_id,),
+                offline_replicas=(self.broker_id,),
+            )
+            for index in range(partitions)
+        )
+        return self._tell(name, topic_id, states)
+
+    def _tell(
+        self,
+        name: str,
+        topic_id: UUID | None,
+        states: tuple[UpdateMetadataPartitionState, ...],
+    ) -> UpdateMetadataRequest:
         return UpdateMetadataRequest(
             controller_id=self.broker_id,
             controller_epoch=self.controller_epoch,
             broker_epoch=self.broker_epoch,
             topic_states=(
                 UpdateMetadataTopicState(
-                    topic_name=topic.name,
-                    topic_id=topic.topic_id,
+                    topic_name=name,
+                    topic_id=topic_id,
                     partition_states=states,
                 ),
             ),

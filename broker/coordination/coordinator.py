@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
+from broker.cluster.partition import Key
 from broker.cluster.topics import Topic
-from broker.errors import ErrorCode
-from broker.wire.controller.leader_and_isr import (
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
-from broker.wire.controller.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from planes.lock import TaskLock
 
 
@@ -31,6 +36,16 @@ class NewTopic:
     name: str
     assignment: tuple[tuple[int, ...], ...]
     configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLog:
+    """What the disk says of one partition; -1 for an epoch or a producer unknown."""
+
+    topic_id: UUID | None
+    is_empty: bool
+    latest_epoch: int
+    latest_producer_id: int
 
 
 class Controlled(Protocol):
@@ -44,6 +59,9 @@ class Controlled(Protocol):
     def state_change_lock(self) -> TaskLock:
         """What a change of several replicas holds, so that no other comes between."""
 
+    def holds(self, key: Key, topic_id: UUID | None) -> bool:
+        """Tell whether the broker has this partition of this topic; None: any topic."""
+
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> LeaderAndIsrResponse:
@@ -55,6 +73,15 @@ class Controlled(Protocol):
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Tell clients this from now on."""
 
+    async def settle_deletions(self) -> None:
+        """Make durable that logs are gone, and that groups forgot their offsets.
+
+        Raises KAFKA_STORAGE_ERROR.
+        """
+
+    def settle_deletions_now(self) -> None:
+        """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
+
     def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
 
@@ -63,7 +90,28 @@ class Controlled(Protocol):
 
 
 class Coordinator(Protocol):
-    """The cluster's one mind; errors are `KafkaError`."""
+    """The cluster's one mind; errors are `KafkaError`.
+
+    `load` comes first, since a broker opens its logs with their topics' configs, then
+    `reconcile` and `open`; everything else may be asked of it afterwards.
+    """
+
+    def load(self) -> None:
+        """Learn what the cluster remembers; raise OSError or `MalformedCheckpoint`."""
+
+    def reconcile(self, found: Mapping[Key, FoundLog]) -> Mapping[Key, str]:
+        """Compare what is remembered with the logs that the disks hold.
+
+        Topics that were not known are from now on. Returns the logs that belong to no
+        topic, each with the reason, for the broker to set aside.
+        """
+
+    def open(self, broker: Controlled) -> None:
+        """Begin a new broker epoch, and command ``broker`` from now on.
+
+        Leader epochs go on above those found: another controller may have raised them
+        beyond what is remembered. Raises OSError.
+        """
 
     @property
     def broker_epoch(self) -> int:
@@ -76,6 +124,9 @@ class Coordinator(Protocol):
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
+
+    def replicas_failed(self, lost: Sequence[Key]) -> None:
+        """Learn that replicas of the broker are offline with their directory."""
 
     def live_brokers(self) -> Sequence[int]:
         """Return the ids of the brokers that replicas can be placed on."""

@@ -9,24 +9,31 @@ broker epoch, and takes no controller's word addressed to the one before (KIP-38
 
 It is never a stale controller: it speaks under the broker's own controller epoch, also
 after another controller, as a load generator plays one, has raised it. What such a
-controller says of the topics here holds until the next start and is not remembered.
+controller says of the topics here holds until the next start and is not remembered;
+topics that it made are found on disk then, and adopted (adoption.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from logging import getLogger
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.commands import Commands
-from broker.cluster.coordinator import Controlled, NewTopic
-from broker.cluster.metadata_cache import LEADER_DURING_DELETE, NO_LEADER
+from broker.cluster.metadata_cache import NO_LEADER
 from broker.cluster.partition import Key
-from broker.cluster.registry import Registry
 from broker.cluster.topics import Topic
-from broker.errors import ErrorCode, KafkaError
+from broker.coordination.adoption import reconcile
+from broker.coordination.commands import Commands
+from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
+from broker.coordination.registry import Deletion, Registry
+from broker.disk.identity import kafka_uuid
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode, KafkaError
 from planes.slices import preempt
+
+logger = getLogger(__name__)
 
 # Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
 PRODUCER_ID_BLOCK: Final = 1000
@@ -36,16 +43,12 @@ _PRODUCER_ID_MAX: Final = 2**63 - 1
 class EmbeddedCoordinator:
     """One broker, ``broker_id``; ``new_id`` draws topic ids."""
 
+    _broker: Controlled
+
     def __init__(
-        self,
-        registry: Registry,
-        broker: Controlled,
-        *,
-        broker_id: int,
-        new_id: Callable[[], UUID],
+        self, registry: Registry, *, broker_id: int, new_id: Callable[[], UUID]
     ) -> None:
         self._registry = registry
-        self._broker = broker
         self._id = broker_id
         self._new_id = new_id
         # Topics whose logs are being removed by some request just now.
@@ -70,35 +73,55 @@ class EmbeddedCoordinator:
         """Return this broker's id."""
         return (self._id,)
 
-    def open(self, latest_epoch: Callable[[Key], int]) -> None:
-        """Begin a new epoch and lead everything, as a controller does at a start.
+    def load(self) -> None:
+        """Read the registry; raise OSError or `MalformedCheckpoint`."""
+        self._registry.load()
 
-        ``latest_epoch`` is the newest leader epoch in a partition's log: another
-        controller may have raised it beyond what is remembered here. Raises OSError.
-        """
-        state = self._registry.state
-        topics = {
-            name: replace(
-                topic,
-                leader_epochs=tuple(
-                    max(epoch, latest_epoch((name, index))) + 1
-                    for index, epoch in enumerate(topic.leader_epochs)
+    def reconcile(self, found: Mapping[Key, FoundLog]) -> Mapping[Key, str]:
+        """Adopt what is not known, and name the logs that belong to no topic."""
+        outcome = reconcile(self._registry.state, found, self._new_id)
+        for topic in outcome.adopted.values():
+            logger.warning(
+                "a topic was found on disk that was not known; it is kept for ever "
+                "unless its configs are altered",
+                extra=fields(
+                    topic=topic.name,
+                    id=kafka_uuid(topic.topic_id),
+                    partitions=len(topic.leader_epochs),
                 ),
             )
-            for name, topic in state.topics.items()
-        }
-        self._registry.change(broker_epoch=state.broker_epoch + 1, topics=topics)
+        state = outcome.state
         self._registry.change(
-            deleting={
-                name: partitions
-                for name, partitions in state.deleting.items()
-                if not all(self._delete(name, index) for index in range(partitions))
-            }
+            broker_epoch=state.broker_epoch + 1,
+            next_producer_id=state.next_producer_id,
+            topics={name: _next_life(it, found) for name, it in state.topics.items()},
+            deleting=state.deleting,
         )
-        for topic in topics.values():
+        return outcome.strays
+
+    def open(self, broker: Controlled) -> None:
+        """Lead everything, as a controller does at a start."""
+        self._broker = broker
+        deleting = self._registry.state.deleting
+        for topic in self.topics.values():
             for index in topic.partitions:
                 led = self._lead(topic, index, is_new=False) is ErrorCode.none
                 self._announce(topic, [index], self._id if led else NO_LEADER)
+        kept = {k: v for k, v in deleting.items() if not self._delete_all(k, v)}
+        if len(kept) < len(deleting):
+            self._broker.settle_deletions_now()
+            self._registry.change(deleting=kept)
+
+    def replicas_failed(self, lost: Sequence[Key]) -> None:
+        """Tell clients that partitions have no leader: there is no other replica."""
+        by_topic: dict[str, list[int]] = {}
+        for name, index in lost:
+            by_topic.setdefault(name, []).append(index)
+        for name, indexes in by_topic.items():
+            topic = self.topics.get(name)
+            if topic is not None:
+                known = [index for index in indexes if index in topic.partitions]
+                self._announce(topic, known, NO_LEADER)
 
     # ---- topics -----------------------------------------------------------------
 
@@ -131,7 +154,7 @@ class EmbeddedCoordinator:
             topic = self._topic(name)
             self._forget(topic)
             # Clients are told first, so that nobody is sent to a replica that is gone.
-            self._announce(topic, topic.partitions, LEADER_DURING_DELETE)
+            self._announce_deletion(name, self._registry.state.deleting[name])
         await self._remove(name)
 
     def _forget(self, topic: Topic) -> None:
@@ -139,7 +162,9 @@ class EmbeddedCoordinator:
             topics={k: v for k, v in self.topics.items() if k != topic.name},
             deleting={
                 **self._registry.state.deleting,
-                topic.name: len(topic.leader_epochs),
+                topic.name: Deletion(
+                    topic_id=topic.topic_id, partitions=len(topic.leader_epochs)
+                ),
             },
         )
 
@@ -149,16 +174,25 @@ class EmbeddedCoordinator:
         try:
             async with self._broker.state_change_lock:
                 await self._remove_replicas(name)
+            await self._settle(name)
         finally:
             self._removing.discard(name)
 
     async def _remove_replicas(self, name: str) -> None:
-        for index in range(self._registry.state.deleting[name]):
-            if not self._delete(name, index):
+        deletion = self._registry.state.deleting.get(name)
+        if deletion is None:
+            # Another request has finished it meanwhile.
+            return
+        for index in range(deletion.partitions):
+            if not self._delete(name, index, deletion.topic_id):
                 raise KafkaError(
                     ErrorCode.kafka_storage_error, f"{name}-{index} is not removed"
                 )
             await preempt()
+
+    async def _settle(self, name: str) -> None:
+        """Forget a deletion, once no loss of power can undo it."""
+        await self._broker.settle_deletions()
         deleting = self._registry.state.deleting
         self._remember(deleting={k: v for k, v in deleting.items() if k != name})
 
@@ -192,11 +226,19 @@ class EmbeddedCoordinator:
                 self._check_still_wanted(topic)
                 outcome = self._lead(topic, index, is_new=True)
                 if outcome is not ErrorCode.none:
-                    await self._undo(topic, indexes)
-                    raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
+                    break
                 await preempt()
-            self._check_still_wanted(topic)
-            self._announce(topic, indexes, self._id)
+            else:
+                self._check_still_wanted(topic)
+                self._announce(topic, indexes, self._id)
+                return
+            if indexes.start:
+                self._undo_extension(topic, indexes)
+            else:
+                self._forget(topic)
+        if not indexes.start:
+            await self._remove(topic.name)
+        raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
 
     def _check_still_wanted(self, topic: Topic) -> None:
         """Raise if the topic was deleted while its creation was preempted."""
@@ -207,18 +249,10 @@ class EmbeddedCoordinator:
                 f"topic {topic.name!r} was deleted while it was being created",
             )
 
-    async def _undo(self, topic: Topic, indexes: range) -> None:
+    def _undo_extension(self, topic: Topic, indexes: range) -> None:
         """Forget partitions, the last of a topic, that could not be created."""
-        if not indexes.start:
-            self._forget(topic)
-            self._removing.add(topic.name)
-            try:
-                await self._remove_replicas(topic.name)
-            finally:
-                self._removing.discard(topic.name)
-            return
         for index in indexes:
-            self._delete(topic.name, index)
+            self._delete(topic.name, index, topic.topic_id)
         known = self.topics[topic.name]
         kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
         self._remember(topics={**self.topics, topic.name: kept})
@@ -280,13 +314,37 @@ class EmbeddedCoordinator:
         (outcome,) = answer.partition_errors
         return outcome.error_code
 
-    def _delete(self, topic: str, index: int) -> bool:
-        """Delete one replica; False if its disk fails."""
+    def _delete_all(self, name: str, deletion: Deletion) -> bool:
+        """Finish a deletion that was cut short; False if a disk fails."""
+        self._announce_deletion(name, deletion)
+        return all(
+            self._delete(name, index, deletion.topic_id)
+            for index in range(deletion.partitions)
+        )
+
+    def _delete(self, topic: str, index: int, topic_id: UUID | None) -> bool:
+        """Delete one replica of this very topic; False if its disk fails."""
+        if not self._broker.holds((topic, index), topic_id):
+            return True
         answer = self._broker.stop_replicas(self._commands.delete(topic, index))
         (outcome,) = answer.partition_errors
         return outcome.error_code is ErrorCode.none
+
+    def _announce_deletion(self, name: str, deletion: Deletion) -> None:
+        self._broker.update_metadata(
+            self._commands.forget(name, deletion.topic_id, deletion.partitions)
+        )
 
     def _announce(self, topic: Topic, indexes: Iterable[int], leader: int) -> None:
         self._broker.update_metadata(
             self._commands.announce(topic, indexes, leader=leader)
         )
+
+
+def _next_life(topic: Topic, found: Mapping[Key, FoundLog]) -> Topic:
+    """Return a topic under leader epochs that no log of it has seen."""
+    epochs = []
+    for index, epoch in enumerate(topic.leader_epochs):
+        log = found.get((topic.name, index))
+        epochs.append(max(epoch, log.latest_epoch if log else epoch) + 1)
+    return replace(topic, leader_epochs=tuple(epochs))

@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 
-from broker.log.storage import Buffer
+from broker.protocol.buffer import Buffer
 
 _PERMISSIONS = 0o644
 

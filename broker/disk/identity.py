@@ -7,13 +7,20 @@ would be taken for its own. Version 1 (KRaft) is written; version 0 (ZooKeeper) 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
 from posixpath import dirname
 from uuid import UUID
 
-from broker.errors import ConfigError
-from broker.log.checkpoints import META_PROPERTIES, read_properties, write_properties
-from broker.log.storage import Storage, join
+from broker.disk.checkpoints import META_PROPERTIES, read_properties, write_properties
+from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import Storage, join
+from broker.protocol.errors import ConfigError
+
+
+def draw_uuid(rng: random.Random) -> UUID:
+    """Return a random id, of a topic, a directory or a cluster."""
+    return UUID(int=rng.getrandbits(128), version=4)
 
 
 def kafka_uuid(uuid: UUID) -> str:
@@ -36,18 +43,22 @@ def parse_kafka_uuid(text: str) -> UUID:
 
 def claim(
     storage: Storage,
-    directories: Sequence[str],
+    log_dirs: LogDirs,
     node_id: int,
     new_id: Callable[[], UUID],
 ) -> str:
     """Make the directories this broker's, or check that they are; return cluster.id.
 
-    A new cluster id is made where no directory has one. Raises `ConfigError`.
+    A new cluster id is made where no directory has one. A directory that cannot be
+    read or written is offline from then on. Raises `ConfigError`.
     """
     found = {}
-    for directory in directories:
-        _make_durably(storage, directory)
-        found[directory] = read_properties(storage, directory, META_PROPERTIES)
+    for directory in log_dirs.online:
+        try:
+            _make_durably(storage, directory)
+            found[directory] = read_properties(storage, directory, META_PROPERTIES)
+        except OSError as error:
+            log_dirs.take_offline(directory, error)
     cluster_ids = {pairs["cluster.id"] for pairs in found.values() if pairs}
     if len(cluster_ids) > 1:
         raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
@@ -64,7 +75,10 @@ def claim(
                 "node.id": str(node_id),
                 "directory.id": kafka_uuid(new_id()),
             }
-            write_properties(storage, directory, META_PROPERTIES, fresh)
+            try:
+                write_properties(storage, directory, META_PROPERTIES, fresh)
+            except OSError as error:
+                log_dirs.take_offline(directory, error)
     return cluster_id
 
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from posixpath import dirname
 from weakref import WeakValueDictionary
 
-from broker.log.storage import Buffer
+from broker.protocol.buffer import Buffer
 
 
-class Crashed(Exception):
-    """The machine of this disk has stopped; the log under test must not catch this."""
+class Crashed(BaseException):
+    """The machine of this disk has stopped: nothing that contains faults catches it."""
 
 
 class Faults:
@@ -169,6 +169,7 @@ class MemoryFile:
         """Write the pieces, or a few bytes of them and an error."""
         written = b"".join(pieces)
         assert len(written) == size, f"{len(written)} bytes, {size} announced"
+        self._storage.check_room(position + size - len(self._node.data))
         try:
             self._storage.faults.count(f"write {self._path}")
         except (OSError, Crashed):
@@ -178,6 +179,7 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
+        self._storage.check_room(size - len(self._node.data))
         self._storage.faults.count(f"truncate {self._path}")
         self._node.cut(size)
 
@@ -199,6 +201,8 @@ class MemoryStorage:
         self._names: _Names = {"": None}
         self._durable: _Names = {"": None}
         self._pending: list[_Change] = []
+        # More than so many bytes in all files find the disk full.
+        self.capacity_bytes: int | None = None
         self._locks: WeakValueDictionary[str, MemoryFile] = WeakValueDictionary()
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
@@ -266,6 +270,20 @@ class MemoryStorage:
             raise BlockingIOError(errno.EAGAIN, "is locked", path)
         file = self._locks[path] = self.open(path, create=True)
         return file
+
+    def fill_up(self) -> None:
+        """Let there be no room but for what is there."""
+        self.capacity_bytes = self._used_bytes()
+
+    def _used_bytes(self) -> int:
+        return sum(len(node.data) for node in self._names.values() if node is not None)
+
+    def check_room(self, growth_bytes: int) -> None:
+        """Raise ENOSPC if a file may not grow by so much."""
+        if self.capacity_bytes is None or growth_bytes <= 0:
+            return
+        if self._used_bytes() + growth_bytes > self.capacity_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""

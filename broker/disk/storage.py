@@ -14,9 +14,9 @@ back when nobody refers to it any more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from broker.protocol.buffer import Buffer
 
 
 class File(Protocol):

@@ -1,7 +1,8 @@
 """Consumer groups, the classic protocol: a pure core and its coordinator.
 
-``transitions`` is the state machine as data; ``roster`` and ``group`` hold a group;
-``rebalance``, ``membership`` and ``offsets`` act on it and return `Effects`;
-``records`` is Kafka's format of ``__consumer_offsets``; ``coordinator`` owns the groups
-and joins them to the log. Nothing here waits, reads a clock or opens a file.
+``state`` holds a group as values, its state machine as a table, and Kafka's format of
+its records; ``joining``, ``rebalance``, ``membership`` and ``commits`` act on a group
+and return `Effects`; ``coordinator`` owns the groups and joins them to the log, which
+is handed in. Nothing here waits, reads a clock, draws without being handed a source of
+chance, or opens a file.
 """

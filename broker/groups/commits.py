@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.group import Group
 from broker.groups.membership import Membership
-from broker.groups.messages import (
+from broker.groups.shards import Shards
+from broker.groups.state.group import Group
+from broker.groups.state.messages import (
     CONSUMER_PROTOCOL_TYPE,
     Effects,
     Instant,
     OffsetCommit,
     Write,
 )
-from broker.groups.offset_store import TopicPartition
-from broker.groups.records import (
+from broker.groups.state.offset_store import TopicPartition
+from broker.groups.state.records import (
     OffsetKey,
     group_tombstone,
     offset_record,
     offset_tombstone,
 )
-from broker.groups.shards import Shards
-from broker.groups.transitions import Event, GroupState
-from broker.groups.waiting import Waiting
+from broker.groups.state.transitions import Event, GroupState
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode, KafkaError
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 # What else follows from the outcome of a write.
@@ -223,12 +223,22 @@ class Commits:
         return waiting
 
     def delete_topics(self, targets: Iterable[TopicPartition]) -> None:
-        """Delete all groups' offsets of partitions that are no more."""
-        gone = set(targets)
+        """Delete all groups' offsets of partitions that are no more.
+
+        Cost: O(groups x topics), and O(1) per offset that is there.
+        """
+        gone: dict[str, set[int]] = {}
+        for topic, partition in targets:
+            gone.setdefault(topic, set()).add(partition)
         if not gone:
             return
         for group in self._shards.groups():
-            stored = [target for target in group.offsets if target in gone]
+            stored = [
+                target
+                for topic, partitions in gone.items()
+                for target in group.offsets.of(topic)
+                if target.partition in partitions
+            ]
             if stored:
                 self.bury(group, stored, whole=False)
 

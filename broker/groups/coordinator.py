@@ -18,15 +18,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from logging import DEBUG, INFO, getLogger
 
-from broker.errors import ErrorCode, KafkaError
 from broker.groups.commits import Commits
-from broker.groups.config import NS_PER_MS, GroupConfig
-from broker.groups.group import Group, join_refusal
+from broker.groups.group_log import GroupLog
 from broker.groups.joining import Joining
-from broker.groups.log import GroupLog
 from broker.groups.membership import Membership
-from broker.groups.messages import (
+from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
+from broker.groups.shards import Clock, Counters, Shards
+from broker.groups.state.config import NS_PER_MS, GroupConfig
+from broker.groups.state.group import Group, join_refusal
+from broker.groups.state.messages import (
     Effects,
+    Instant,
     JoinAnswer,
     JoinRequest,
     LeftMember,
@@ -34,14 +36,16 @@ from broker.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
-from broker.groups.shards import Clock, Counters, Shards
-from broker.groups.timers import Timers
-from broker.groups.transitions import GroupState
-from broker.groups.waiting import Waiting
-from broker.logs import fields
+from broker.groups.state.timers import Timers
+from broker.groups.state.transitions import GroupState
+from broker.groups.state.waiting import Waiting
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode, KafkaError
 
 logger = getLogger(__name__)
+
+# A deadline whose work failed comes due again then.
+_RETRY_NS = 1000 * NS_PER_MS
 
 CLASSIC = "classic"
 
@@ -54,6 +58,7 @@ class GroupStatistics:
     groups_by_state: dict[GroupState, int]
     offsets: int
     completed_rebalances: int
+    unreadable_batches: int
     counters: Counters
 
 
@@ -112,9 +117,13 @@ class GroupCoordinator:
     # ---- what has come due ------------------------------------------------------
 
     def next_event_ns(self) -> int | None:
-        """Return when to call ``work`` next; None: not before the next verb."""
+        """Return when to call ``work`` next; None: not before the next verb.
+
+        What loads is due since ever: the clock's own time would always be later than
+        that of whoever asked a moment before.
+        """
         if self._shards.loading() is not None:
-            return self._clock().ns
+            return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
@@ -129,25 +138,48 @@ class GroupCoordinator:
         now = self._clock()
         key = self._timers.pop_due(now.ns)
         if key is not None:
-            group = self._shards.group(key.group_id)
-            assert group is not None, key
-            self._perform(group, self._membership.due(group, key, now))
-            self._shards.drop_if_unused(group)
+            try:
+                self._expire(key, now)
+            except Exception:
+                self._timers.schedule(key, now.ns + _RETRY_NS)
+                raise
             return True
         partition = self._cleanups.pop_due(now.ns)
         if partition is None:
             return loaded
         self._schedule_cleanup(partition)
+        failed: Exception | None = None
         for group in tuple(self._shards.by_partition[partition].groups.values()):
-            self.offsets.expire(group, now)
+            try:
+                self.offsets.expire(group, now)
+            except Exception as error:
+                # The others' offsets expire all the same.
+                failed = error
+        if failed is not None:
+            raise failed
         return True
+
+    def _expire(self, key: TimerKey, now: Instant) -> None:
+        group = self._shards.group(key.group_id)
+        assert group is not None, key
+        self._perform(group, self._membership.due(group, key, now))
+        self._shards.drop_if_unused(group)
 
     def _load_some(self) -> None:
         """Load a piece of a partition; with the last one its groups come to life."""
         shard = self._shards.loading()
         assert shard is not None, "nothing is loading"
         now = self._clock()
-        groups = shard.load_some(now)
+        try:
+            groups = shard.load_some(now)
+        except KafkaError as fault:
+            # Its disk fails: its groups have no coordinator here, all others have.
+            logger.error(
+                "groups cannot be loaded",
+                extra=fields(partition=shard.partition, fault=fault),
+            )
+            self.resign(shard.partition)
+            return
         if shard.loading:
             return
         self._shards.counters.partition_loads += 1
@@ -282,6 +314,7 @@ class GroupCoordinator:
             groups_by_state={state: by_state[state] for state in GroupState},
             offsets=sum(len(group.offsets) for group in groups),
             completed_rebalances=self._rebalance.completed,
+            unreadable_batches=self._shards.log.unreadable_batches,
             counters=self._shards.counters,
         )
 

@@ -1,16 +1,21 @@
-"""What the coordinator asks of ``__consumer_offsets``."""
+"""What the coordinator asks of the log of groups, ``__consumer_offsets``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from broker.errors import ErrorCode
-from broker.groups.messages import Record
+from broker.groups.state.messages import Record
+from broker.protocol.errors import ErrorCode
 
 
 class GroupLog(Protocol):
-    """The partitions of ``__consumer_offsets`` that this broker leads."""
+    """The partitions of ``__consumer_offsets`` that this broker leads.
+
+    ``unreadable_batches`` counts those that ``replay`` had to pass over.
+    """
+
+    unreadable_batches: int
 
     def append(
         self,
@@ -25,7 +30,10 @@ class GroupLog(Protocol):
         """
 
     def replay(self, partition: int) -> Iterator[Sequence[Record]]:
-        """Iterate over what the partition holds, oldest first, a piece at a time."""
+        """Iterate over what the partition holds, oldest first, a piece at a time.
+
+        Raises KAFKA_STORAGE_ERROR.
+        """
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import random
 import uuid
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.config import NS_PER_MS
-from broker.groups.group import Group, join_refusal
-from broker.groups.messages import (
+from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
+from broker.groups.state.config import NS_PER_MS
+from broker.groups.state.group import Group, join_refusal
+from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
     Effects,
     GroupProtocol,
@@ -25,13 +25,15 @@ from broker.groups.messages import (
     JoinRequest,
     Write,
 )
-from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
-from broker.groups.roster import Member
-from broker.groups.snapshot import group_metadata_record
-from broker.groups.transitions import Action, Event, GroupState
-from broker.groups.waiting import Waiting
+from broker.groups.state.roster import Member
+from broker.groups.state.snapshot import group_metadata_record
+from broker.groups.state.transitions import Action, Event, GroupState
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode, KafkaError
 
 JoinWaiting = Waiting[JoinAnswer]
+
+_STRING_BYTES_MAX: Final = 2**15 - 1
 
 
 class Joining:
@@ -116,7 +118,10 @@ class Joining:
     def _new_member_id(self, request: JoinRequest) -> str:
         """Return an id nobody had before, beginning with a name an operator knows."""
         name = request.client_id if request.instance_id is None else request.instance_id
-        return f"{name}-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
+        unique = f"-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
+        # Together they must fit what a string of the protocol can hold.
+        room = _STRING_BYTES_MAX - len(unique)
+        return name.encode()[:room].decode(errors="ignore") + unique
 
     def _admit(
         self,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.group import Group
-from broker.groups.messages import (
+from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
+from broker.groups.state.group import Group
+from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
     Effects,
     Instant,
@@ -20,9 +20,9 @@ from broker.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
-from broker.groups.transitions import Action, Event, GroupState
-from broker.groups.waiting import Waiting
+from broker.groups.state.transitions import Action, Event, GroupState
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode, KafkaError
 
 
 class Membership:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.groups.coordinator import GroupStatistics
-from broker.metrics.metric import Metric
+from broker.observation.metric import Metric
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
@@ -30,6 +30,12 @@ def group_metrics(statistics: GroupStatistics) -> Iterator[Metric]:
         "group_completed_rebalance_count": statistics.completed_rebalances,
         "partition_load_count": statistics.counters.partition_loads,
     }
+    yield Metric(
+        name="doorkeeper_group_unreadable_batches",
+        kind="counter",
+        value=statistics.unreadable_batches,
+        suffix="_total",
+    )
     for name, value in totals.items():
         yield Metric(
             name=_COORDINATOR + name, kind="counter", value=value, suffix="_total"

@@ -18,21 +18,21 @@ import enum
 from logging import getLogger
 from typing import NamedTuple
 
-from broker.errors import ErrorCode
-from broker.groups.config import NS_PER_MS, GroupConfig
-from broker.groups.group import Group, join_refusal
-from broker.groups.messages import (
+from broker.groups.state.config import NS_PER_MS, GroupConfig
+from broker.groups.state.group import Group, join_refusal
+from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
     Effects,
     Instant,
     SyncAnswer,
     Write,
 )
-from broker.groups.roster import Member
-from broker.groups.snapshot import group_metadata_record
-from broker.groups.timers import Timers
-from broker.groups.transitions import Action, Event, GroupState
-from broker.logs import fields
+from broker.groups.state.roster import Member
+from broker.groups.state.snapshot import group_metadata_record
+from broker.groups.state.timers import Timers
+from broker.groups.state.transitions import Action, Event, GroupState
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode
 
 logger = getLogger(__name__)
 

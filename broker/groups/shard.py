@@ -9,13 +9,13 @@ state, so offsets and generations never go back over a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from logging import getLogger
 
-from broker.groups.group import Group
-from broker.groups.messages import Instant, Record
-from broker.groups.offset_store import OffsetStore, TopicPartition
-from broker.groups.records import (
+from broker.groups.state.group import Group
+from broker.groups.state.messages import Instant, Record
+from broker.groups.state.offset_store import OffsetStore, TopicPartition
+from broker.groups.state.records import (
     GroupKey,
     GroupValue,
     OffsetKey,
@@ -24,19 +24,28 @@ from broker.groups.records import (
     read_key,
     read_offset,
 )
-from broker.groups.snapshot import group_from_value
-from broker.logs import fields
+from broker.groups.state.snapshot import group_from_value
+from broker.observation.logs import fields
 
 logger = getLogger(__name__)
 
 
 class Shard:
-    """Groups by id, complete once ``loading`` is False."""
+    """Groups by id, complete once ``loading`` is False.
 
-    __slots__ = ("_offsets", "_pieces", "_values", "groups", "partition")
+    ``owns`` says whether a group belongs to the partition.
+    """
 
-    def __init__(self, partition: int, pieces: Iterator[Sequence[Record]]) -> None:
+    __slots__ = ("_offsets", "_owns", "_pieces", "_values", "groups", "partition")
+
+    def __init__(
+        self,
+        partition: int,
+        pieces: Iterator[Sequence[Record]],
+        owns: Callable[[str], bool],
+    ) -> None:
         self.partition = partition
+        self._owns = owns
         self.groups: dict[str, Group] = {}
         self._pieces: Iterator[Sequence[Record]] | None = pieces
         self._values: dict[str, GroupValue] = {}
@@ -67,11 +76,13 @@ class Shard:
 
     def _replay(self, record: Record) -> None:
         key = read_key(record.key)
+        if key is not None and not self._owns(key.group_id):
+            raise UnreadableRecord(f"group {key.group_id!r} is another partition's")
         if isinstance(key, GroupKey):
             if record.value is None:
                 self._values.pop(key.group_id, None)
             else:
-                self._values[key.group_id] = read_group(record.value)
+                self._values[key.group_id] = _checked(read_group(record.value))
         elif isinstance(key, OffsetKey):
             store = self._offsets.setdefault(key.group_id, OffsetStore())
             target = TopicPartition(key.topic, key.partition)
@@ -97,3 +108,13 @@ class Shard:
         for group_id, group in self.groups.items():
             assert group.group_id == group_id, (group_id, group)
             group.check()
+
+
+def _checked(value: GroupValue) -> GroupValue:
+    """Return what a group may be; raise `UnreadableRecord` if two members are one."""
+    members = [member.member_id for member in value.members]
+    instances = [m.instance_id for m in value.members if m.instance_id is not None]
+    for ids in (members, instances):
+        if len(set(ids)) < len(ids):
+            raise UnreadableRecord("found two members of one id, expected each once")
+    return value

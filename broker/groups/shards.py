@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.config import GroupConfig
-from broker.groups.group import Group
-from broker.groups.log import GroupLog, coordinator_error
-from broker.groups.messages import Effects, Instant, Write
+from broker.groups.group_log import GroupLog, coordinator_error
 from broker.groups.partitioner import partition_for
 from broker.groups.shard import Shard
+from broker.groups.state.config import GroupConfig
+from broker.groups.state.group import Group
+from broker.groups.state.messages import Effects, Instant, Write
+from broker.protocol.errors import ErrorCode, KafkaError
 
 Clock = Callable[[], Instant]
 
@@ -44,8 +44,11 @@ class Shards:
     def elect(self, partition: int) -> None:
         """Begin to coordinate a partition's groups, unless they are here already."""
         if partition not in self.by_partition:
-            pieces = self.log.replay(partition)
-            self.by_partition[partition] = Shard(partition, pieces)
+            self.by_partition[partition] = Shard(
+                partition,
+                self.log.replay(partition),
+                lambda group_id: self.partition(group_id) == partition,
+            )
 
     def loading(self) -> Shard | None:
         """Return a shard that is still being read, if there is one."""

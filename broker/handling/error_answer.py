@@ -5,24 +5,17 @@ mechanism over the schemas: a field named ``error_code`` gets the error; an arra
 rows carry errors mirrors the array of the request that it answers, row by row; the rest
 has the schema's default, else what means "none" (-1, empty, null).
 
-What the error is:
+What is particular to an API, its declaration says (`ErrorAnswer`). The error of a
+refusal:
 
 - The client should try again, so it gets a code that clients try again on. That is
   REQUEST_TIMED_OUT, but for the coordinators: group members take it for fatal, and
   Kafka's own coordinator answers COORDINATOR_NOT_AVAILABLE where its log timed out.
   OFFSET_FETCH and INIT_PRODUCER_ID get COORDINATOR_LOAD_IN_PROGRESS, the one code that
-  all clients retry there.
-- METADATA names its topics with LEADER_NOT_AVAILABLE, which every client takes for a
-  state that passes, and tells the brokers all the same: librdkafka forgets those that
-  an answer with topics leaves out, and then knows nobody to ask again. If no topic was
-  named there is no place for an error, and the answer is empty: clients discard one
-  without brokers and topics, and retry, where one with brokers would say that there
-  are no topics.
+  all clients retry there; METADATA names its topics with LEADER_NOT_AVAILABLE, which
+  every client takes for a state that passes.
 - Over its quota it is THROTTLING_QUOTA_EXCEEDED, which only the APIs of KIP-599 know.
 - A PRODUCE with acks=0 has no answer: its connection is closed, as for any error.
-
-API_VERSIONS is never refused: its answer costs no more than a refusal, and clients
-that do not get it give up the connection.
 """
 
 from __future__ import annotations
@@ -33,81 +26,21 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from broker.apis import metadata
-from broker.apis.answer import Row
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.request import CLOSE, Request, Response
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity, encode, request_type, response_type
-from broker.wire.introspect import FieldKind, kind_of
+from broker.apis.common.answer import Row
+from broker.apis.common.api import Api
+from broker.node.broker import Broker
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity, encode, request_type, response_type
+from broker.protocol.wire.introspect import FieldKind, kind_of
+from broker.requests.request import CLOSE, Request, Response
+from broker.requests.throttling import throttle_time
 from planes.admission import OVER_QUOTA
 
-# The array of the request that an array of the answer mirrors. What is not named here
-# has an error of its own at the top, or says nothing of single rows.
-_MIRRORED: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: {
-            "responses": ("topic_data",),
-            "partition_responses": ("partition_data",),
-        },
-        ApiKey.FETCH: {"responses": ("topics",), "partitions": ("partitions",)},
-        ApiKey.LIST_OFFSETS: {"topics": ("topics",), "partitions": ("partitions",)},
-        ApiKey.OFFSET_COMMIT: {"topics": ("topics",), "partitions": ("partitions",)},
-        ApiKey.DELETE_RECORDS: {"topics": ("topics",), "partitions": ("partitions",)},
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: {
-            "topics": ("topics",),
-            "partitions": ("partitions",),
-        },
-        ApiKey.OFFSET_FETCH: {
-            "groups": ("groups",),
-            "topics": ("topics",),
-            "partitions": ("partition_indexes",),
-        },
-        ApiKey.METADATA: {"topics": ("topics",)},
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": ("topics",)},
-        ApiKey.CREATE_TOPICS: {"topics": ("topics",)},
-        ApiKey.CREATE_PARTITIONS: {"results": ("topics",)},
-        ApiKey.DELETE_TOPICS: {"responses": ("topics", "topic_names")},
-        ApiKey.DESCRIBE_CONFIGS: {"results": ("resources",)},
-        ApiKey.ALTER_CONFIGS: {"responses": ("resources",)},
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: {"responses": ("resources",)},
-        ApiKey.FIND_COORDINATOR: {"coordinators": ("coordinator_keys",)},
-        ApiKey.DESCRIBE_GROUPS: {"groups": ("groups",)},
-        ApiKey.DELETE_GROUPS: {"results": ("groups_names",)},
-        ApiKey.ELECT_LEADERS: {
-            "replica_election_results": ("topic_partitions",),
-            "partition_result": ("partitions",),
-        },
-    }
-)
-# From this version on a FETCH answer's own error is enough (Kafka: FetchRequest).
-_FETCH_WITHOUT_ROWS: Final = 13
 # A field of the request that is called otherwise in the answer.
 _RENAMED: Final = MappingProxyType({"partition_index": "partition"})
-_TRY_AGAIN: Final[Mapping[int, ErrorCode]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                ApiKey.FIND_COORDINATOR,
-                ApiKey.OFFSET_COMMIT,
-                ApiKey.JOIN_GROUP,
-                ApiKey.SYNC_GROUP,
-                ApiKey.HEARTBEAT,
-                ApiKey.LEAVE_GROUP,
-                ApiKey.DESCRIBE_GROUPS,
-                ApiKey.LIST_GROUPS,
-                ApiKey.DELETE_GROUPS,
-                ApiKey.OFFSET_DELETE,
-            ),
-            ErrorCode.coordinator_not_available,
-        ),
-        **dict.fromkeys(
-            (ApiKey.OFFSET_FETCH, ApiKey.INIT_PRODUCER_ID),
-            ErrorCode.coordinator_load_in_progress,
-        ),
-        ApiKey.METADATA: ErrorCode.leader_not_available,
-    }
+_OVERLOADED: Final = "The broker is overloaded, try again."
+_MESSAGES: Final = MappingProxyType(
+    {ErrorCode.unknown_server_error: "The broker has failed on this request."}
 )
 _NONE: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -123,30 +56,43 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def error_of(api_key: int, refusal: str) -> ErrorCode:
+def error_of(api: Api, refusal: str) -> ErrorCode:
     """Return the error that tells a client of a refusal."""
     if refusal == OVER_QUOTA:
         return ErrorCode.throttling_quota_exceeded
-    return _TRY_AGAIN.get(api_key, ErrorCode.request_timed_out)
+    return api.error_answer.try_again
 
 
-def may_be_refused(api_key: int) -> bool:
-    """Say whether requests of this API are ever refused."""
-    return api_key != ApiKey.API_VERSIONS
-
-
-def refuse(request: Request, body: Entity, throttle: Any, broker: Broker) -> Response:
+def refuse(api: Api, request: Request, body: Entity, broker: Broker) -> Response:
     """Answer a request that admission has turned away. Cost: 5 us and 1 us a row."""
     assert request.refusal is not None, request
-    key, version = request.api_key, request.api_version
-    error = error_of(key, request.refusal)
+    return error_answer(api, request, body, error_of(api, request.refusal), broker)
+
+
+def error_answer(
+    api: Api, request: Request, body: Entity, error: ErrorCode, broker: Broker
+) -> Response:
+    """Answer with ``error`` for each thing that ``body`` asks about."""
     request.error_code = int(error)
-    if key == ApiKey.PRODUCE and body.acks == 0:
+    if not api.error_answer.is_answered(body):
         return CLOSE
-    answer = _form(key, version).row(body, error)
-    answer.throttle_time = throttle
-    if key == ApiKey.METADATA and body.topics:
-        vars(answer).update(metadata.cluster(request, broker))
+    answer = _form(api, request.api_version).row(body, error)
+    api.error_answer.complete(request, body, answer, broker)
+    return _encoded(request, answer, broker)
+
+
+def bare_error(
+    api: Api, request: Request, error: ErrorCode, broker: Broker
+) -> Response:
+    """Answer with ``error`` and nothing of the request."""
+    request.error_code = int(error)
+    form = _bare_form(api, request.api_version)
+    return _encoded(request, form.row(None, error), broker)
+
+
+def _encoded(request: Request, answer: Row, broker: Broker) -> Response:
+    answer.throttle_time = throttle_time(request, broker.now_ns())
+    key, version = request.api_key, request.api_version
     return (encode(key, version, request.correlation_id, answer),)
 
 
@@ -175,7 +121,7 @@ class _Form(NamedTuple):
         for name in self.errors:
             setattr(row, name, error)
         for name in self.messages:
-            setattr(row, name, "The broker is overloaded, try again.")
+            setattr(row, name, _MESSAGES.get(error, _OVERLOADED))
         for name, source, form in self.arrays:
             items = getattr(asked, source) or ()
             setattr(row, name, [form.row(item, error) for item in items])
@@ -183,12 +129,20 @@ class _Form(NamedTuple):
 
 
 @cache
-def _form(api_key: int, version: int) -> _Form:
-    mirrored = _MIRRORED.get(api_key, {})
-    if api_key == ApiKey.FETCH and version >= _FETCH_WITHOUT_ROWS:
-        mirrored = {}
-    answer, request = response_type(api_key, version), request_type(api_key, version)
+def _form(api: Api, version: int) -> _Form:
+    mirrored = api.error_answer.rows if version <= api.error_answer.rows_last else {}
+    answer, request = response_type(api.key, version), request_type(api.key, version)
     return _form_of(answer, request, mirrored)
+
+
+@cache
+def _bare_form(api: Api, version: int) -> _Form:
+    return _form_of(response_type(api.key, version), _Nothing, {})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nothing:
+    """A counterpart that has nothing to copy."""
 
 
 def _form_of(

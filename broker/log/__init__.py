@@ -1,13 +1,13 @@
-"""Kafka's log on disk: segments, indexes, checkpoints, recovery; synchronous and pure.
+"""Kafka's log on disk, decided synchronously; clocks and storage are handed in.
 
-storage.py      what a disk is          files.py, memory.py   a real one, a faulty one
-batch.py        headers of batches      records.py, codecs.py what is inside them
-index.py        sparse indexes          segment.py, segments.py  files of batches
-epochs.py       leader epochs           producers.py          sequence numbers
-log.py          one partition's log: append and roll; and its other operations:
-                reading.py, times.py, flushing.py, trimming.py, cleaner.py, swap.py
-rewriting.py    batches that a topic's settings change
-durability.py   what has reached the disk
-recovery.py     opening what is there   repair.py             a segment of it
-manager.py      the logs of a broker    checkpoints.py, identity.py  its small files
+segments/   files of batches: index.py, segment.py, repair.py, segment_list.py
+log.py      one partition's log: its state, append, roll, and whether it is closed
+operation.py  what all operations on a log have in common; they are
+            reading.py, times.py, flushing.py, trimming.py, and those of upkeep/
+rewriting.py  batches that a topic's settings change
+epochs.py, producers.py, durability.py  leader epochs, sequence numbers, what is on disk
+upkeep/     what is done to logs now and then: recovery.py, cleaner.py and swap.py,
+            mending.py, and manager.py, the logs of a broker
+
+Each file imports those above it, and none below.
 """

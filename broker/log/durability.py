@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from posixpath import dirname
 from typing import Final, NamedTuple
 
-from broker.errors import ErrorCode, KafkaError
+from broker.disk.closable import ClosableStorage
+from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.storage import File, Storage
 from broker.log.epochs import LeaderEpochs
-from broker.log.segment import Segment
-from broker.log.storage import File, Storage
+from broker.log.segments.segment import Segment
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -53,8 +54,10 @@ class Durability:
         "_epochs",
         "_names",
         "_names_synced",
+        "_snapshots",
         "_storage",
         "_unflushed",
+        "closed",
         "generation",
         "mendable",
         "out_of_service",
@@ -63,7 +66,7 @@ class Durability:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ClosableStorage,
         directory: str,
         epochs: LeaderEpochs,
         recovery_point: int,
@@ -77,6 +80,8 @@ class Durability:
         self.recovery_point = recovery_point
         # Segments that ended or were repaired since the last flush, oldest first.
         self._unflushed = unflushed
+        # Of producers, written since the last flush.
+        self._snapshots: list[File] = []
         # Counts truncations: a job begun before one proves nothing.
         self.generation = 0
         # Counts changes of the directory; the last one known to be synced.
@@ -86,10 +91,18 @@ class Durability:
         self.out_of_service: str | None = None
         # It failed for want of space.
         self.mendable = False
+        self.closed = False
 
-    def rolled(self, ended: Segment) -> None:
-        """Note that a segment ended and a file was created."""
+    def rolled(self, ended: Segment, snapshot: File | None) -> None:
+        """Note that a segment ended, and that files were created."""
         self._unflushed.append(ended)
+        if snapshot is not None:
+            self._snapshots.append(snapshot)
+        self._names += 1
+
+    def add(self, snapshot: File) -> None:
+        """Note a file that has to be synced with the next flush."""
+        self._snapshots.append(snapshot)
         self._names += 1
 
     def gone(self, old: Sequence[Segment]) -> None:
@@ -125,7 +138,9 @@ class Durability:
             raise self.failed(error) from error
         self.done(job)
 
-    def job(self, active: Segment, log_end_offset: int) -> FlushJob | None:
+    def job(
+        self, active: Segment, log_end_offset: int, more: Sequence[File] = ()
+    ) -> FlushJob | None:
         """Return what there is to sync, None if all is durable.
 
         Whoever runs it reports with ``done`` or ``failed``. Raises KAFKA_STORAGE_ERROR
@@ -134,7 +149,12 @@ class Durability:
         self.check_in_service()
         if log_end_offset == self.recovery_point and self._names == self._names_synced:
             return None
-        return self._job(self._unflushed, (active.file,), log_end_offset)
+        return self._job(self._unflushed, (active.file, *more), log_end_offset)
+
+    @property
+    def everything(self) -> bool:
+        """Tell whether all that `rolled`, `gone` and the rest noted is durable."""
+        return self._names == self._names_synced and not self._unflushed
 
     def job_for_ended(self, offset: int) -> FlushJob | None:
         """Return a job for the segments that ended at ``offset`` or before."""
@@ -146,13 +166,13 @@ class Durability:
         self, ended: Sequence[Segment], more: Sequence[File], offset: int
     ) -> FlushJob:
         names_changed = self._names != self._names_synced
-        files: list[File] = []
+        files: list[File] = list(self._snapshots)
         try:
             self._epochs.write()
             for segment in ended:
                 files += [segment.file, *segment.write_indexes()]
         except OSError as error:
-            raise storage_error(self._directory, error) from error
+            raise self._storage.failure(self._directory, error) from error
         return FlushJob(
             self._storage,
             (self._directory, dirname(self._directory)) if names_changed else (),
@@ -175,15 +195,28 @@ class Durability:
         ]
         for segment in job.segments:
             segment.release_indexes()
+        synced = set(map(id, job.files))
+        self._snapshots = [file for file in self._snapshots if id(file) not in synced]
         self.recovery_point = max(self.recovery_point, job.offset)
 
-    def failed(self, error: OSError) -> KafkaError:
+    def close(self, reason: str) -> None:
+        """Be out of service for good: the log is closed."""
+        self.out_of_service = reason
+        self.closed = True
+        self.mendable = False
+        self.generation += 1
+
+    def failed(self, error: OSError) -> LogStorageError | LogUnavailable:
         """Take the log out of service; return the error to raise."""
+        if self.closed:
+            # Files that are nobody's any more say nothing about the device.
+            assert self.out_of_service is not None
+            return LogUnavailable(self.out_of_service)
         self.out_of_service = f"{self._directory}: a flush failed: {error}"
         self.mendable = error.errno in _FULL
         # A job that is under way may be told of success for pages that are gone.
         self.generation += 1
-        return storage_error(self._directory, error)
+        return self._storage.failure(self._directory, error)
 
     def take_up(self) -> None:
         """Go into service again; only after everything was written once more."""
@@ -197,11 +230,6 @@ class Durability:
         return self._unflushed
 
     def check_in_service(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR after a failed flush."""
+        """Raise KAFKA_STORAGE_ERROR after a failed flush, or once closed."""
         if self.out_of_service:
-            raise KafkaError(ErrorCode.kafka_storage_error, self.out_of_service)
-
-
-def storage_error(directory: str, error: OSError) -> KafkaError:
-    """Return the answer to an error of the disk."""
-    return KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}")
+            raise LogUnavailable(self.out_of_service)

@@ -15,8 +15,8 @@ import itertools
 from bisect import bisect_right
 from typing import Final
 
-from broker.log.checkpoints import read_epochs, write_epochs
-from broker.log.storage import Storage
+from broker.disk.checkpoints import read_epochs, write_epochs
+from broker.disk.storage import Storage
 
 UNDEFINED: Final = -1
 

@@ -7,22 +7,16 @@ ended is flushed some time later anyway, since recovery begins where that stops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.durability import storage_error
+from broker.log.durability import FlushJob
+from broker.log.log import Log
+from broker.log.operation import in_steps, operation
 from broker.log.producers import write_snapshot
-
-if TYPE_CHECKING:
-    from broker.log.log import Log
+from broker.log.steps import Steps
 
 # The kernel writes back pages that are older than half of this.
 ENDED_FLUSH_AGE_MS: Final = 60_000
-
-
-def is_asked_for(config: LogConfig) -> bool:
-    """Tell whether ``flush.messages`` or ``flush.ms`` is set."""
-    return min(config.flush_messages, config.flush_ms) < LONG_MAX
 
 
 def flush_due(log: Log, now_ms: int) -> bool:
@@ -34,6 +28,7 @@ def flush_due(log: Log, now_ms: int) -> bool:
     )
 
 
+@operation
 def flush(log: Log, now_ms: int | None = None) -> None:
     """Make everything durable; ``now_ms`` begins a new ``flush.ms``.
 
@@ -45,29 +40,64 @@ def flush(log: Log, now_ms: int | None = None) -> None:
         log.flushed_ms = now_ms
 
 
-def flush_ended(log: Log, now_ms: int, age_ms: int = ENDED_FLUSH_AGE_MS) -> None:
-    """Make the segments durable that ended ``age_ms`` ago or earlier.
+def job_for_ended(
+    log: Log, now_ms: int, age_ms: int = ENDED_FLUSH_AGE_MS
+) -> FlushJob | None:
+    """Return what makes the segments durable that ended ``age_ms`` ago or earlier.
 
-    By then the kernel has written most of them, so that this stops nobody for
-    long; and a crash has only the segments since to recover.
+    By then the kernel has written most of them, so that this is quick; and a crash has
+    only the segments since to recover. Report as for `flush_job`.
     """
+    log.check_open()
     offset = 0
     for number in range(1, len(log.segments)):
         if now_ms - log.segments[number].created_ms >= age_ms:
             offset = log.segments[number].base_offset
-    if offset > log.durability.recovery_point:
-        log.durability.run(log.durability.job_for_ended(offset))
+    if offset <= log.durability.recovery_point:
+        return None
+    return log.durability.job_for_ended(offset)
 
 
-def close(log: Log) -> None:
-    """Flush, write indexes and producers: an orderly stop. Raises KafkaError."""
-    log.flush()
-    active = log.segments.active
-    offset = log.log_end_offset
+@in_steps
+def flush_in_steps(log: Log, job: FlushJob | None) -> Steps[None]:
+    """Have a job of `flush_job` or `job_for_ended` done, and note the outcome."""
+    if job is None:
+        return
     try:
-        active.cut()
-        for file in active.write_indexes():
-            file.sync()
-        write_snapshot(log.storage, log.directory, offset, log.producers)
+        yield job.run
     except OSError as error:
-        raise storage_error(log.directory, error) from error
+        raise log.durability.failed(error) from error
+    log.durability.done(job)
+
+
+def flush_job(log: Log) -> FlushJob | None:
+    """Return what a flush has to do, for another thread; None if nothing.
+
+    Report to `flushed` or ``durability.failed``.
+    """
+    return log.durability.job(log.segments.active, log.log_end_offset)
+
+
+def flushed(log: Log, job: FlushJob, now_ms: int) -> None:
+    """Note that a job is done; ``now_ms`` begins a new ``flush.ms``."""
+    log.durability.done(job)
+    log.flushed_ms = now_ms
+
+
+@operation
+def settle(log: Log) -> None:
+    """Leave on the disk what an orderly stop leaves: all data, indexes and producers.
+
+    A start after it reads little and recovers nothing. Nothing is done for a log that
+    has not changed since. Raises KAFKA_STORAGE_ERROR. Touches this log only.
+    """
+    durability, end = log.durability, log.log_end_offset
+    if log.settled_offset == end == log.recovery_point and durability.everything:
+        return
+    durability.check_in_service()
+    active = log.segments.active
+    active.cut()
+    durability.add(write_snapshot(log.storage, log.directory, end, log.producers))
+    indexes = active.write_indexes()
+    durability.run(durability.job(active, end, indexes))
+    log.settled_offset = end

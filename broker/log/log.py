@@ -3,12 +3,14 @@
 A log is a row of segments; the last one, the active, is appended to. Offsets are given
 here: what a producer sends is checked as Kafka checks it, gets its base offset and
 leader epoch in front, and goes to the file in one gathering write, its records never
-copied or parsed. How it is read, searched by time and cut stands in files of their own.
+copied or parsed. Whatever else is done to a log (reading, flushing, cutting,
+compacting) is a function of it, in files that import this one.
 
 All is synchronous and single-threaded. An append that fails leaves the log as it was. A
 flush that fails takes the log out of service, since nobody can know what the disk still
-holds (Kafka takes the whole log directory offline); a restart recovers it, and if the
-disk was full, so does `mend`.
+holds (Kafka takes the whole log directory offline): it can be read, and a restart
+recovers it, or mending if the disk was full. A log that is closed, because the broker
+stops or the partition was deleted, refuses everything to everybody.
 
 Where it ends for readers (high watermark, last stable offset) is the partition's
 affair, and handed in.
@@ -18,17 +20,20 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log import cleaner, flushing, mending, reading, times, trimming
-from broker.log.batch import HEADER, PREFIX, check_produced, split_batches
-from broker.log.config import LogConfig
-from broker.log.durability import Durability, FlushJob, storage_error
+from broker.disk.closable import ClosableStorage
+from broker.disk.doomed import Doomed
+from broker.disk.storage import File
+from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.producers import BatchMetadata, Producers, write_snapshot
-from broker.log.rewriting import needs_rewriting, rewritten
-from broker.log.segment import Segment
-from broker.log.segments import Segments
-from broker.log.storage import Buffer, Storage
+from broker.log.rewriting import looks_into_records, needs_rewriting, rewriting
+from broker.log.segments.log_config import LogConfig
+from broker.log.segments.segment import Segment
+from broker.log.segments.segment_list import Segments
+from broker.log.steps import Steps, run
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import HEADER, PREFIX, check_produced, split_batches
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _LEADER_EPOCH_END: Final = PREFIX.size
@@ -48,23 +53,26 @@ class Log:
     """The log of one partition.
 
     ``log_start_offset`` and ``recovery_point`` are at most ``log_end_offset``; below
-    the recovery point everything is durable. Cost: ``append`` one write; ``read`` no
-    I/O at the end of the log, else that of ``Segment.locate``.
+    the recovery point everything is durable. Cost: ``append`` one write.
     """
 
     __slots__ = (
-        "_config",
         "_rewrites",
         "cleaner_offset",
+        "closed",
+        "config",
         "directory",
+        "doomed",
         "durability",
         "epochs",
         "flushed_ms",
         "flushes",
         "log_end_offset",
         "log_start_offset",
+        "prepares",
         "producers",
         "segments",
+        "settled_offset",
         "storage",
         "torn",
     )
@@ -74,13 +82,14 @@ class Log:
         *,
         directory: str,
         config: LogConfig,
-        storage: Storage,
+        storage: ClosableStorage,
         segments: Segments,
         epochs: LeaderEpochs,
         producers: Producers,
         log_start_offset: int,
         log_end_offset: int,
         durability: Durability,
+        doomed: Doomed,
         now_ms: int,
     ) -> None:
         self.directory = directory
@@ -91,66 +100,74 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.durability = durability
+        # Where the files go that are only to be removed.
+        self.doomed = doomed
         # A failed write may have left bytes behind the active segment's end.
         self.torn = False
+        # Its end when all of it was left on the disk as an orderly stop leaves it.
+        self.settled_offset = -1
         # Below it the log was compacted before.
         self.cleaner_offset = 0
         self.flushed_ms = now_ms
+        # Why nothing is done with it any more.
+        self.closed: str | None = None
         self.configure(config)
-
-    @staticmethod
-    def open(
-        directory: str,
-        config: LogConfig,
-        storage: Storage,
-        now_ms: int,
-        *,
-        clean: bool = False,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-    ) -> Log:
-        """Open or create the log of a directory called ``topic-partition``.
-
-        ``clean``: the last stop was orderly, so indexes are believed. Else everything
-        from ``recovery_point`` on is read and checked. Raises ``OSError``.
-        """
-        from broker.log.recovery import open_log
-
-        return open_log(
-            directory,
-            config,
-            storage,
-            now_ms,
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-        )
-
-    @property
-    def config(self) -> LogConfig:
-        """Return the settings."""
-        return self._config
 
     def configure(self, config: LogConfig) -> None:
         """Take new settings; a segment keeps the index settings it began with."""
-        self._config = config
+        self.config = config
         self._rewrites = needs_rewriting(config)
+        # Whether appends are to be prepared, in steps.
+        self.prepares = looks_into_records(config)
         # Whether appends ever have to be flushed before they are answered.
-        self.flushes = flushing.is_asked_for(config)
+        self.flushes = config.flushes
+
+    @property
+    def home(self) -> str:
+        """Return the directory of ``log.dirs`` that the log is in."""
+        return self.directory.rpartition("/")[0]
+
+    def close(self, reason: str) -> None:
+        """Refuse everything from now on; whoever comes is told the reason.
+
+        Slices handed out before stay readable.
+        """
+        self.storage.close(reason)
+        self.closed = self.storage.closed
+        self.durability.close(reason)
+
+    def check_open(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR if the log is closed."""
+        self.storage.check_open()
 
     # ---- append ----
 
-    def append(self, records: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+    def prepare(self, records: Buffer, now_ms: int) -> Steps[Buffer]:
+        """Make of a producer's batch what `append` would store, in steps.
+
+        For topics that `looks_into_records`: a few bytes may unpack to millions of
+        records. Raises `KafkaError`.
+        """
+        check_produced(records, self.config.max_message_bytes)
+        return (yield from rewriting(records, self.config, now_ms))
+
+    def append(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        now_ms: int,
+        prepared: Buffer | None = None,
+    ) -> Appended:
         """Append a producer's batch, as the leader.
 
-        ``records`` is the Produce request's field: one batch of magic 2. A batch that
-        an idempotent producer sent before is answered as it was then. Raises
-        `KafkaError`; the log is then as before.
+        ``records`` is the Produce request's field: one batch of magic 2; ``prepared``
+        what `prepare` made of it. A batch that an idempotent producer sent before is
+        answered as it was then. Raises `KafkaError`; the log is then as before.
         """
         if self.durability.out_of_service:
             # Not even a repeated batch is confirmed: it may not have reached the disk.
             self.durability.check_in_service()
-        config = self._config
+        config = self.config
         fields = check_produced(records, config.max_message_bytes)
         delta, producer_id = fields[6], fields[9]
         if producer_id >= 0:
@@ -161,7 +178,9 @@ class Log:
             if known is not None:
                 return self._answer_again(known)
         if self._rewrites or fields[8] - now_ms > config.message_timestamp_after_max_ms:
-            records = rewritten(records, config, now_ms)
+            if prepared is None:
+                prepared = run(rewriting(records, config, now_ms))
+            records = prepared
             fields = HEADER.unpack_from(records)
         offset = self.log_end_offset
         last_offset = offset + delta
@@ -194,6 +213,7 @@ class Log:
         CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for offsets below the log's end; whole
         batches before the fault stay.
         """
+        self.durability.check_in_service()
         first = None
         for header, batch in split_batches(records):
             if header.base_offset < self.log_end_offset:
@@ -227,7 +247,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        config = self._config
+        config = self.config
         if self.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
         if leader_epoch > self.epochs.latest:
@@ -240,26 +260,26 @@ class Log:
             active.append(offset, last_offset, max_timestamp, pieces, size)
         except OSError as error:
             self.torn = True
-            raise storage_error(self.directory, error) from error
+            raise self.storage.failure(self.directory, error) from error
         self.log_end_offset = last_offset + 1
 
     def _make_writable(self, size: int) -> None:
         """Refuse what no segment holds; cut off what a failed write left behind."""
-        if size > self._config.segment_bytes:
+        if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
-                f"batch of {size} bytes, segment.bytes is {self._config.segment_bytes}",
+                f"batch of {size} bytes, segment.bytes is {self.config.segment_bytes}",
             )
         self.durability.check_in_service()
         try:
             if self.torn:
                 self.segments.active.cut()
         except OSError as error:
-            raise storage_error(self.directory, error) from error
+            raise self.storage.failure(self.directory, error) from error
         self.torn = False
 
     def _answer_again(self, known: BatchMetadata) -> Appended:
-        stamped = self._config.message_timestamp_type == "LogAppendTime"
+        stamped = self.config.message_timestamp_type == "LogAppendTime"
         return Appended(
             known.first_offset,
             known.last_offset,
@@ -278,13 +298,14 @@ class Log:
         """Return the bytes of all segments, without indexes."""
         return self.segments.size_bytes()
 
-    # ---- roll and flush ----
+    # ---- roll ----
 
     def roll(self, now_ms: int, offset: int | None = None) -> None:
         """End the active segment; begin a new one at ``offset``, by default the end.
 
         An empty one is replaced if it begins elsewhere.
         """
+        self.check_open()
         ended = self.segments.active
         offset = self.log_end_offset if offset is None else offset
         if not ended.size and ended.base_offset == offset:
@@ -293,21 +314,31 @@ class Log:
             ended.cut()
             ended.write_indexes()
             ended.release_indexes()
-            write_snapshot(self.storage, self.directory, offset, self.producers)
+            snapshot = write_snapshot(
+                self.storage, self.directory, offset, self.producers
+            )
             begun = self.new_segment(offset, now_ms)
         except OSError as error:
-            raise storage_error(self.directory, error) from error
+            raise self.storage.failure(self.directory, error) from error
+        self.begin(begun, snapshot)
+
+    def begin(self, begun: Segment, snapshot: File | None) -> None:
+        """Go on in a new segment; ``snapshot`` is that of the producers there."""
+        ended = self.segments.active
         self.segments.add(begun)
-        self.durability.rolled(ended)
+        self.durability.rolled(ended, snapshot)
         self.torn = False
 
     def new_segment(self, offset: int, now_ms: int) -> Segment:
-        """Create the files of a segment; it is not part of the log yet."""
+        """Create the files of a segment, which is not part of the log yet.
+
+        Raises ``OSError``.
+        """
         return Segment(
             self.storage,
             self.directory,
             offset,
-            config=self._config,
+            config=self.config,
             created_ms=now_ms,
             create=True,
         )
@@ -316,36 +347,6 @@ class Log:
     def recovery_point(self) -> int:
         """Return the offset below which everything is durable."""
         return self.durability.recovery_point
-
-    def flush_job(self) -> FlushJob | None:
-        """Return what a flush has to do, for another thread; None if nothing.
-
-        Report to `flushed` or ``durability.failed``.
-        """
-        return self.durability.job(self.segments.active, self.log_end_offset)
-
-    def flushed(self, job: FlushJob, now_ms: int) -> None:
-        """Note that a job is done; ``now_ms`` begins a new ``flush.ms``."""
-        self.durability.done(job)
-        self.flushed_ms = now_ms
-
-    # ---- told in files of their own ----
-
-    read = reading.read
-    flush_due = flushing.flush_due
-    flush = flushing.flush
-    flush_ended = flushing.flush_ended
-    close = flushing.close
-    mend = mending.mend
-    truncate_to = trimming.truncate_to
-    truncate_fully = trimming.truncate_fully
-    retention = trimming.retention
-    delete_records_before = trimming.delete_records_before
-    compaction = cleaner.compaction
-    compaction_due = cleaner.compaction_due
-    compact = cleaner.compact
-    offset_for_timestamp = times.offset_for_timestamp
-    offset_of_max_timestamp = times.offset_of_max_timestamp
 
     def check(self) -> None:
         """Assert the invariants of the log and its parts; reads every header."""

@@ -21,16 +21,16 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import BatchHeader
-from broker.log.segment import Segment
-from broker.log.storage import (
+from broker.disk.storage import (
+    File,
     Storage,
     join,
     read_whole,
     remove_if_there,
-    write_atomically,
 )
+from broker.log.segments.segment import Segment
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
 SNAPSHOT: Final = ".snapshot"
@@ -159,6 +159,10 @@ class Producers:
             ),
         )
 
+    def latest_id(self, below: int) -> int:
+        """Return the greatest producer id below a bound, -1 if there is none."""
+        return max((each for each in self._states if each < below), default=-1)
+
     def last_offsets(self) -> frozenset[int]:
         """Return the last offset of each producer, which compaction must not lose."""
         return frozenset(
@@ -249,10 +253,16 @@ def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
 
 def write_snapshot(
     storage: Storage, directory: str, offset: int, producers: Producers
-) -> None:
-    """Write the state as it is before ``offset``."""
-    name = f"{offset:020d}{SNAPSHOT}"
-    write_atomically(storage, directory, name, producers.encode())
+) -> File:
+    """Write the state as it is before ``offset``; return the file, which is not synced.
+
+    One that a crash leaves half written is recognised, and the one before it is used.
+    """
+    content = producers.encode()
+    file = storage.open(join(directory, f"{offset:020d}{SNAPSHOT}"), create=True)
+    file.truncate(len(content))
+    file.write(0, (content,), len(content))
+    return file
 
 
 def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:

@@ -6,13 +6,9 @@ passes through this process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from broker.errors import ErrorCode, KafkaError
-from broker.log.storage import FileSlice
-
-if TYPE_CHECKING:
-    from broker.log.log import Log
+from broker.disk.storage import FileSlice
+from broker.log.log import Log
+from broker.protocol.errors import ErrorCode, KafkaError
 
 
 def read(
@@ -22,8 +18,11 @@ def read(
 
     The slice begins with the batch that holds ``offset``, and may end within a batch.
     It is larger than ``max_bytes`` only to hold its first batch, and only if
-    ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE.
+    ``min_one``. None if nothing can be had. Raises OFFSET_OUT_OF_RANGE or
+    KAFKA_STORAGE_ERROR. Cost: no I/O at the end of the log, else `Segment.locate`'s.
     """
+    if log.closed is not None:
+        log.check_open()
     log_end_offset = log.log_end_offset
     if not log.log_start_offset <= offset <= log_end_offset:
         raise KafkaError(
@@ -32,23 +31,28 @@ def read(
         )
     if offset >= up_to_offset:
         return None
-    segments = log.segments
-    number = segments.index_of(offset)
-    segment = segments[number]
-    place = segment.locate(offset)
-    while place is None:
-        # Compaction may have emptied the rest of a segment.
-        number += 1
-        if number == len(segments):
-            return None
+    try:
+        segments = log.segments
+        number = segments.index_of(offset)
         segment = segments[number]
         place = segment.locate(offset)
-    position, first_size = place
-    end = segment.size
-    if up_to_offset < segments.end_of(number, log_end_offset):
-        bound = segment.locate(up_to_offset)
-        end = bound[0] if bound else end
-    available = end - position
-    if available < first_size or (first_size > max_bytes and not min_one):
-        return None
-    return FileSlice(segment.file, position, min(available, max(max_bytes, first_size)))
+        while place is None:
+            # Compaction may have emptied the rest of a segment.
+            number += 1
+            if number == len(segments):
+                return None
+            segment = segments[number]
+            place = segment.locate(offset)
+        position, first_size = place
+        end = segment.size
+        if up_to_offset < segments.end_of(number, log_end_offset):
+            bound = segment.locate(up_to_offset)
+            end = bound[0] if bound else end
+        available = end - position
+        if available < first_size or (first_size > max_bytes and not min_one):
+            return None
+        return FileSlice(
+            segment.file, position, min(available, max(max_bytes, first_size))
+        )
+    except OSError as error:
+        raise log.storage.failure(log.directory, error) from error

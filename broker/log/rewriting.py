@@ -10,8 +10,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import (
+from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.log.steps import STEP_RECORDS, Steps
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from broker.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -21,35 +24,40 @@ from broker.log.batch import (
     seal,
     with_log_append_time,
 )
-from broker.log.codecs import CODECS, compress, decompress
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.records import read_records
-from broker.log.storage import Buffer
+from broker.protocol.records.codecs import CODECS, Packer, unpacked
+from broker.protocol.records.records import iter_records
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 _ATTRIBUTES_AT: Final = 21
+# So many bad records are told of a batch; Kafka tells all, however many.
+_FAULTS_MAX: Final = 1000
 
 
 def needs_rewriting(config: LogConfig) -> bool:
     """Tell whether a topic's settings concern every batch."""
+    stamps = config.message_timestamp_type == LOG_APPEND_TIME
+    return stamps or looks_into_records(config)
+
+
+def looks_into_records(config: LogConfig) -> bool:
+    """Tell whether a topic's settings make its batches be unpacked."""
     return (
         config.compacts
         or config.compression_type != "producer"
-        or config.message_timestamp_type == LOG_APPEND_TIME
         or config.message_timestamp_before_max_ms != LONG_MAX
     )
 
 
-def rewritten(records: Buffer, config: LogConfig, now_ms: int) -> Buffer:
-    """Return the batch as this topic stores it.
+def rewriting(records: Buffer, config: LogConfig, now_ms: int) -> Steps[Buffer]:
+    """Make of a batch, whose header was checked, what this topic stores; in steps.
 
-    Raises INVALID_RECORD, INVALID_TIMESTAMP or CORRUPT_MESSAGE.
+    Raises INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or CORRUPT_MESSAGE.
     """
     header = parse_header(records)
-    _inspect(header, records, config, now_ms)
+    yield from _inspect(header, records, config, now_ms)
     codec = CODECS.get(config.compression_type)
     if codec is not None and codec != header.attributes & CODEC_MASK:
-        records = _packed_anew(header, records, codec)
+        records = yield from _packed_anew(header, records, codec, config)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         records = with_log_append_time(records, now_ms)
     return records
@@ -57,40 +65,101 @@ def rewritten(records: Buffer, config: LogConfig, now_ms: int) -> Buffer:
 
 def _inspect(
     header: BatchHeader, batch: Buffer, config: LogConfig, now_ms: int
-) -> None:
+) -> Steps[None]:
     bounded = config.message_timestamp_type != LOG_APPEND_TIME
-    if bounded and header.max_timestamp != NO_TIMESTAMP:
-        _check_time(header.max_timestamp, config, now_ms)
+    newest = header.max_timestamp if bounded else NO_TIMESTAMP
+    out_of_time = _out_of_time(newest, config, now_ms)
     old_matters = bounded and config.message_timestamp_before_max_ms != LONG_MAX
-    if not config.compacts and not old_matters:
+    if not config.compacts and not old_matters and not out_of_time:
         return
-    for number, record in enumerate(read_records(header, batch)):
+    faults = _Faults()
+    for number, record in enumerate(iter_records(header, batch)):
         if record.offset != header.base_offset + number:
             raise invalid(f"record {number} has offset delta {record.offset}")
         if config.compacts and record.key is None:
-            raise invalid(f"record {number} of a compacted topic has no key")
-        if bounded and record.timestamp != NO_TIMESTAMP:
-            _check_time(record.timestamp, config, now_ms)
-
-
-def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
-    after_ms, before_ms = timestamp - now_ms, now_ms - timestamp
-    if (
-        after_ms > config.message_timestamp_after_max_ms
-        or before_ms > config.message_timestamp_before_max_ms
-    ):
+            faults.keyless(number)
+        elif bounded and _out_of_time(record.timestamp, config, now_ms):
+            faults.out_of_time(number, record.timestamp, config, now_ms)
+        if faults.are_enough:
+            break
+        if number % STEP_RECORDS == STEP_RECORDS - 1:
+            yield None
+    faults.tell()
+    if out_of_time:
         raise KafkaError(
             ErrorCode.invalid_timestamp,
-            f"timestamp {timestamp} at {now_ms} is outside of "
-            f"-{config.message_timestamp_before_max_ms} ms to "
-            f"+{config.message_timestamp_after_max_ms} ms",
+            f"{newest} is told as the last timestamp of a batch that has none so late",
         )
 
 
-def _packed_anew(header: BatchHeader, batch: Buffer, codec: int) -> bytes:
-    packed = memoryview(batch)[HEADER_SIZE:]
-    plain = decompress(header.attributes & CODEC_MASK, packed)
-    anew = bytearray(bytes(memoryview(batch)[:HEADER_SIZE]) + compress(codec, plain))
+def _out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
+    return timestamp != NO_TIMESTAMP and (
+        timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - timestamp > config.message_timestamp_before_max_ms
+    )
+
+
+class _Faults:
+    """The records of a batch that are refused, in the words of ``LogValidator``."""
+
+    def __init__(self) -> None:
+        self._records: list[tuple[int, str]] = []
+        self._code = ErrorCode.invalid_record
+
+    @property
+    def are_enough(self) -> bool:
+        return len(self._records) == _FAULTS_MAX
+
+    def keyless(self, number: int) -> None:
+        self._records.append(
+            (number, "Compacted topic cannot accept message without key.")
+        )
+
+    def out_of_time(
+        self, number: int, timestamp: int, config: LogConfig, now_ms: int
+    ) -> None:
+        low = now_ms - config.message_timestamp_before_max_ms
+        high = now_ms + config.message_timestamp_after_max_ms
+        self._code = ErrorCode.invalid_timestamp
+        self._records.append(
+            (
+                number,
+                f"Timestamp {timestamp} of message with offset {number} is out of "
+                f"range. The timestamp should be within [{low}, {high}]",
+            )
+        )
+
+    def tell(self) -> None:
+        """Raise `InvalidRecords` if there is one."""
+        if not self._records:
+            return
+        message = "One or more records have been rejected due to invalid timestamp"
+        if self._code is ErrorCode.invalid_record:
+            message = (
+                f"One or more records have been rejected due to {len(self._records)} "
+                "record errors in total, and only showing the first three errors at "
+                f"most: {self._records[:3]}"
+            )
+        raise InvalidRecords(self._code, message, self._records)
+
+
+def _packed_anew(
+    header: BatchHeader, batch: Buffer, codec: int, config: LogConfig
+) -> Steps[bytes]:
+    packer = Packer(codec)
+    anew = bytearray(memoryview(batch)[:HEADER_SIZE])
+    for piece in unpacked(
+        header.attributes & CODEC_MASK, memoryview(batch)[HEADER_SIZE:]
+    ):
+        anew += packer.add(piece)
+        if len(anew) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.message_too_large,
+                f"packed as {config.compression_type} the batch is larger than "
+                f"max.message.bytes, {config.max_message_bytes}",
+            )
+        yield None
+    anew += packer.end()
     attributes = header.attributes & ~CODEC_MASK | codec
     struct.pack_into(">h", anew, _ATTRIBUTES_AT, attributes)
     return bytes(seal(anew))

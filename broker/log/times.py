@@ -7,14 +7,13 @@ hold the answer are unpacked: the one case in which a read looks inside a batch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from broker.log.batch import BatchHeader
-from broker.log.records import Record, read_records
-from broker.log.segment import Segment
-
-if TYPE_CHECKING:
-    from broker.log.log import Log
+from broker.log.log import Log
+from broker.log.operation import in_steps
+from broker.log.segments.segment import Segment
+from broker.log.steps import STEP_RECORDS, Steps
+from broker.protocol.records.records import iter_records
 
 
 class TimestampOffset(NamedTuple):
@@ -25,21 +24,23 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
-    """Return the first record at or after a time; None if all are older.
+@in_steps
+def offset_for_timestamp(log: Log, timestamp: int) -> Steps[TimestampOffset | None]:
+    """Find the first record at or after a time; None if all are older.
 
     First by offset, not by time, as in Kafka.
     """
-    for segment in log.segments:
-        if segment.max_timestamp >= timestamp:
-            found = _search(segment, timestamp, log.log_start_offset)
+    for segment in tuple(log.segments):
+        if segment.max_timestamp >= timestamp and log.segments.holds(segment):
+            found = yield from _search(log, segment, timestamp)
             if found is not None:
                 return found
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
-    """Return the first record of the largest time stamp; None without records."""
+@in_steps
+def offset_of_max_timestamp(log: Log) -> Steps[TimestampOffset | None]:
+    """Find the first record of the largest time stamp; None without records."""
     newest: Segment | None = None
     for segment in log.segments:
         if segment.size and (
@@ -48,26 +49,28 @@ def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
             newest = segment
     if newest is None:
         return None
-    return _search(newest, newest.max_timestamp, log.log_start_offset)
+    return (yield from _search(log, newest, newest.max_timestamp))
 
 
 def _search(
-    segment: Segment, timestamp: int, from_offset: int
-) -> TimestampOffset | None:
+    log: Log, segment: Segment, timestamp: int
+) -> Steps[TimestampOffset | None]:
     older = segment.time_index.floor(timestamp - 1)
+    from_offset = log.log_start_offset
     start = max(segment.base_offset + (older[1] if older else 0), from_offset)
     place = segment.locate(start)
     if place is None:
         return None
     for position, header in segment.headers(place[0]):
-        if header.max_timestamp >= timestamp:
-            for record in _records(segment, position, header):
-                if record.timestamp >= timestamp and record.offset >= from_offset:
-                    return TimestampOffset(
-                        record.timestamp, record.offset, header.partition_leader_epoch
-                    )
+        if header.max_timestamp < timestamp:
+            continue
+        batch = segment.file.read(position, header.size)
+        for number, record in enumerate(iter_records(header, batch), 1):
+            if record.timestamp >= timestamp and record.offset >= from_offset:
+                return TimestampOffset(
+                    record.timestamp, record.offset, header.partition_leader_epoch
+                )
+            if not number % STEP_RECORDS:
+                yield None
+        yield None
     return None
-
-
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    return read_records(header, segment.file.read(position, header.size))

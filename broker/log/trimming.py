@@ -1,33 +1,34 @@
 """How a log gets shorter: at its start by retention or DeleteRecords, at its end.
 
-Retention removes whole segments, oldest first, and never the active one: where that is
-itself too old, the log rolls first, as Kafka's does, so that an idle partition empties
-too. DeleteRecords moves the start within a segment and removes those before it. A
-follower truncates to where its leader's history parts from its own.
+Retention removes whole segments, oldest first. Where the active one is itself too old a
+new one takes its place, as in Kafka, so that an idle partition empties too; the others
+go first, so that a full disk frees itself. DeleteRecords moves the start within a
+segment and lets go of those before it. What is let go of is renamed, and removed later.
+A follower truncates to where its leader's history parts from its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from broker.log.log import Log
+from broker.log.operation import operation
+from broker.log.producers import (
+    remove_snapshot,
+    replay_producers,
+    snapshot_offsets,
+    write_snapshot,
+)
+from broker.log.segments.repair import truncate
+from broker.protocol.errors import ErrorCode, KafkaError
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.durability import storage_error
-from broker.log.producers import remove_snapshot, replay_producers, snapshot_offsets
-from broker.log.repair import truncate
 
-if TYPE_CHECKING:
-    from broker.log.log import Log
-
-
+@operation
 def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
-    """Remove segments that are too old or too many; return how many.
+    """Let go of segments that are too old or too many; return how many.
 
     None goes that holds an offset at or above ``up_to_offset``, the high watermark.
     """
     if not log.config.deletes:
         return _drop_below(log, log.log_start_offset)
-    if _expired(log, len(log.segments) - 1, now_ms, up_to_offset):
-        log.roll(now_ms)
     removable = 0
     last = len(log.segments) - 1
     while removable < last and _expired(log, removable, now_ms, up_to_offset):
@@ -40,7 +41,23 @@ def retention(log: Log, now_ms: int, up_to_offset: int) -> int:
                 break
             removable = max(removable, number + 1)
     start = log.segments[removable].base_offset
-    return _drop_below(log, max(start, log.log_start_offset))
+    dropped = _drop_below(log, max(start, log.log_start_offset))
+    if removable == last and _expired(log, len(log.segments) - 1, now_ms, up_to_offset):
+        dropped += _drop_the_last(log, now_ms)
+    return dropped
+
+
+def _drop_the_last(log: Log, now_ms: int) -> int:
+    """Begin a new segment and drop the active one, which is too old itself.
+
+    On a full disk there is no room for what a roll writes of a segment that ends; and
+    nobody needs it of one that goes.
+    """
+    end = log.log_end_offset
+    log.begin(log.new_segment(end, now_ms), None)
+    dropped = _drop_below(log, end)
+    log.durability.add(write_snapshot(log.storage, log.directory, end, log.producers))
+    return dropped
 
 
 def _expired(log: Log, number: int, now_ms: int, up_to_offset: int) -> bool:
@@ -58,6 +75,7 @@ def _end_of(log: Log, number: int) -> int:
     return log.segments.end_of(number, log.log_end_offset)
 
 
+@operation
 def delete_records_before(log: Log, offset: int) -> None:
     """Let the log begin at ``offset``; raise OFFSET_OUT_OF_RANGE beyond its end."""
     if not 0 <= offset <= log.log_end_offset:
@@ -76,19 +94,18 @@ def _drop_below(log: Log, offset: int) -> int:
     while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
         dropped.append(log.segments.drop_oldest())
     log.durability.gone(dropped)
-    try:
-        for segment in dropped:
-            segment.remove()
-        if dropped:
-            for at in snapshot_offsets(log.storage, log.directory):
-                if at < log.segments[0].base_offset:
-                    remove_snapshot(log.storage, log.directory, at)
-        log.epochs.truncate_from_start(offset)
-    except OSError as error:
-        raise storage_error(log.directory, error) from error
+    for segment in dropped:
+        for path in segment.doom():
+            log.doomed.add(path)
+    if dropped:
+        for at in snapshot_offsets(log.storage, log.directory):
+            if at < log.segments[0].base_offset:
+                remove_snapshot(log.storage, log.directory, at)
+    log.epochs.truncate_from_start(offset)
     return len(dropped)
 
 
+@operation
 def truncate_to(log: Log, offset: int, now_ms: int) -> int:
     """Cut the log so that it ends at ``offset``; return its new end.
 
@@ -110,6 +127,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
     return end
 
 
+@operation
 def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
     """Remove all records and go on at ``offset``."""
     try:

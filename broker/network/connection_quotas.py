@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from broker.network.connection_rate import ConnectionRate, Windows
-from planes.plane import NowNs
+from planes.clock import NowNs
 
 UNLIMITED: Final = 2**31 - 1
 _EMPTY: Final[Mapping[str, int]] = MappingProxyType({})

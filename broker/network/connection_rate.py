@@ -24,20 +24,28 @@ class Windows:
     size_ns: int = _NS_PER_S
 
 
+@dataclass(slots=True)
+class _Window:
+    """The connections that came from ``start_ns`` on."""
+
+    start_ns: int
+    connections: int = 0
+
+
 class ConnectionRate:
     """Connections per second."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        # [start, connections], the oldest first.
-        self._samples: deque[list[int]] = deque()
+        # The oldest first.
+        self._samples: deque[_Window] = deque()
 
     def record(self, now_ns: int) -> None:
         """Count a connection in."""
         samples = self._samples
-        if not samples or now_ns - samples[-1][0] >= self._windows.size_ns:
-            samples.append([now_ns, 0])
-        samples[-1][1] += 1
+        if not samples or now_ns - samples[-1].start_ns >= self._windows.size_ns:
+            samples.append(_Window(now_ns))
+        samples[-1].connections += 1
 
     def per_s(self, now_ns: int) -> float:
         """Return the rate."""
@@ -58,9 +66,9 @@ class ConnectionRate:
         """Return the connections remembered, and the time that they count for."""
         size_ns, count = self._windows.size_ns, self._windows.count
         samples = self._samples
-        while samples and now_ns - samples[0][0] >= count * size_ns:
+        while samples and now_ns - samples[0].start_ns >= count * size_ns:
             samples.popleft()
-        elapsed_ns = now_ns - samples[0][0] if samples else 0
+        elapsed_ns = now_ns - samples[0].start_ns if samples else 0
         missing = max(count - 1 - elapsed_ns // size_ns, 0)
-        total = sum(connections for _, connections in samples)
+        total = sum(window.connections for window in samples)
         return total, max(elapsed_ns + missing * size_ns, _RESOLUTION_NS)

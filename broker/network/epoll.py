@@ -23,17 +23,32 @@ from typing import cast
 import trio
 
 from broker.network.transport import Bytes, Connection
-from broker.request import FileRegion
+from broker.protocol.buffer import FileRegion
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-# Linux' IOV_MAX.
-_PIECES_MAX = 1024
 # send(2); Python's socket module does not name it.
 _MSG_MORE = 0x8000
-# What the peer, or the machine for a while, can do to accept(2).
-_LOST = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EPERM})
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_EXHAUSTED_PAUSE_S = 0.1
+# What accept(2) hands on of a connection that came to nothing: the next may be whole.
+_LOST = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENONET,
+        errno.ENOPROTOOPT,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EPROTO,
+        errno.ETIMEDOUT,
+    }
+)
+# What it says of the listening socket itself: it will never accept again.
+_OURS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL, errno.ENOTSOCK})
+# After all else (descriptors or memory are short) connections wait in the backlog.
+_PAUSE_S = 0.1
 
 
 class EpollSelector:
@@ -84,9 +99,8 @@ class EpollSelector:
         self, connection: Connection, pieces: Sequence[Bytes], more: bool
     ) -> int:
         """Send some of several pieces with one system call."""
-        flags = _MSG_MORE if more or len(pieces) > _PIECES_MAX else 0
         tcp = cast(socket.socket, connection)
-        return tcp.sendmsg(pieces[:_PIECES_MAX], (), flags)
+        return tcp.sendmsg(pieces, (), _MSG_MORE if more else 0)
 
     def send_file(
         self, connection: Connection, region: FileRegion, skip: int, size: int
@@ -131,28 +145,39 @@ class TcpListener:
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._socket)
             except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    # Connections wait in the backlog until others have been closed.
-                    await trio.sleep(_EXHAUSTED_PAUSE_S)
-                elif error.errno not in _LOST:
-                    raise
+                if error.errno in _OURS:
+                    raise self._broken(error) from error
+                if error.errno not in _LOST:
+                    await trio.sleep(_PAUSE_S)
             else:
-                self._configure(accepted)
-                return accepted, address[0].removeprefix("::ffff:")
+                if self._configure(accepted):
+                    return accepted, address[0].removeprefix("::ffff:")
 
     def close(self) -> None:
         """Take no more connections."""
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
 
-    def _configure(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._options.send_buffer_bytes >= 0:
-            accepted.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes
-            )
+    def _broken(self, error: OSError) -> OSError:
+        """Say of which listener an error is."""
+        where = f"the listener at {self.host}:{self.port}"
+        return OSError(error.errno, f"{where} cannot accept: {error.strerror}")
+
+    def _configure(self, accepted: socket.socket) -> bool:
+        """Set a connection up; False if it is lost already, and closed."""
+        send_buffer_bytes = self._options.send_buffer_bytes
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if send_buffer_bytes >= 0:
+                accepted.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes
+                )
+        except OSError:
+            accepted.close()
+            return False
+        return True
 
 
 class TcpNetwork:

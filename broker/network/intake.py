@@ -13,10 +13,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from broker.classifier import Classifier
-from broker.errors import MalformedFrame
-from broker.request import Peer, Request, Response, received_request
-from broker.wire.header import RequestHeader, parse_request_header
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.header import RequestHeader, parse_request_header
+from broker.requests.classifier import Classifier
+from broker.requests.request import (
+    DeclaredApi,
+    Peer,
+    Request,
+    Response,
+    received_request,
+)
 from planes import Task
 
 ServeRequest: TypeAlias = (
@@ -31,9 +37,9 @@ _API_VERSIONS: Final = 18
 class Intake:
     """Makes requests, numbered in the order in which they were received.
 
-    ``versions`` are the first and the last version that is served of each API. A
-    request outside of them closes its connection, as in Kafka, but for ApiVersions,
-    whose handler answers a version too high with the versions that there are (KIP-511).
+    ``apis`` are those that are served. A request for none of their versions closes its
+    connection, as in Kafka, but for ApiVersions, whose handler answers a version too
+    high with the versions that there are (KIP-511).
     ``deadline`` finds a request's own time limit; without it requests have none.
     """
 
@@ -41,12 +47,12 @@ class Intake:
         self,
         serve_request: ServeRequest,
         classifier: Classifier,
-        versions: Mapping[int, tuple[int, int]],
+        apis: Mapping[int, DeclaredApi],
         deadline: Deadline | None = None,
     ) -> None:
         self._serve_request = serve_request
         self._classify = classifier.classify
-        self._versions = dict(versions)
+        self._apis = dict(apis)
         self._deadline = deadline
         self._numbers = itertools.count()
 
@@ -60,7 +66,10 @@ class Intake:
         """
         header = parse_request_header(frame)
         api_key, version, correlation_id, client_id, body_offset = header
-        low, high = self._versions.get(api_key, (0, -1))
+        api = self._apis.get(api_key)
+        if api is None:
+            raise MalformedFrame(f"API {api_key} is not served")
+        low, high = api.versions
         if not low <= version <= high and api_key != _API_VERSIONS:
             raise MalformedFrame(
                 f"API {api_key} version {version}, expected {low} to {high}"
@@ -77,6 +86,7 @@ class Intake:
             cost_ns,
             received_ns,
             done,
+            api,
             api_key,
             version,
             correlation_id,

@@ -10,7 +10,8 @@ from broker.network.mute import TRANSITIONS, MuteEvent, MuteState
 from broker.network.receive import Receive
 from broker.network.send import Send
 from broker.network.transport import Connection, Selector
-from broker.request import Buffer, Request
+from broker.protocol.buffer import Piece
+from broker.requests.request import Request
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -23,7 +24,8 @@ class KafkaChannel:
     """A connection with its mute state; what handlers know as ``Request.peer``.
 
     ``request`` is the one that is in the broker, if any; ``send`` what is left of its
-    response; ``active_ns`` when bytes last moved.
+    response; ``active_ns`` when bytes last moved. ``reading_ns`` is the CPU that the
+    request which is being read has cost so far.
     """
 
     __slots__ = (
@@ -34,6 +36,7 @@ class KafkaChannel:
         "listener",
         "mute_state",
         "principal",
+        "reading_ns",
         "receive",
         "request",
         "send",
@@ -60,6 +63,7 @@ class KafkaChannel:
         self.request: Request | None = None
         self.send: Send | None = None
         self.active_ns = now_ns
+        self.reading_ns = 0
 
     def __repr__(self) -> str:
         state = self.mute_state.name
@@ -94,7 +98,7 @@ class KafkaChannel:
         return True
 
     def start_send(
-        self, selector: Selector, pieces: Sequence[Buffer], sent_bytes: int
+        self, selector: Selector, pieces: Sequence[Piece], sent_bytes: int
     ) -> None:
         """Keep a response, of which ``sent_bytes`` have been taken, for writing."""
         assert self.send is None, self

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.errors import MalformedFrame
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteState
@@ -28,12 +27,16 @@ from broker.network.transport import (
     WRITABLE,
     Selector,
 )
-from broker.request import Buffer
-from planes.plane import NowNs
+from broker.protocol.buffer import Piece
+from broker.protocol.errors import MalformedFrame
+from broker.requests.request import Request
+from planes.clock import NowNs
 
 _NOT_MUTED = MuteState.NOT_MUTED
 _LOST = BROKEN | PEER_FINISHED
 
+# Bills CPU that was used for a request outside of its turns.
+Debit: TypeAlias = Callable[[Request, int], None]
 # A frame, where it came from, and when it was whole.
 Received: TypeAlias = tuple[KafkaChannel, bytes, int]
 
@@ -42,13 +45,21 @@ class KafkaSelector:
     """Reads frames from, and writes responses to, the channels of one processor."""
 
     def __init__(
-        self, selector: Selector, *, pool: MemoryPool | None, now_ns: NowNs
+        self,
+        selector: Selector,
+        *,
+        pool: MemoryPool | None,
+        now_ns: NowNs,
+        debit: Debit,
     ) -> None:
         self._selector = selector
         # Ends when there is something to do, or when somebody calls ``wakeup``.
         self.wait = selector.wait
         self._pool = pool
         self._now_ns = now_ns
+        self._debit = debit
+        # Until when the present poll has been billed.
+        self.billed_ns = 0
         self._by_fileno: dict[int, KafkaChannel] = {}
         self._by_id: dict[int, KafkaChannel] = {}
         # The channel of a connection id, unless it has been closed.
@@ -89,8 +100,13 @@ class KafkaSelector:
     # ---- reading ----------------------------------------------------------------
 
     def poll(self) -> list[Received]:
-        """Read and write what is ready; return the frames, with the time of each."""
+        """Read and write what is ready; return the frames, with the time of each.
+
+        Reading is billed to the request that is read, once it is whole, and writing to
+        the one that is answered.
+        """
         completed: list[Received] = []
+        self.billed_ns = self._now_ns()
         if self._to_write or self._to_read:
             self._go_on(completed)
         for fileno, events in self._selector.poll():
@@ -144,6 +160,8 @@ class KafkaSelector:
             return
         now_ns = self._now_ns()
         channel.active_ns = now_ns
+        channel.reading_ns += now_ns - self.billed_ns
+        self.billed_ns = now_ns
         if frame is not None:
             channel.mute()
             completed.append((channel, frame, now_ns))
@@ -171,7 +189,7 @@ class KafkaSelector:
 
     # ---- writing ----------------------------------------------------------------
 
-    def send(self, channel: KafkaChannel, pieces: Sequence[Buffer]) -> bool:
+    def send(self, channel: KafkaChannel, pieces: Sequence[Piece]) -> bool:
         """Write a response; True if all of it has been taken at once.
 
         Otherwise the channel will be in ``completed_sends``, or in ``disconnected``.
@@ -193,8 +211,13 @@ class KafkaSelector:
 
     def _write_on(self, channel: KafkaChannel) -> None:
         """Write more of a response that was begun earlier."""
+        request = channel.request
+        assert request is not None, channel
         if self._write(channel):
             self.completed_sends.append(channel)
+        now_ns = self._now_ns()
+        self._debit(request, now_ns - self.billed_ns)
+        self.billed_ns = now_ns
 
     def _write(self, channel: KafkaChannel) -> bool:
         """Write more of the channel's response; True if that was the rest of it."""

@@ -17,18 +17,19 @@ from typing import Final, cast
 
 import trio
 
-from broker.errors import MalformedFrame
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.intake import Intake
 from broker.network.kafka_channel import KafkaChannel
-from broker.network.kafka_selector import KafkaSelector, Received
+from broker.network.kafka_selector import Debit, KafkaSelector, Received
 from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteEvent
 from broker.network.request_channel import RequestChannel
 from broker.network.transport import Connection, Selector
-from broker.request import CloseConnection, Request, Response, Throttled
+from broker.protocol.errors import MalformedFrame
+from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
-from planes.plane import NowNs
+from planes.clock import NowNs
+from planes.housekeeping import Housekeeping
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20
@@ -39,7 +40,9 @@ class ProcessorContext:
     """What all processors of a broker share.
 
     ``finished`` are called with each request whose response has been sent, or can no
-    longer be. ``idle_ns_max`` None means that idle connections are kept.
+    longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
+    bills what is done for a request outside of its turns, ``housekeeping`` what is done
+    for none.
     """
 
     now_ns: NowNs
@@ -49,6 +52,8 @@ class ProcessorContext:
     finished: Sequence[Callable[[Request], None]]
     frame_bytes_max: int
     idle_ns_max: int | None
+    debit: Debit
+    housekeeping: Housekeeping
 
 
 class Processor:
@@ -73,7 +78,10 @@ class Processor:
         self._pool = context.pool
         self._finished = context.finished
         self._selector = KafkaSelector(
-            selector, pool=context.pool, now_ns=context.now_ns
+            selector,
+            pool=context.pool,
+            now_ns=context.now_ns,
+            debit=context.debit,
         )
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
@@ -157,13 +165,14 @@ class Processor:
         selector = self._selector
         completed = selector.poll()
         if completed:
+            _, _, first_received_ns = completed[0]
             self._completed.extend(completed)
-            if not self._process_completed_receives():
-                self._idle_ns += completed[0][2] - self._waiting_since_ns
+            if not self._process_completed_receives(selector.billed_ns):
+                self._idle_ns += first_received_ns - self._waiting_since_ns
                 self._waiting_since_ns = None
                 selector.wakeup()
                 return
-            self._waiting_since_ns += self._now_ns() - completed[0][2]
+            self._waiting_since_ns += self._now_ns() - first_received_ns
         self._end_round()
         if selector.has_work:
             selector.wakeup()
@@ -205,11 +214,12 @@ class Processor:
     def _round(self) -> None:
         """Do all that there is to do now, or as far as there is room for requests."""
         if self._new:
-            self._configure_new_connections()
+            with self._context.housekeeping:
+                self._configure_new_connections()
         if self._responses:
             self._process_new_responses()
         self._completed.extend(self._selector.poll())
-        if self._process_completed_receives():
+        if self._process_completed_receives(self._selector.billed_ns):
             self._end_round()
 
     async def _wait_for_room(self) -> None:
@@ -217,7 +227,7 @@ class Processor:
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
-            self._process_completed_receives()
+            self._process_completed_receives(self._now_ns())
         self._end_round()
 
     def _end_round(self) -> None:
@@ -251,8 +261,13 @@ class Processor:
 
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
+        began_ns = self._now_ns()
         while self._responses:
-            self._respond(*self._responses.popleft())
+            request, response = self._responses.popleft()
+            self._respond(request, response)
+            ended_ns = self._now_ns()
+            self._context.debit(request, ended_ns - began_ns)
+            began_ns = ended_ns
 
     def _respond(self, request: Request, response: Response) -> None:
         """Begin to write one response."""
@@ -270,8 +285,11 @@ class Processor:
         if not response or self._selector.send(channel, response):
             self._sent(channel, request)
 
-    def _process_completed_receives(self) -> bool:
-        """Pass what has been read on to the plane; False if it has no room for it."""
+    def _process_completed_receives(self, began_ns: int) -> bool:
+        """Pass what has been read on to the plane; False if it has no room for it.
+
+        What this costs, from ``began_ns`` on, is billed to the requests.
+        """
         context, respond, completed = self._context, self.respond, self._completed
         while completed:
             channel, frame, received_ns = completed.popleft()
@@ -283,9 +301,15 @@ class Processor:
                 self._selector.close(channel)
                 continue
             channel.request = request
+            request.prior_ns, channel.reading_ns = channel.reading_ns, 0
             if not self._request_channel.offer(request):
                 self._refused = request
                 return False
+            # When it was admitted, unless it was put beside the queue.
+            ended_ns = request.enqueued_ns
+            if ended_ns > began_ns:
+                request.prior_ns += ended_ns - began_ns
+                began_ns = ended_ns
         return True
 
     def _process_completed_sends(self) -> None:

@@ -16,9 +16,9 @@ import struct
 from io import BytesIO
 from typing import Final
 
-from broker.errors import MalformedFrame
 from broker.network.memory_pool import MemoryPool
 from broker.network.transport import Connection
+from broker.protocol.errors import MalformedFrame
 
 # Below glibc's threshold for mmap, so that a buffer of this size is cheap to get.
 READ_SIZE: Final = 65_536

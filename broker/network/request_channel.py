@@ -22,9 +22,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from broker.request import Request
+from broker.requests.request import Request
 from planes import PlaneCore
-from planes.plane import Dispatcher
+from planes.dispatcher import Dispatcher
 
 Offer: TypeAlias = Callable[[Request], bool]
 
@@ -76,6 +76,7 @@ class ClassAwareRequestChannel:
     def __init__(self, plane: PlaneCore, dispatcher: Dispatcher) -> None:
         self.plane = plane
         self._dispatcher = dispatcher
+        # (level, number, request): a heap, the most urgent first.
         self._refused: list[tuple[int, int, Request]] = []
         dispatcher.on_room(plane, self._offer_again)
 
@@ -101,7 +102,7 @@ class ClassAwareRequestChannel:
         could only be a favoured class of a lesser level, and that one waits its turn.
         """
         while self._refused:
-            request = self._refused[0][2]
+            _, _, request = self._refused[0]
             if not self._dispatcher.offer(self.plane, request):
                 return
             heapq.heappop(self._refused)

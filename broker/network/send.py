@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.network.transport import Bytes, Connection, Selector
-from broker.request import Buffer, FileRegion
+from broker.network.transport import PIECES_MAX, Bytes, Connection, Selector
+from broker.protocol.buffer import FileRegion, Piece
 
-# A peer that takes all we send must let others have their turn.
+# A peer that takes all we send must let others have their turn: after so many bytes,
+# and after so many calls, for an answer may be in thousands of small pieces.
 _TURN_BYTES: Final = 1 << 20
+_TURN_CALLS: Final = 256
 
 
 class FileShrunk(OSError):
@@ -27,7 +29,7 @@ class Send:
     __slots__ = ("_connection", "_first", "_pieces", "_selector", "_skip")
 
     def __init__(
-        self, connection: Connection, selector: Selector, pieces: Sequence[Buffer]
+        self, connection: Connection, selector: Selector, pieces: Sequence[Piece]
     ) -> None:
         self._connection = connection
         self._selector = selector
@@ -45,9 +47,10 @@ class Send:
 
         :raises OSError: if the connection is broken, or the file.
         """
-        turn_bytes = _TURN_BYTES
+        turn_bytes, turn_calls = _TURN_BYTES, _TURN_CALLS
         try:
-            while not self.done and turn_bytes > 0:
+            while not self.done and turn_bytes > 0 and turn_calls > 0:
+                turn_calls -= 1
                 piece = self._pieces[self._first]
                 if isinstance(piece, (bytes, memoryview)):
                     turn_bytes -= self._send_memory()
@@ -70,7 +73,11 @@ class Send:
     def _send_memory(self) -> int:
         """Send the run of memory pieces that comes next."""
         run: list[Bytes] = []
-        for piece in self._pieces[self._first :]:
+        end = min(self._first + PIECES_MAX, len(self._pieces))
+        # By index, and no further than one call takes: a slice of the rest, for each
+        # run of an answer in many pieces, would copy the answer's list as often.
+        for at in range(self._first, end):
+            piece = self._pieces[at]
             if not isinstance(piece, (bytes, memoryview)):
                 break
             run.append(piece)
@@ -94,5 +101,5 @@ class Send:
         return count
 
 
-def _size(piece: Buffer) -> int:
+def _size(piece: Piece) -> int:
     return len(piece) if isinstance(piece, (bytes, memoryview)) else piece.size

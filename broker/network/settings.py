@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Callable, Iterable, Mapping
 
-from broker.classifier import Classifier
 from broker.config import (
     CONNECTIONS_MAX_IDLE_MS,
     DOORKEEPER_ADMISSION,
@@ -23,13 +22,14 @@ from broker.config import (
     BrokerConfig,
     Key,
 )
-from broker.deadlines import deadline_ns
-from broker.errors import ConfigError
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.connection_rate import Windows
 from broker.network.epoll import SocketOptions
 from broker.network.intake import Deadline
 from broker.network.memory_pool import MemoryPool
+from broker.requests.classifier import Classifier
+from broker.requests.deadlines import deadline_ns
+from broker.requests.request import DeclaredApi
 
 
 def socket_options(config: BrokerConfig) -> SocketOptions:
@@ -41,11 +41,10 @@ def socket_options(config: BrokerConfig) -> SocketOptions:
     )
 
 
-def connection_limits(config: BrokerConfig) -> ConnectionLimits:
-    """Return the bounds on connections; hosts of overrides are resolved here.
-
-    :raises ConfigError: if such a host is unknown.
-    """
+def connection_limits(
+    config: BrokerConfig, addresses: Callable[[str], Iterable[str]]
+) -> ConnectionLimits:
+    """Return the bounds on connections; ``addresses`` are those of a host."""
     names = [listener.name for listener in config.listeners]
     protected = config.inter_broker_listener_name
     overrides = config[MAX_CONNECTIONS_PER_IP_OVERRIDES]
@@ -58,7 +57,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         per_address_overrides={
             address: bound
             for host, bound in overrides.items()
-            for address in _addresses(host)
+            for address in addresses(host)
         },
         protected=protected if len(names) > 1 else None,
     )
@@ -84,10 +83,10 @@ def idle_ns_max(config: BrokerConfig) -> int | None:
     return idle_ms * 1_000_000 if idle_ms >= 0 else None
 
 
-def classifier(config: BrokerConfig) -> Classifier:
+def classifier(config: BrokerConfig, apis: Mapping[int, DeclaredApi]) -> Classifier:
     """Return a classifier with the configured levels and flows."""
     levels = config[DOORKEEPER_CLASS_LEVELS]
-    return Classifier(levels=levels, flow=config[DOORKEEPER_WFQ_FLOW])
+    return Classifier(apis, levels=levels, flow=config[DOORKEEPER_WFQ_FLOW])
 
 
 def deadline(config: BrokerConfig) -> Deadline | None:
@@ -102,12 +101,3 @@ def _own_bounds(config: BrokerConfig, key: Key[int]) -> dict[str, int]:
         for listener in config.listeners
         if (listener.name, key.name) in config.listener_values
     }
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        key = MAX_CONNECTIONS_PER_IP_OVERRIDES.name
-        raise ConfigError(key, host, "a host that can be resolved") from error
-    return {str(address[0]) for _, _, _, _, address in found}

@@ -4,7 +4,7 @@ Follows Kafka's ``SocketServer``. Per listener there are one acceptor and a numb
 processors (``num.network.threads``; one for the control plane), and every processor has
 a selector and a response queue of its own. Listeners of one plane share its request
 channel. Which listener leads to which plane is the composition root's to say
-(`broker.topology`); any API is accepted on any listener, as in Kafka.
+(`broker.requests.topology`); any API is accepted on any listener, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.errors import ConfigError
 from broker.network.acceptor import Acceptor
 from broker.network.processor import Processor, ProcessorContext
 from broker.network.request_channel import RequestChannel
 from broker.network.transport import Network
+from broker.protocol.errors import ConfigError
 
 # How exactly connections.max.idle.ms is kept.
 _IDLE_CHECKS_PER_LIMIT = 10
@@ -38,7 +38,10 @@ class Endpoint:
 
 
 class SocketServer:
-    """Opens the endpoints when made, and serves them while it runs."""
+    """Opens the endpoints when made, and serves them while it runs.
+
+    They begin to accept in their order.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,11 @@ class SocketServer:
             task_status.started()
             with self._accepting:
                 async with trio.open_nursery() as accepting:
-                    for acceptor in self.acceptors:
+                    first, *others = self.acceptors
+                    accepting.start_soon(first.run)
+                    for acceptor in others:
+                        # The one before looks at its queue before this one is there.
+                        await trio.lowlevel.checkpoint()
                         accepting.start_soon(acceptor.run)
 
     def stop_accepting(self) -> None:

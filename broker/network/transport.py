@@ -1,9 +1,10 @@
-"""What the network layer needs of an operating system: three small protocols.
+"""What the network layer needs of an operating system: four small protocols.
 
 `Connection` is the part of a non-blocking ``socket.socket`` that is used, so that a
-real socket needs no wrapper on the hot path; ``experiments.memory_network`` has another
-one, of bounded buffers in memory, for virtual time. `Selector` tells which connections
-have become readable or writable, and `Network` makes both.
+real socket needs no wrapper on the hot path;
+``experiments.worlds.virtual.memory_network`` has another one, of bounded buffers in
+memory, for virtual time. `Selector` tells which connections have become readable or
+writable, `ListeningSocket` takes connections, and `Network` makes both.
 
 Readiness is *edge-triggered*: an event is reported once, and the channel remembers it
 until an operation says that it would block. So a connection is registered once in its
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
-from broker.request import FileRegion
+from broker.protocol.buffer import FileRegion
 
 # The bits of epoll(7), which the in-memory selector uses too.
 READABLE: Final = 0x001
@@ -24,6 +25,8 @@ BROKEN: Final = 0x008 | 0x010
 PEER_FINISHED: Final = 0x2000
 
 Bytes: TypeAlias = "bytes | memoryview"
+# Linux' IOV_MAX: what one sendmsg(2) takes.
+PIECES_MAX: Final = 1024
 
 
 class Connection(Protocol):
@@ -75,6 +78,8 @@ class Selector(Protocol):
         self, connection: Connection, pieces: Sequence[Bytes], more: bool
     ) -> int:
         """Send some of several pieces at once, as ``Connection.send`` does.
+
+        They are at most `PIECES_MAX`.
 
         ``more`` says that something follows at once, so a short packet can wait.
         """

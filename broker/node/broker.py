@@ -1,27 +1,24 @@
 """A broker without its sockets: configuration, logs, replicas, groups, coordination.
 
-It opens from bottom to top: whose directories these are, their logs, what the
-coordinator remembers, then leadership of everything, then the groups. Handlers act on
-it; time is handed in, and nothing here waits but for a flush strategy.
+It opens from bottom to top: whose directories these are, what the coordinator
+remembers, their logs, then leadership of everything, then the groups. Handlers act on
+it; coordinator, disk and time are handed in, and nothing here waits but for a flush
+strategy.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
-from broker.cluster.embedded import EmbeddedCoordinator
 from broker.cluster.fetch_sessions import FetchSessions
-from broker.cluster.maintenance import Maintenance
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.partition import NO_EPOCH, Key
-from broker.cluster.registry import Registry
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topic_configs import (
-    ConfigSource,
     DescribedConfig,
-    Synonym,
     describe_topic_configs,
     log_config,
     topic_value,
@@ -35,22 +32,34 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.errors import ConfigError, ErrorCode
-from broker.groups.messages import Instant
-from broker.groups.offset_store import TopicPartition
-from broker.groups.start import start_groups
-from broker.log.checkpoints import MalformedCheckpoint
-from broker.log.config import LogConfig
-from broker.log.identity import claim
+from broker.coordination.coordinator import Coordinator
+from broker.disk.checkpoints import MalformedCheckpoint
+from broker.disk.identity import claim, draw_uuid
+from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import Storage
+from broker.groups.state.messages import Instant
+from broker.log.flushing import flush
 from broker.log.log import Log
-from broker.log.manager import LogManager
-from broker.log.storage import Storage
-from broker.wire.controller.leader_and_isr import (
+from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.chore import Jobs, JobsHere
+from broker.log.upkeep.manager import LogManager
+from broker.node.alterations import Alterations
+from broker.node.background import Job
+from broker.node.deletions import Deletions
+from broker.node.found_logs import found_logs, set_aside, tell_loss
+from broker.node.group_coordination import start_groups
+from broker.node.hosts import Hosts, LookUp, look_up_here
+from broker.node.maintenance import Maintenance
+from broker.protocol.errors import ConfigError, ErrorCode, LogDirsLost
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.wire.controller.stop_replica import StopReplicaRequest, StopReplicaResponse
-from broker.wire.controller.update_metadata import UpdateMetadataRequest
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from planes.lock import TaskLock
 
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
@@ -59,7 +68,7 @@ Flush = Callable[[Log], Awaitable[None]]
 
 async def flush_here(log: Log) -> None:
     """Flush on this thread: for storage in memory, where it costs nothing."""
-    log.flush()
+    flush(log)
 
 
 class Broker:
@@ -72,16 +81,26 @@ class Broker:
         self,
         config: BrokerConfig,
         *,
+        coordinator: Coordinator,
+        log_dirs: LogDirs,
         storage: Storage,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
         flush: Flush = flush_here,
+        look_up: LookUp = look_up_here,
+        threads: Jobs | None = None,
     ) -> None:
         self.config = config
+        self.coordinator = coordinator
+        self.log_dirs = log_dirs
         self.now_ns = now_ns
         self.now_ms = now_ms
         self.flush = flush
+        self.hosts = Hosts(look_up)
+        self.alterations = Alterations(config, coordinator, self.hosts)
+        self.cluster_id: str | None = None
+        self._threads = threads or JobsHere()
         # Called with the configuration whenever it has changed.
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
@@ -91,6 +110,16 @@ class Broker:
         self._producer_ids: Iterator[int] = iter(())
 
     # ---- start and stop ---------------------------------------------------------
+
+    def in_force(self, config: BrokerConfig) -> BrokerConfig:
+        """Return ``config``, this broker's own, with what was altered since.
+
+        Raises `ConfigError`.
+        """
+        assert config is self._static_config
+        with self._operators_fault():
+            self._load()
+        return self.config
 
     def open(
         self,
@@ -102,8 +131,16 @@ class Broker:
         ``listeners`` are what clients are told; ``timer_moved`` is called when
         `next_expiry_ns` has come nearer. Raises `ConfigError`.
         """
-        try:
+        with self._operators_fault():
+            if self.cluster_id is None:
+                self._load()
             self._open(listeners, timer_moved)
+
+    @contextmanager
+    def _operators_fault(self) -> Iterator[None]:
+        """Name the key of directories that cannot be used."""
+        try:
+            yield
         except OSError as error:
             found = ",".join(self._static_config.log_dirs)
             expected = f"directories to read, to write and with room: {error}"
@@ -114,14 +151,29 @@ class Broker:
                 "log.dirs", str(damage), "files as a broker leaves them"
             ) from damage
 
+    def _load(self) -> None:
+        """Learn whose directories these are, and what was altered."""
+        config = self._static_config
+        self.cluster_id = claim(
+            self._storage,
+            self.log_dirs,
+            config.node_id,
+            lambda: draw_uuid(self._rng),
+        )
+        self.coordinator.load()
+        self.config = self.alterations.load()
+
     def _open(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
     ) -> None:
-        config, node_id = self._static_config, self._static_config.node_id
-        directories = config.log_dirs
-        self.cluster_id = claim(self._storage, directories, node_id, self._new_id)
+        config, node_id = self.config, self._static_config.node_id
+        self.log_dirs.on_failure = timer_moved
         self.logs = LogManager(
-            directories, self._storage, config_of=self.log_config, now_ms=self.now_ms
+            self.log_dirs,
+            self._storage,
+            config_of=self.log_config,
+            now_ms=self.now_ms,
+            report=tell_loss,
         )
         self.replicas = ReplicaManager(
             self.logs,
@@ -136,12 +188,10 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
         )
-        registry = Registry(self._storage, directories[0])
-        self.coordinator = EmbeddedCoordinator(
-            registry, self, broker_id=node_id, new_id=self._new_id
-        )
-        self.config = self._effective_config()
         self.logs.open()
+        if not self.log_dirs.online:
+            raise OSError(str(LogDirsLost(self.log_dirs.offline)))
+        self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))
         offsets_topic = self.coordinator.topics.get(GROUP_METADATA_TOPIC)
         self.groups = start_groups(
             self.config,
@@ -153,10 +203,17 @@ class Broker:
             rng=self._rng,
             on_earlier_deadline=timer_moved,
         )
+        self.deletions = Deletions(self.logs, self.replicas, self.groups, self.flush)
         self.maintenance = Maintenance(
-            self.logs, self.replicas, lambda: self.config, now_ns=self.now_ns()
+            self.logs,
+            self.replicas,
+            lambda: self.config,
+            now_ns=self.now_ns,
+            jobs=self._threads,
+            moved=timer_moved,
         )
-        self.coordinator.open(self._latest_epoch)
+        self.jobs = self._jobs()
+        self.coordinator.open(self)
         self.groups.load_all()
 
     def close(self) -> None:
@@ -164,36 +221,53 @@ class Broker:
 
         Raises `UncleanStop` if a disk refuses.
         """
-        self.logs.close(self.replicas.high_watermarks())
+        # What it writes must not come after what is written now.
+        self._threads.close()
+        self.logs.close(self.replicas.high_watermarks(), self._threads.run_all)
 
-    def _new_id(self) -> UUID:
-        return UUID(int=self._rng.getrandbits(128), version=4)
-
-    def _latest_epoch(self, key: Key) -> int:
-        log = self.logs.logs.get(key)
-        return NO_EPOCH if log is None else log.epochs.latest
+    def _set_aside(self, strays: Mapping[Key, str]) -> None:
+        set_aside(self.logs, strays)
+        for topic in {topic for topic, _ in self.logs.logs}:
+            # Those of topics that were not known when the logs were opened.
+            self.topic_changed(topic)
 
     # ---- time -------------------------------------------------------------------
 
     def next_expiry_ns(self) -> int | None:
         """Return when `expire` has something to do."""
-        due_ns = (
-            *(each.next_expiry_ns() for each in self.replicas.purgatories),
-            self.groups.next_event_ns(),
-            self.maintenance.next_ns(),
-        )
-        return min(at_ns for at_ns in due_ns if at_ns is not None)
+        if self.log_dirs.has_failed:
+            return self.now_ns()
+        due_ns = (job.due_ns() for job in self.jobs)
+        return min((at_ns for at_ns in due_ns if at_ns is not None), default=None)
 
     def expire(self, now_ns: int) -> None:
-        """Complete what has waited long enough, and do a piece of what is due."""
-        for purgatory in self.replicas.purgatories:
-            purgatory.expire(now_ns)
-        due_ns = self.groups.next_event_ns()
-        # What loads is due at whatever moment it is asked: after ``now_ns``.
-        if due_ns is not None and due_ns <= self.now_ns():
-            self.groups.work()
-        if self.maintenance.next_ns() <= now_ns:
-            self.maintenance.work(now_ns)
+        """Complete what has waited long enough, and do a piece of what is due.
+
+        Raises `LogDirsLost` when the last log directory has failed.
+        """
+        if self.log_dirs.has_failed:
+            self._leave_failed_directories()
+        for job in self.jobs:
+            job.run(now_ns)
+
+    def _jobs(self) -> tuple[Job, ...]:
+        return (
+            *(
+                Job(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
+                for each in self.replicas.purgatories
+            ),
+            Job("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
+            Job("upkeep", self.maintenance.next_ns, self.maintenance.work),
+        )
+
+    def _leave_failed_directories(self) -> None:
+        """Take what is in directories that failed out of service (KIP-112)."""
+        for directory in self.log_dirs.take_failed():
+            lost = self.logs.close_directory(directory)
+            self.replicas.take_offline(lost)
+            self.coordinator.replicas_failed(lost)
+        if not self.log_dirs.online:
+            raise LogDirsLost(self.log_dirs.offline)
 
     # ---- configs ----------------------------------------------------------------
 
@@ -218,21 +292,7 @@ class Broker:
 
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
         """Return all configs of a topic that overrides ``configs``."""
-        return describe_topic_configs(configs, self.config, self.written_as)
-
-    def written_as(self, key: str) -> list[Synonym]:
-        """Return what the broker's key was set to and where, the strongest first."""
-        dynamic = self.coordinator.broker_configs
-        own, every = dynamic.get(str(self.replicas.local_id), {}), dynamic.get("", {})
-        return [
-            Synonym(key, configs[key], source)
-            for configs, source in (
-                (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
-                (every, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-                (self._static_config.written, ConfigSource.STATIC_BROKER_CONFIG),
-            )
-            if key in configs
-        ]
+        return describe_topic_configs(configs, self.config, self.alterations.written_as)
 
     def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
@@ -241,18 +301,12 @@ class Broker:
 
     def broker_configs_changed(self) -> None:
         """Take the dynamic broker configs into effect."""
-        self.config = self._effective_config()
+        self.config = self.alterations.in_force()
         self._topic_settings.clear()
         for name in {name for name, _ in self.logs.logs}:
             self.logs.configure(name)
         for listener in self.config_listeners:
             listener(self.config)
-
-    def _effective_config(self) -> BrokerConfig:
-        dynamic = self.coordinator.broker_configs
-        own = dynamic.get(str(self._static_config.node_id), {})
-        changes = {**dynamic.get("", {}), **own}
-        return self._static_config.updated(changes) if changes else self._static_config
 
     # ---- what a coordinator commands ----------------------------------------------
 
@@ -265,6 +319,17 @@ class Broker:
     def state_change_lock(self) -> TaskLock:
         """What a change of several replicas holds: Kafka's replicaStateChangeLock."""
         return self.replicas.state_change_lock
+
+    def holds(self, key: Key, topic_id: UUID | None) -> bool:
+        """Tell whether this partition is here, under this id; None: any."""
+        partition = self.replicas.partitions.get(key)
+        if partition is not None:
+            return topic_id in (None, partition.topic_id)
+        if self.logs.may_be_offline(key):
+            return True
+        # A log without an id and a partition is a creation that was cut short.
+        known = self.logs.topic_id(key)
+        return key in self.logs.logs and (known is None or topic_id in (None, known))
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
@@ -282,8 +347,17 @@ class Broker:
             return ErrorCode.stale_controller_epoch
         self.replicas.controller_epoch = request.controller_epoch
         deleted = self.metadata_cache.update(request)
-        self.groups.offsets.delete_topics(TopicPartition(*key) for key in deleted)
+        if deleted:
+            self.deletions.forget_offsets(deleted)
         return ErrorCode.none
+
+    async def settle_deletions(self) -> None:
+        """Make durable that logs are gone and offsets are forgotten."""
+        await self.deletions.settle()
+
+    def settle_deletions_now(self) -> None:
+        """Do the same on this thread, at a start."""
+        self.deletions.settle_now()
 
     async def update_metadata_under_lock(
         self, request: UpdateMetadataRequest

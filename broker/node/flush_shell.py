@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import trio
 
+from broker.log.flushing import flush_job, flushed
 from broker.log.log import Log
 
 
@@ -33,7 +34,7 @@ class ThreadedFlush:
                 await running.wait()
 
     async def _run(self, log: Log) -> None:
-        job = log.flush_job()
+        job = flush_job(log)
         if job is None:
             return
         ended = self._running[log] = trio.Event()
@@ -42,7 +43,7 @@ class ThreadedFlush:
         except OSError as error:
             raise log.durability.failed(error) from error
         else:
-            log.flushed(job, self._now_ms())
+            flushed(log, job, self._now_ms())
         finally:
             del self._running[log]
             ended.set()

@@ -25,10 +25,10 @@ from broker.config import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     BrokerConfig,
 )
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.offsets_topic import OffsetsTopic
 from broker.groups.shards import Clock
+from broker.groups.state.config import GroupConfig
+from broker.node.replicated_group_log import ReplicatedGroupLog
 
 _MS_PER_MINUTE = 60_000
 
@@ -47,7 +47,7 @@ def start_groups(
     ``partitions`` are those that ``__consumer_offsets`` has, which may not be what
     ``offsets.topic.num.partitions`` says any more: groups must not change theirs.
     """
-    topic = OffsetsTopic(
+    log = ReplicatedGroupLog(
         replicas,
         clock,
         codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
@@ -56,7 +56,7 @@ def start_groups(
     )
     groups = GroupCoordinator(
         group_config(config, partitions),
-        log=topic,
+        log=log,
         clock=clock,
         rng=rng,
         on_earlier_deadline=on_earlier_deadline,

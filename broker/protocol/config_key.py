@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -43,7 +43,8 @@ class Key(Generic[T]):
     """One key of the configuration; compared by identity, looked up by name.
 
     ``parse`` raises `ValueError` with what was expected. An ``inert`` key is known,
-    and its value checked, but nothing in this broker acts on it.
+    and its value checked, but nothing in this broker acts on it. An ``internal`` one is
+    described only where it is set (Kafka: ``ConfigKey.internalConfig``).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Key(Generic[T]):
     parse: Callable[[str], T]
     doc: str
     inert: bool = False
+    internal: bool = False
 
     def __repr__(self) -> str:
         return f"<key {self.name}>"
@@ -61,7 +63,9 @@ class Key(Generic[T]):
         try:
             return self.parse(written.strip())
         except ValueError as error:
-            raise ConfigError(self.name, written, str(error)) from None
+            secret = self.type is ConfigType.PASSWORD
+            found = "[hidden]" if secret else written
+            raise ConfigError(self.name, found, str(error)) from None
 
 
 def integer(

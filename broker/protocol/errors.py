@@ -11,9 +11,19 @@ they have no class here, so that nobody can catch them together with the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigError", "ErrorCode", "KafkaError", "MalformedFrame", "UncleanStop"]
+__all__ = [
+    "ConfigError",
+    "ErrorCode",
+    "InvalidRecords",
+    "KafkaError",
+    "LogDirsLost",
+    "MalformedFrame",
+    "UncleanStop",
+]
 
 
 class KafkaError(Exception):
@@ -28,6 +38,19 @@ class KafkaError(Exception):
         if self.message is None:
             return self.code.name
         return f"{self.code.name}: {self.message}"
+
+
+class InvalidRecords(KafkaError):
+    """A batch is refused for some of its records.
+
+    ``records`` are pairs: the index in the batch, and what is wrong (KIP-467).
+    """
+
+    def __init__(
+        self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class MalformedFrame(Exception):
@@ -49,6 +72,15 @@ class ConfigError(Exception):
 
     def __str__(self) -> str:
         return f"{self.key}: found {self.found!r}, expected {self.expected}"
+
+
+class LogDirsLost(Exception):
+    """No log directory is left to serve from; the broker has to stop, as Kafka does."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__(
+            "; ".join(f"{directory}: {reason}" for directory, reason in reasons.items())
+        )
 
 
 class UncleanStop(Exception):

@@ -1,10 +1,10 @@
 """What the scheduler is told of a request: class, priority level, flow, expected cost.
 
-The class follows from the API key, which stands in a fixed place of the frame, and for
-Fetch from the replica id: a Fetch by a follower is replication. Misclassified requests
-hurt the stronger policies most (scheduling literature: one per cent of data taken for
-control multiplies the delay of control by 1.6 under preemption), so nothing is guessed
-from sizes, names or history.
+The class is declared by the API (`broker.apis`). For Fetch it follows from the replica
+id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger
+policies most (scheduling literature: one per cent of data taken for control multiplies
+the delay of control by 1.6 under preemption), so nothing is guessed from sizes, names
+or history.
 
 The expected cost is learned: a moving average of the CPU time that requests of the same
 API and of about the same size (a factor of two) have used. An estimate orders requests
@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from broker.request import Request
-from broker.wire.header import RequestHeader
+from broker.protocol.wire.header import RequestHeader
+from broker.requests.request import DeclaredApi, Request
 from planes.admission import HOPELESS
 
 CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = (
@@ -33,19 +33,6 @@ CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = (
 )
 DEFAULT_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {CONTROL: 0, REPLICATION: 1, GROUP: 2, METADATA: 3, PRODUCE: 4, FETCH: 4, ADMIN: 5}
-)
-# Whatever is not named here is administration.
-_CLASS_OF_API: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        **dict.fromkeys((4, 5, 6, 7), CONTROL),
-        # Offsets, coordinators' RPCs, and the transactions' counterparts of both.
-        **dict.fromkeys((8, 9, 11, 12, 13, 14, 25, 28, 68), GROUP),
-        # ListOffsets, Metadata, FindCoordinator, SASL, ApiVersions, InitProducerId,
-        # OffsetForLeaderEpoch, DescribeCluster, DescribeTopicPartitions.
-        **dict.fromkeys((2, 3, 10, 17, 18, 22, 23, 36, 60, 75), METADATA),
-        0: PRODUCE,
-        1: FETCH,
-    }
 )
 _API_FETCH: Final = 1
 _REPLICA_ID = struct.Struct(">i")
@@ -83,12 +70,18 @@ FLOWS: Final[Mapping[str, FlowOf]] = MappingProxyType(
 class Classifier:
     """Classifies requests, and learns what they cost.
 
-    ``levels`` overrides the default priority of classes; ``flow`` is one of `FLOWS`.
+    ``apis`` declare the classes; ``levels`` overrides the default priority of classes;
+    ``flow`` is one of `FLOWS`.
     """
 
     def __init__(
-        self, *, levels: Mapping[str, int] = DEFAULT_LEVELS, flow: str = "class"
+        self,
+        apis: Mapping[int, DeclaredApi],
+        *,
+        levels: Mapping[str, int] = DEFAULT_LEVELS,
+        flow: str = "class",
     ) -> None:
+        self._class_of = {key: api.request_class for key, api in apis.items()}
         self._levels = {**DEFAULT_LEVELS, **levels}
         self._flow_of = FLOWS[flow]
         self._cost_ns: dict[tuple[int, int], int] = {}
@@ -99,7 +92,7 @@ class Classifier:
     ) -> Classified:
         """Return class, level, flow and expected CPU nanoseconds. Cost: O(1)."""
         api_key = header[0]
-        request_class = _CLASS_OF_API.get(api_key, ADMIN)
+        request_class = self._class_of[api_key]
         if api_key == _API_FETCH and is_follower_fetch(header, frame):
             request_class = REPLICATION
         return (

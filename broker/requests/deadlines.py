@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.wire.header import RequestHeader
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.wire.header import RequestHeader
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FLEXIBLE: Final = FIRST_FLEXIBLE[_PRODUCE]

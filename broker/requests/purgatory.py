@@ -11,6 +11,9 @@ shards and no compare-and-set; a completed operation leaves its keys and its tim
 once, so there is nothing to purge. The timer is a wheel of 1 ms ticks, as Kafka's is,
 but in one level: a bucket is a dictionary entry and empty ticks do not exist.
 
+What an operation raises is its own: it is woken and told (`Delayed.on_failure`), and
+whoever changed something under its key goes on.
+
 Pure: no clock is read and nothing waits here; `expire` is told the time.
 """
 
@@ -18,7 +21,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
+from logging import getLogger
 from typing import Final, Protocol
+
+logger = getLogger(__name__)
 
 TICK_NS: Final = 1_000_000
 _TICKS_KEPT: Final = 1024
@@ -37,6 +43,19 @@ class Delayed(Protocol):
 
     def on_expiration(self) -> None:
         """Note that the deadline came first; called at most once, before ``wake``."""
+
+    def on_failure(self) -> None:
+        """Note that trying it has failed; it is not tried again, and woken next."""
+
+
+def _try_complete(delayed: Delayed) -> bool:
+    try:
+        return delayed.try_complete()
+    except Exception:
+        # It runs in the turn of whoever changed something: not that one's fault.
+        logger.exception("an operation in purgatory has failed")
+        delayed.on_failure()
+        return True
 
 
 class DelayedOperation:
@@ -62,7 +81,7 @@ class DelayedOperation:
     def try_complete(self) -> bool:
         """Complete the operation if its condition holds; return True if it did now."""
         return (
-            not self.completed and self.delayed.try_complete() and self.force_complete()
+            not self.completed and _try_complete(self.delayed) and self.force_complete()
         )
 
     def force_complete(self) -> bool:
@@ -112,7 +131,7 @@ class Purgatory:
         Returns None if it completed at once; then ``wake`` is never called. This is
         Kafka's ``tryCompleteElseWatch``, and the ``register`` of a parked handler.
         """
-        if delayed.try_complete():
+        if _try_complete(delayed):
             return None
         tick = -(-deadline_ns // TICK_NS)
         distinct = tuple(dict.fromkeys(keys))
@@ -150,8 +169,11 @@ class Purgatory:
         while (expiry_ns := self.next_expiry_ns()) is not None and expiry_ns <= now_ns:
             bucket = self._buckets[self._ticks[0]]
             operation = next(iter(bucket))
-            operation.delayed.on_expiration()
-            operation.force_complete()
+            try:
+                operation.delayed.on_expiration()
+            finally:
+                # Else it would be the first that is due for ever.
+                operation.force_complete()
             expired += 1
         self.expired_total += expired
         return expired

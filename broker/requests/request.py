@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
-from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
+from broker.protocol.buffer import Piece
 from planes import Task
 
-
-class FileRegion(Protocol):
-    """Bytes of a file that the network may send without copying (``os.sendfile``)."""
-
-    position: int
-    size: int
-
-    def fileno(self) -> int:
-        """Return the descriptor to send from."""
-
-    def read(self) -> bytes:
-        """Return the bytes, where the network has no descriptors (virtual world)."""
-
-
-Buffer: TypeAlias = "bytes | memoryview | FileRegion"
 # A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
-Response: TypeAlias = "Sequence[Buffer] | Throttled | CloseConnection"
+Response: TypeAlias = "Sequence[Piece] | Throttled | CloseConnection"
 
 
 class CloseConnection:
@@ -39,15 +24,12 @@ class Throttled:
     The client is told in the answer's ``throttle_time_ms`` (KIP-219).
     """
 
-    pieces: Sequence[Buffer]
+    pieces: Sequence[Piece]
     throttle_ns: int
 
 
-NO_RESPONSE: Final[Sequence[Buffer]] = ()
+NO_RESPONSE: Final[Sequence[Piece]] = ()
 CLOSE: Final = CloseConnection()
-# CreateTopics, DeleteTopics, CreatePartitions: the first version that knows the error.
-_KNOWS_QUOTAS: Final = MappingProxyType({19: 6, 20: 5, 37: 3})
-_NEVER: Final = 1 << 15
 
 
 class Peer(Protocol):
@@ -59,15 +41,32 @@ class Peer(Protocol):
     principal: str
 
 
+class DeclaredApi(Protocol):
+    """What the way to the handler asks of an API's declaration (`broker.apis`)."""
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The first and the last version that is served."""
+
+    @property
+    def request_class(self) -> str:
+        """The class of its requests."""
+
+    @property
+    def quota_exceeded_since(self) -> int:
+        """The first version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class Request(Task):
     """A task that came over the wire: header fields, the frame, and its connection.
 
-    ``frame`` is the request without its size prefix; the body starts at
-    ``body_offset``. ``error_code`` is the first error that the response carries, for
-    the record.
+    ``api`` is what is declared of its API. ``frame`` is the request without its size
+    prefix; the body starts at ``body_offset``. ``error_code`` is the first error that
+    the response carries, for the record.
     """
 
+    api: DeclaredApi | None = None
     api_key: int
     api_version: int
     correlation_id: int
@@ -79,7 +78,8 @@ class Request(Task):
 
     def may_be_refused(self) -> bool:
         """Say whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
-        return self.api_version >= _KNOWS_QUOTAS.get(self.api_key, _NEVER)
+        api = self.api
+        return api is not None and self.api_version >= api.quota_exceeded_since
 
     def __repr__(self) -> str:
         return (
@@ -119,6 +119,7 @@ _RECEIVED: Final = (
     "cost_ns",
     "received_ns",
     "done",
+    "api",
     "api_key",
     "api_version",
     "correlation_id",

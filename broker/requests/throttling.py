@@ -11,7 +11,7 @@ from typing import Final
 
 from kio.static.primitive import i32Timedelta
 
-from broker.request import CloseConnection, Request, Response, Throttled
+from broker.requests.request import CloseConnection, Request, Response, Throttled
 
 _NS_PER_MS: Final = 1_000_000
 

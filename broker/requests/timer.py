@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from planes.plane import NowNs
+from planes.clock import NowNs
 
 
 class DeadlineTimer:

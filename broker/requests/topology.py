@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.admission import admission
 from broker.config import (
     CONTROL_PLANE_LISTENER_NAME,
     DOORKEEPER_DATA_SCHEDULER,
@@ -34,11 +33,12 @@ from broker.config import (
     Key,
     Listener,
 )
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
+from broker.requests.admission import admission
 from planes import Block, PlaneCore
 from planes.lending import Lending
 from schedulers import BadSetting, Scheduler, SchedulerConfig
-from schedulers.registry import UnknownScheduler, make
+from schedulers.registry import POLICIES, UnknownScheduler, make
 
 PLANES: Final = "planes"
 PLANES_LENDING: Final = "planes-lending"
@@ -64,10 +64,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The planes of a broker, and a route for each listener."""
+    """The planes of a broker, a route for each listener, and seats that are lent."""
 
     planes: Sequence[PlaneCore]
     routes: Sequence[Route]
+    lending: Lending | None = None
 
 
 def build(config: BrokerConfig, rng: random.Random) -> Topology:
@@ -86,7 +87,11 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
     )
     control_listener = _control_listener(config)
     data_routes = [
-        Route(listener=listener, plane=data, processors=config[NUM_NETWORK_THREADS])
+        Route(
+            listener=listener,
+            plane=data,
+            processors=config.on_listener(listener.name, NUM_NETWORK_THREADS),
+        )
         for listener in config.listeners
         if listener != control_listener
     ]
@@ -98,17 +103,20 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
         Block(capacity=CONTROL_PLANE_QUEUE),
         seats=CONTROL_PLANE_SEATS,
     )
+    lending = None
     if config[DOORKEEPER_SCHEDULER] == PLANES_LENDING:
         borrowers = {
             "both": (data, control),
             "to-control": (control,),
             "to-data": (data,),
         }
-        Lending((data, control), borrowers[config[DOORKEEPER_PLANES_LENDING]])
+        lending = Lending((data, control), borrowers[config[DOORKEEPER_PLANES_LENDING]])
     control_route = Route(
         listener=control_listener, plane=control, processors=CONTROL_PLANE_PROCESSORS
     )
-    return Topology(planes=(data, control), routes=[*data_routes, control_route])
+    return Topology(
+        planes=(data, control), routes=[*data_routes, control_route], lending=lending
+    )
 
 
 def _control_listener(config: BrokerConfig) -> Listener | None:
@@ -141,6 +149,13 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
         return make(config[key], settings)
     except BadSetting as error:
         options = DOORKEEPER_SCHEDULER_OPTIONS
-        raise ConfigError(options.name, config[options], str(error)) from error
+        expected = f"what the policy can use; {error}"
+        raise ConfigError(options.name, config[options], expected) from error
     except UnknownScheduler as error:
-        raise ConfigError(key.name, config[key], str(error)) from error
+        if ":" in config[key]:
+            expected = f"a factory that can be imported; {error}"
+        else:
+            presets = (PLANES, PLANES_LENDING) if key is DOORKEEPER_SCHEDULER else ()
+            names = ", ".join((*presets, *POLICIES))
+            expected = f"one of {names}, or module:factory"
+        raise ConfigError(key.name, config[key], expected) from error

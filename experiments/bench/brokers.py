@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments import apache_kafka
+from experiments.worlds.kafka import apache_kafka
 
 KAFKA_VERSION = apache_kafka.VERSIONS[-1]
 # The kernel's CPUCLOCK_SCHED.

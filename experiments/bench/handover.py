@@ -12,7 +12,7 @@ import trio
 
 from experiments.bench.row import Row, in_turn
 from planes import Block, PlaneCore, Task
-from planes.plane import Dispatcher
+from planes.dispatcher import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
 

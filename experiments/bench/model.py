@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from experiments.bench.row import Row
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_open_loop import OpenLoop
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.open_loop import OpenLoop
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
 from planes import Block, PlaneCore
 from schedulers import SchedulerConfig, make
 

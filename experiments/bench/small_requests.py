@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 
-from experiments import wire
 from experiments.bench.brokers import Running
-from experiments.exchange import NEVER, Schedule
-from experiments.openloop import OpenLoop
+from experiments.load import wire
+from experiments.load.exchange import NEVER, Schedule
+from experiments.load.openloop import OpenLoop
 
 TOPIC = "bench"
 _PATIENCE_S = 5.0

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from experiments.config_errors import ExperimentError, first_error
-from experiments.sweep import Sweep
-from experiments.workload import Mean, Name, Rate, Seconds, Section, Workload
-from experiments.worlds.model_config import ModelArm, ModelSection
+from experiments.design.config_errors import ExperimentError, first_error
+from experiments.design.model_config import ModelArm, ModelSection, misfit
+from experiments.design.sweep import Sweep
+from experiments.design.workload import Mean, Name, Rate, Seconds, Section, Workload
+from experiments.design.worlds import known
 
-WORLDS = ("live", "virtual", "model")
 AGAIN = "-again"
 
 BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
@@ -41,7 +41,7 @@ class Header(Section):
     blocks: Annotated[int, Field(ge=1, le=999)]
     baseline: Name
     again: bool = True
-    world: Literal["live", "virtual", "model"] = "live"
+    world: Annotated[str, AfterValidator(known)] = "live"
 
 
 class Arm(Section):
@@ -156,6 +156,9 @@ class Experiment(Section):
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
+        for arm in self.arms:
+            if fault := misfit(arm.model.settings(self.model), arm.scheduler):
+                raise ValueError(f"arm {arm.name!r}: model: {fault}")
         return self
 
     @property
@@ -246,7 +249,7 @@ def check_broker_keys(experiment: Experiment) -> None:
     :raises ExperimentError: naming the arm, the key, and what the broker expected.
     """
     from broker.config import BrokerConfig
-    from broker.errors import ConfigError
+    from broker.protocol.errors import ConfigError
 
     for arm in experiment.arms:
         try:

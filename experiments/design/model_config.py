@@ -11,22 +11,28 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from experiments.workload import Mean, Rate, Section
+from experiments.design.workload import Mean, Rate, Section
 
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Portion: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Server: TypeAlias = Literal["cpu", "seats", "threads"]
+Cpus: TypeAlias = Annotated[int, Field(ge=1)]
 Part: TypeAlias = Literal["reader", "queue", "worker"]
 
 
 class ModelSection(Section):
     """The model of a broker.
 
-    ``server`` is ``cpu`` (one CPU that all planes share: a broker on Trio) or ``seats``
+    ``server`` is ``cpu`` (one CPU that all planes share: a broker on Trio), ``seats``
     (each of ``num.io.threads`` is a server of its own: Kafka's threads on as many
-    cores). Handlers can be preempted every ``granularity_us`` of their service (0:
-    anywhere); ``preemption_us`` and ``switch_us`` are lost at each preemption and at
-    each start of another request. ``service_us`` is the cost of requests whose traffic
-    entry states none, ``refusal_us`` that of an answer which turns a request away.
+    cores) or ``threads`` (Kafka's threads on fewer: a kernel shares ``cpus`` among them
+    in turns of ``slice_us``, and lets a thread that wakes preempt if ``wakes``). Under
+    ``cpu`` and ``seats`` a policy can preempt a handler every ``granularity_us`` of its
+    service (0: anywhere); under ``threads`` no policy preempts, and the kernel does
+    anywhere. ``preemption_us`` and ``switch_us`` are lost at each preemption and at
+    each start of another request (under ``threads``: of another thread). ``service_us``
+    is the cost of requests whose traffic entry states none, ``refusal_us`` that of an
+    answer which turns a request away.
     Policies are told an expected cost: what the broker would have learned (``estimate``
     = ``learned``) or the true one, times ``estimate_bias`` and a lognormal error of
     ``estimate_sigma``; and the true size too if ``sizes_known``.
@@ -38,7 +44,10 @@ class ModelSection(Section):
     its holder inherits the rank of who waits for it.
     """
 
-    server: Literal["cpu", "seats"] = "cpu"
+    server: Server = "cpu"
+    cpus: Cpus = 1
+    slice_us: Mean = 3000.0
+    wakes: bool = True
     granularity_us: Rate = 0.0
     preemption_us: Rate = 0.0
     switch_us: Rate = 0.0
@@ -65,6 +74,10 @@ class ModelArm(Section):
     """
 
     own: tuple[Part, ...] = ()
+    server: Server | None = None
+    cpus: Cpus | None = None
+    slice_us: Mean | None = None
+    wakes: bool | None = None
     granularity_us: Rate | None = None
     preemption_us: Rate | None = None
     switch_us: Rate | None = None
@@ -77,3 +90,16 @@ class ModelArm(Section):
         """Return the experiment's settings with this arm's values in their place."""
         own = self.model_dump(exclude={"own"}, exclude_none=True)
         return shared.model_copy(update=own)
+
+
+def misfit(settings: ModelSection, scheduler: str) -> str:
+    """Say what of an arm cannot be had together, or say nothing."""
+    if settings.server != "threads":
+        return ""
+    if settings.granularity_us:
+        return "threads are preempted anywhere, so granularity_us has to be 0"
+    if settings.lock_us:
+        return "threads know no lock, so lock_us has to be 0"
+    if scheduler == "planes-lending":
+        return "a thread serves one plane, so planes cannot lend each other seats"
+    return ""

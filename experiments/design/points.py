@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from experiments.config import Experiment, parse
-from experiments.config_errors import ExperimentError
-from experiments.sweep import Change, Listed, point_name
+from experiments.design.config import Experiment, parse
+from experiments.design.config_errors import ExperimentError
+from experiments.design.sweep import Change, Listed, point_name
 
 # The sections that a level may change.
 _OPEN = ("workload", "arms", "broker", "limits", "virtual", "model")

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from experiments.workload import Mean, Name, Section
+from experiments.design.workload import Mean, Name, Section
 
 
 class Change(Section):

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from experiments.published_mixes import MIXES
+from experiments.design.published_mixes import MIXES
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
 Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from experiments import wire
+from experiments.load import wire
 
 NO_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION = 0, 7, 13
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import cycle
 
-from experiments.workload import (
+from experiments.design.workload import (
     Arrivals,
     Bursts,
     ChoiceService,

@@ -16,9 +16,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from experiments import wire
-from experiments.senders import Sender, senders
-from experiments.workload import (
+from experiments.design.workload import (
     Fetch,
     LeaderAndIsr,
     ListOffsets,
@@ -29,6 +27,8 @@ from experiments.workload import (
     UpdateMetadata,
     Workload,
 )
+from experiments.load import wire
+from experiments.load.senders import Sender, senders
 
 # Above every epoch that a broker's own controller will have reached at start-up.
 CONTROLLER_EPOCH = 1_000
@@ -48,10 +48,16 @@ Frame = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The broker under load, as controller requests have to name it."""
+    """The broker under load, as controller requests have to name it.
+
+    ``controller_epoch`` must not be below the broker's own; a leader epoch must rise
+    with every request, so a load that is replayed again begins above the epochs used.
+    """
 
     broker_id: int
     endpoint: wire.Endpoint
+    controller_epoch: int = CONTROLLER_EPOCH
+    leader_epochs_used: int = 0
 
 
 # Every live broker listens here, so that frames are as long as their trace says.
@@ -189,8 +195,8 @@ def _controller(sender: Sender, node: Node) -> Maker:
         state = wire.Leadership(
             topic=topic_of(sender.traffic),
             partitions=owned,
-            controller_epoch=CONTROLLER_EPOCH,
-            leader_epoch=sequence + 1,
+            controller_epoch=node.controller_epoch,
+            leader_epoch=node.leader_epochs_used + sequence + 1,
             broker_id=node.broker_id,
         )
         if isinstance(request, LeaderAndIsr):

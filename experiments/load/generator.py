@@ -1,9 +1,10 @@
 """The load generator: a process of its own, on a CPU of its own.
 
-``python -m experiments.generator JOB.json`` reads a stored trace, waits for one line
-on standard input that says where the broker listens, prepares the topics, replays the
-trace in an open loop and writes what it observed. It prints one line of JSON at the
-end. It shares the monotonic clock with the broker, hence their stamps subtract.
+``python -m experiments.load.generator JOB.json`` reads a stored trace, waits for one
+line on standard input that says where the broker listens, prepares the topics, replays
+the trace in an open loop and writes what it observed. It may be told to rehearse: to
+replay the trace before that without a record. It prints one line of JSON at the end.
+It shares the monotonic clock with the broker, hence their stamps subtract.
 
 Requests of a controller (LEADER_AND_ISR, UPDATE_METADATA) go to the control plane's
 listener where there is one, as a controller would send them; all others to the data
@@ -18,19 +19,21 @@ import select
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from experiments import answers, config, frames, load, trace, wire
-from experiments.arrivals import SECOND_NS
-from experiments.config import Experiment
-from experiments.openloop import OpenLoop
-from experiments.senders import senders
-from experiments.workload import Workload, is_controllers
-from experiments.worlds.child import Binding, bind
+from experiments.design import config
+from experiments.design.config import Experiment
+from experiments.design.workload import Workload, is_controllers
+from experiments.load import answers, frames, replaying, trace, wire
+from experiments.load.arrivals import SECOND_NS
+from experiments.load.exchange import Observed
+from experiments.load.openloop import OpenLoop
+from experiments.load.senders import senders
+from experiments.processes.child import Binding, bind
 
 Address = tuple[str, int]
 # From "everything is prepared" to the trace's zero.
@@ -49,11 +52,29 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listeners:
-    """Where the broker listens; ``control`` only if control has its own plane."""
+class Target:
+    """The broker under load: where it listens, and what it needs beforehand.
+
+    ``control`` is its control plane's listener, if it has one. ``rehearsals`` is how
+    often the trace is replayed before the replay that is recorded.
+    """
 
     data: Address
     control: Address | None
+    controller_epoch: int = frames.CONTROLLER_EPOCH
+    rehearsals: int = 0
+
+    @classmethod
+    def read(cls, line: str) -> Target:
+        """Read what `line` wrote."""
+        told = json.loads(line)
+        control = told.pop("control")
+        data = tuple(told.pop("data"))
+        return cls(data=data, control=tuple(control) if control else None, **told)
+
+    def line(self) -> str:
+        """Write the target as one line."""
+        return json.dumps(asdict(self))
 
 
 class SetupClient:
@@ -94,16 +115,12 @@ def main() -> None:
     bind(Binding(**job.binding))
     experiment = config.parse(job.content)
     replayed = trace.read(Path(job.trace), block=0)
-    told = json.loads(sys.stdin.readline())
-    control = told["control"]
-    listeners = Listeners(
-        data=tuple(told["data"]), control=tuple(control) if control else None
-    )
-    print(json.dumps(replay(experiment, replayed, listeners, job.out)), flush=True)
+    target = Target.read(sys.stdin.readline())
+    print(json.dumps(replay(experiment, replayed, target, job.out)), flush=True)
 
 
 def replay(
-    experiment: Experiment, replayed: trace.Trace, listeners: Listeners, out: str
+    experiment: Experiment, replayed: trace.Trace, target: Target, out: str
 ) -> dict[str, int | str]:
     """Prepare the broker, replay the trace, write what was observed to ``out``.
 
@@ -112,17 +129,14 @@ def replay(
     """
     workload = experiment.workload
     timestamp_ms = time.time_ns() // 1_000_000
-    node = _prepare(workload, listeners.data, timestamp_ms)
-    schedule = load.schedule(workload, replayed, node, timestamp_ms)
-    loop = OpenLoop(_connect(workload, listeners), schedule, select.epoll())
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    origin_ns = time.monotonic_ns() + _LEAD_NS
-    span_s = workload.duration_s + experiment.limits.drain_s
-    observed = loop.run(origin_ns, origin_ns + round(span_s * SECOND_NS))
+    node = _prepare(workload, target, timestamp_ms)
+    for _ in range(target.rehearsals):
+        _play(experiment, replayed, target, node, timestamp_ms)
+        used = node.leader_epochs_used + len(replayed)
+        node = replace(node, leader_epochs_used=used)
+    origin_ns, observed = _play(experiment, replayed, target, node, timestamp_ms)
     ended_ns = time.monotonic_ns()
-    table = pa.table(dict(load.seen(observed, replayed)))
+    table = pa.table(dict(replaying.seen(observed, replayed)))
     with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
         file.write_table(table)
     return {
@@ -132,23 +146,48 @@ def replay(
     }
 
 
-def _prepare(workload: Workload, address: Address, timestamp_ms: int) -> frames.Node:
+def _play(
+    experiment: Experiment,
+    replayed: trace.Trace,
+    target: Target,
+    node: frames.Node,
+    timestamp_ms: int,
+) -> tuple[int, Observed]:
+    """Replay the trace over new connections; return its origin and what was seen."""
+    workload = experiment.workload
+    schedule = replaying.schedule(workload, replayed, node, timestamp_ms)
+    sockets = _connect(workload, target)
+    try:
+        loop = OpenLoop(sockets, schedule, select.epoll())
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        origin_ns = time.monotonic_ns() + _LEAD_NS
+        span_s = workload.duration_s + experiment.limits.drain_s
+        return origin_ns, loop.run(origin_ns, origin_ns + round(span_s * SECOND_NS))
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.Node:
     """Create and fill the load's topics; return the broker as controllers name it."""
-    client = SetupClient(address)
+    client = SetupClient(target.data)
     answer = b""
-    for api_key, body in load.setup_requests(workload, timestamp_ms):
+    for api_key, body in replaying.setup_requests(workload, timestamp_ms):
         answer = client.request(api_key, body)
     client.close()
-    return load.node_of(answer)
+    node = replaying.node_of(answer)
+    return replace(node, controller_epoch=target.controller_epoch)
 
 
-def _connect(workload: Workload, listeners: Listeners) -> list[socket.socket]:
+def _connect(workload: Workload, target: Target) -> list[socket.socket]:
     """Open every connection of the load."""
     sockets = []
     for sender in senders(workload):
-        address = listeners.data
+        address = target.data
         if is_controllers(sender.traffic.request):
-            address = listeners.control or listeners.data
+            address = target.control or target.data
         each = socket.create_connection(address, _SETUP_TIMEOUT_S)
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each.setblocking(False)

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from experiments.exchange import Exchange, Observed, Schedule
+from experiments.load.exchange import Exchange, Observed, Schedule
 
 # Wake this long before an instant and poll the rest of the way.
 _SPIN_NS = 150_000

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments import answers, frames, wire
-from experiments.exchange import Observed, Schedule
-from experiments.senders import senders
-from experiments.trace import Trace
-from experiments.workload import Produce, Workload
+from experiments.design.workload import Produce, Workload
+from experiments.load import answers, frames, wire
+from experiments.load.exchange import Observed, Schedule
+from experiments.load.senders import senders
+from experiments.load.trace import Trace
 
 # Column name -> one value per request: offered_ns, sent_ns, done_ns, error_code.
 Seen = Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.workload import Traffic, Workload
+from experiments.design.workload import Traffic, Workload
 
 
 class Sender(NamedTuple):

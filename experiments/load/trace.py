@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.arrivals import SECOND_NS, demands, instants
-from experiments.config import Experiment
-from experiments.frames import api_key, size_bytes
-from experiments.senders import senders
+from experiments.design.config import Experiment
+from experiments.load.arrivals import SECOND_NS, demands, instants
+from experiments.load.frames import api_key, size_bytes
+from experiments.load.senders import senders
 
 HASH_KEY = b"doorkeeper.trace.sha256"
 _WORD = pa.dictionary(pa.int32(), pa.string())

@@ -1,10 +1,11 @@
 """A process of a live run: pinned, favoured, and gone when its parent is.
 
-``python -m experiments.worlds.child BINDING doorkeeper-arguments...`` binds itself and
-becomes the ``doorkeeper`` command. It asks the kernel to be killed when the runner dies
-(prctl PR_SET_PDEATHSIG): a killed experiment would otherwise leave brokers behind that
-hold a CPU of the next one. Where the system allows, broker and generator alike run at a
-raised priority, so that other processes of the machine disturb a run less.
+``python -m experiments.processes.child BINDING COMMAND...`` binds itself and becomes
+the command. It asks the kernel to be killed when the runner dies (prctl
+PR_SET_PDEATHSIG, which outlives ``exec``): a killed experiment would otherwise leave
+brokers behind that hold a CPU of the next one. Where the system allows, broker and
+generator alike run at a raised priority, so that other processes of the machine disturb
+a run less.
 """
 
 from __future__ import annotations
@@ -54,12 +55,10 @@ def die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Become the ``doorkeeper`` command, pinned and bound."""
-    binding, *arguments = sys.argv[1:]
+    """Become the command, pinned and bound."""
+    binding, *command = sys.argv[1:]
     bind(Binding(**json.loads(binding)))
-    from experiments import cli
-
-    cli.main(arguments)
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -152,14 +152,21 @@ class Child:
         used_ns, waited_ns, _ = map(int, path.read_text(encoding="utf-8").split())
         return CpuTime(used_ns / 1e9, waited_ns / 1e9)
 
-    def stop(self, timeout_s: float) -> str:
-        """End the process by SIGTERM; say what went wrong, if anything did."""
+    def stop(self, timeout_s: float, expected: int = 0) -> str:
+        """End the process by SIGTERM; say what went wrong, if anything did.
+
+        ``expected`` is the exit status of a process that ends in order.
+        """
         self._process.terminate()
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return f"{self.name} did not stop within {timeout_s:.0f} s of SIGTERM"
-        return "" if status == 0 else str(self.failure(f"ended with status {status}"))
+        return (
+            ""
+            if status == expected
+            else str(self.failure(f"ended with status {status}"))
+        )
 
     def failure(self, what: str) -> RunFailed:
         """Describe a failure, with the last line that the process complained."""

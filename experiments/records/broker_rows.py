@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from broker.recording import (
+from broker.observation.recording.recording import (
+    MEASURES,
     REQUEST_TYPES,
     SAMPLE_TYPES,
     SAMPLES_SUFFIX,
+    SampleRow,
+    read_accounts,
     read_names,
+    read_violations,
 )
-from experiments.recording import MEASURES, NEVER, STAMPS, Int64s
-
-_BROKER_STAMPS = tuple(
-    name for name in STAMPS if name not in {"sent_ns", "client_done_ns"}
-)
+from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.records.recording import NEVER, SAMPLES_SCHEMA, STAMPS, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +35,38 @@ class BrokerRows:
 
     columns: Mapping[str, Int64s]
     fault: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokerRecord:
+    """All that a broker recorded of a run; its samples as columns."""
+
+    requests: BrokerRows
+    samples: Mapping[str, Any]
+    violations: Mapping[str, int] | None
+    accounts: Mapping[str, int]
+
+
+def read(recording: Path, requests: int, origin_ns: int) -> BrokerRecord:
+    """Read the record of a run, stamps counted from ``origin_ns``."""
+    return BrokerRecord(
+        requests=read_requests(recording, requests, origin_ns),
+        samples=read_samples(recording, origin_ns),
+        violations=read_violations(recording),
+        accounts=read_accounts(recording),
+    )
+
+
+def nothing(requests: int) -> BrokerRecord:
+    """Return the record of a broker that keeps none: no stamps, no samples, no laws."""
+    never = np.full(requests, NEVER, np.int64)
+    columns = dict.fromkeys((*BROKER_STAMPS, *MEASURES), never)
+    return BrokerRecord(
+        requests=BrokerRows(columns=columns, fault=""),
+        samples={name: [] for name in SampleRow._fields},
+        violations=None,
+        accounts={},
+    )
 
 
 def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
@@ -48,7 +81,7 @@ def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
     ids = rows["correlation_id"]
     twice = len(ids) - len(np.unique(ids))
     columns = {}
-    for name in (*_BROKER_STAMPS, *MEASURES):
+    for name in (*BROKER_STAMPS, *MEASURES):
         column = np.full(requests, NEVER, np.int64)
         values = rows[name].astype(np.int64)
         column[ids] = relative(values, origin_ns) if name in STAMPS else values
@@ -59,20 +92,19 @@ def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
     return BrokerRows(columns=columns, fault=fault)
 
 
-def read_samples(recording: Path, origin_ns: int) -> tuple[dict[str, Any], int]:
-    """Return the columns of the broker's samples since the origin, and their length."""
+def read_samples(recording: Path, origin_ns: int) -> dict[str, Any]:
+    """Return the columns of the broker's samples since the origin, as `SampleRow`."""
     names = read_names(recording)
     rows = _read(recording.with_name(recording.name + SAMPLES_SUFFIX), SAMPLE_TYPES)
     rows = rows[rows["t_ns"] >= origin_ns]
     columns: dict[str, Any] = {
-        "t_ns": rows["t_ns"] - origin_ns,
-        "plane": [names[number] for number in rows["plane"]],
+        name: rows[name].astype(SAMPLES_SCHEMA.field(name).type.to_pandas_dtype())
+        for name in SampleRow._fields
+        if name != "plane"
     }
-    for name in ("queued", "waiting", "seated", "refused"):
-        columns[name] = rows[name].astype(np.int32)
-    for name in ("handler_idle", "processor_idle"):
-        columns[name] = rows[name].astype(np.float64)
-    return columns, len(rows)
+    columns["t_ns"] -= origin_ns
+    columns["plane"] = [names[number] for number in rows["plane"]]
+    return columns
 
 
 def relative(stamps_ns: Int64s, origin_ns: int) -> Int64s:

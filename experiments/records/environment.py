@@ -23,7 +23,7 @@ from typing import Any
 # What a run executes; the analysis is not among it, and may change between runs.
 CODE_PACKAGES = ("schedulers", "planes", "broker", "experiments")
 _LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment() -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What is kept of a run: one row per request, one file per run.
 
-The schema is the contract with the analysis, which imports nothing from here. Stamps
-are int64 nanoseconds since the run's origin on one monotonic clock; null means that it
-never happened. Durations are derived from stamps by whoever reads them, so the phases
-of a request always sum to its total. Nothing is capped and no request is dropped: what
-was not answered is a row with its outcome.
+The schema is the contract with the analysis, which imports nothing from here. What a
+broker knows of a request has the columns of its own recording. Stamps are int64
+nanoseconds since the run's origin on one monotonic clock; null means that it never
+happened. Durations are derived from stamps by whoever reads them, so the phases of a
+request always sum to its total. Nothing is capped and no request is dropped: what was
+not answered is a row with its outcome.
 """
 
 from __future__ import annotations
@@ -12,35 +13,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.answers import REQUEST_TIMED_OUT
-from experiments.trace import Trace
+from broker.observation.recording.recording import MEASURES, SampleRow
+from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.load.answers import REQUEST_TIMED_OUT
+from experiments.load.trace import Trace
 
 Int64s = npt.NDArray[np.int64]
 
 SCHEMA_KEY, SCHEMA_VERSION = b"doorkeeper.schema", b"1"
 NEVER = -1
 OUTCOMES = ("ok", "error", "timeout", "unfinished")
-STAMPS = (
-    "sent_ns",
-    "received_ns",
-    "enqueued_ns",
-    "dequeued_ns",
-    "local_done_ns",
-    "remote_done_ns",
-    "response_dequeued_ns",
-    "response_sent_ns",
-    "client_done_ns",
-)
-MEASURES = ("service_ns", "suspended_ns", "preemptions")
+STAMPS = ("sent_ns", *BROKER_STAMPS, "client_done_ns")
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
+# Types of columns by what their values are; True: nanoseconds.
+_COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _WORD}
 _LABELS = [
     pa.field("run_id", _WORD, nullable=False),
     pa.field("block", pa.int64(), nullable=False),
@@ -58,9 +52,7 @@ REQUESTS_SCHEMA = pa.schema(
         pa.field("size_bytes", pa.int32(), nullable=False),
         pa.field("intended_ns", pa.int64(), nullable=False),
         *(pa.field(name, pa.int64()) for name in STAMPS),
-        pa.field("service_ns", pa.int64()),
-        pa.field("suspended_ns", pa.int64()),
-        pa.field("preemptions", pa.int32()),
+        *(pa.field(name, _COLUMNS[name.endswith("_ns") or int]) for name in MEASURES),
         pa.field("outcome", _WORD, nullable=False),
         pa.field("error_code", pa.int16(), nullable=False),
     ],
@@ -69,14 +61,10 @@ REQUESTS_SCHEMA = pa.schema(
 SAMPLES_SCHEMA = pa.schema(
     [
         *_LABELS,
-        pa.field("t_ns", pa.int64(), nullable=False),
-        pa.field("plane", _WORD, nullable=False),
-        pa.field("queued", pa.int32(), nullable=False),
-        pa.field("waiting", pa.int32(), nullable=False),
-        pa.field("seated", pa.int32(), nullable=False),
-        pa.field("refused", pa.int32(), nullable=False),
-        pa.field("handler_idle", pa.float64(), nullable=False),
-        pa.field("processor_idle", pa.float64(), nullable=False),
+        *(
+            pa.field(name, _COLUMNS[name.endswith("_ns") or kind], nullable=False)
+            for name, kind in get_type_hints(SampleRow).items()
+        ),
     ],
     metadata={SCHEMA_KEY: SCHEMA_VERSION},
 )
@@ -146,8 +134,9 @@ def requests_table(
     return pa.table(columns, schema=REQUESTS_SCHEMA)
 
 
-def samples_table(labels: RunLabels, samples: Mapping[str, Any], rows: int) -> pa.Table:
-    """Return a run's samples; ``samples`` has the columns that are no labels."""
+def samples_table(labels: RunLabels, samples: Mapping[str, Any]) -> pa.Table:
+    """Return a run's samples; ``samples`` are columns by fields of `SampleRow`."""
+    rows = len(samples[SampleRow._fields[0]])
     return pa.table({**_labelled(labels, rows), **samples}, schema=SAMPLES_SCHEMA)
 
 

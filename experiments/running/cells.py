@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments import trace
-from experiments.config import Experiment
-from experiments.environment import now
-from experiments.recording import identity_fault
-from experiments.trace import Trace
-from experiments.worlds.registry import make_world
+from experiments.design.config import Experiment
+from experiments.load import trace
+from experiments.load.trace import Trace
+from experiments.records.environment import now
+from experiments.records.recording import identity_fault
+from experiments.running.worlds import make_world
 from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cells import Outcome, drawing_key
-from experiments.points import Point
+from experiments.design.points import Point
+from experiments.running.cells import Outcome, drawing_key
 from experiments.worlds.world import Cell
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Protocol
 
-from experiments.cells import Outcome, Work
+from experiments.running.cells import Outcome, Work
 
 
 class Todo(Protocol):
@@ -31,6 +31,7 @@ class Executor(Protocol):
 
         Closing the iterator ends what is under way.
 
-        :raises experiments.cells.CellFailed: if a cell raised, at the first one.
+        :raises experiments.running.cells.CellFailed: if a cell raised, at the first
+        one.
         :raises experiments.worlds.world.WorldError: if no cell can run.
         """

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cells import Outcome
-from experiments.config import Experiment
-from experiments.environment import code, environment, now
-from experiments.points import Point, factors
+from experiments.design.config import Experiment
+from experiments.design.points import Point, factors
+from experiments.records.environment import code, environment, now
+from experiments.running.cells import Outcome
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 SCHEMA = 1

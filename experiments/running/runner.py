@@ -23,15 +23,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.cells import Outcome, Work, cell_key
-from experiments.config import Experiment
-from experiments.config_errors import ExperimentError
-from experiments.drawings import Drawings
-from experiments.environment import code_sha256
-from experiments.executors.executor import Executor
-from experiments.manifest import Manifest
-from experiments.points import Point, points
-from experiments.progress import Watcher
+from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
+from experiments.design.points import Point, points
+from experiments.records.environment import code_sha256
+from experiments.running.cells import Outcome, Work, cell_key
+from experiments.running.drawings import Drawings
+from experiments.running.executor import Executor
+from experiments.running.manifest import Manifest
+from experiments.running.progress import Watcher
 from experiments.worlds.world import Cell, RunFiles, World
 
 
@@ -105,7 +105,7 @@ def run(
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment.
-    :raises experiments.cells.CellFailed: if a cell raised in another process.
+    :raises experiments.running.cells.CellFailed: if a cell raised in another process.
     :raises experiments.worlds.world.WorldError: if no cell can run.
     """
     found = points(experiment)

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from experiments.config import Experiment, parse
-from experiments.config_errors import ExperimentError
-from experiments.points import Point, points
+from experiments.design.config import Experiment, parse
+from experiments.design.config_errors import ExperimentError
+from experiments.design.points import Point, points
+from experiments.running.worlds import make_world
 from experiments.theory.compare import Comparison, Row, compare
 from experiments.theory.measure import Block, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
-from experiments.worlds.registry import make_world
 
 # A world that takes longer than this for the whole experiment is run if asked for.
 _PATIENCE_S = 60.0
-_VERDICTS = {True: "agrees", False: "[red]differs[/red]", None: ""}
+_STYLES = {"agrees": "green", "differs": "red", "open": "yellow", "not judged": "dim"}
 
 
 def run(
     experiment: Experiment,
     run_dirs: Sequence[Path],
     worlds: Sequence[str],
-    tolerance: float,
+    margin: float,
     console: Console,
 ) -> bool:
     """Print the table of every world; say whether no prediction is contradicted.
@@ -38,11 +39,9 @@ def run(
     """
     found = []
     for world, point, blocks in _blocks(experiment, run_dirs, worlds, console):
-        found.append(
-            compare(point.experiment, world, point.name, blocks, tolerance=tolerance)
-        )
-    _print(found, tolerance, console)
-    return all(comparison.agrees for comparison in found)
+        found.append(compare(point.experiment, world, point.name, blocks, margin))
+    _print(found, margin, console)
+    return not any(comparison.contradicted for comparison in found)
 
 
 def _blocks(
@@ -97,7 +96,7 @@ def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
     return ["model"]
 
 
-def _print(found: Sequence[Comparison], tolerance: float, console: Console) -> None:
+def _print(found: Sequence[Comparison], margin: float, console: Console) -> None:
     table = Table()
     for name in ("world", "point", "arm", "class", "quantity"):
         table.add_column(name)
@@ -113,18 +112,19 @@ def _print(found: Sequence[Comparison], tolerance: float, console: Console) -> N
     for world, point, arm, reason in (it for each in found for it in each.silences):
         where = " ".join(part for part in (world, point, arm) if part)
         console.print(f"{where}: no closed form ({reason})", highlight=False)
-    wrong = sum(row.agrees is False for row in rows)
-    judged = sum(row.agrees is not None for row in rows)
+    count = Counter(row.verdict for row in rows)
+    judged = len(rows) - count["not judged"]
     console.print(
-        f"{judged - wrong} of {judged} predictions lie within their interval, widened "
-        f"by {tolerance:.0%}; all intervals of a world hold at once",
+        f"of {judged} predictions {count['agrees']} are met within {margin:.0%}, "
+        f"{count['differs']} are not, and {count['open']} are open, their intervals "
+        "too wide to say; all intervals of a world hold at once",
         highlight=False,
     )
 
 
 def _cells(row: Row) -> list[str]:
     head = [row.world, row.point, row.arm, row.reported or "all", row.quantity]
-    verdict = _VERDICTS[row.agrees]
+    verdict = f"[{_STYLES[row.verdict]}]{row.verdict}[/]"
     if not row.predicted:
         return [*head, "0", f"{row.measured:.1e}", "", "", verdict]
     unit, scale = _unit(row.quantity)

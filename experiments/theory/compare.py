@@ -1,12 +1,13 @@
 """Prediction beside measurement: one row for each thing that theory knows of an arm.
 
 Intervals are Student's over blocks, and wide enough that all rows of a table hold at
-once with the probability that the experiment asks for (Bonferroni). A row *agrees* if
-the prediction lies in its interval widened by ``tolerance`` of the prediction (of a
-wait: of the time in system), which is for what closed forms idealise: an endless run,
-and no request that waits for its own connection.
-A live broker's service is measured, and its sockets are not in it: its rows are shown
-and not judged.
+once with the probability that the experiment asks for (Bonferroni). Closed forms
+idealise (an endless run, no request that waits for its own connection), so a row is
+held against the prediction give or take a margin, relative to the prediction (of a
+wait: to the time in system). It *agrees* if its interval lies inside the margin,
+*differs* if it lies outside, and is *open* otherwise: an interval too wide to
+contradict anything shows no agreement. A live broker's service is measured, and its
+sockets are not in it: its rows are shown and not judged.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.stats import t as student
 
-from experiments.config import Experiment
+from experiments.design.config import Experiment
 from experiments.theory.measure import Block, pooled
 from experiments.theory.predict import WORK_X_WAIT, Theory, theory
 
 # A path identity is exact but for the floats in which a virtual clock counts.
 PATHWISE = 1e-9
+
+
+Verdict = Literal["agrees", "differs", "open", "not judged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class Row:
     measured: float
     half: float
     off: float
-    agrees: bool | None
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +58,9 @@ class Comparison:
     silences: Sequence[tuple[str, str, str, str]]
 
     @property
-    def agrees(self) -> bool:
-        """Say whether no row that is judged differs from its prediction."""
-        return all(row.agrees is not False for row in self.rows)
+    def contradicted(self) -> bool:
+        """Say whether some row that is judged differs from its prediction."""
+        return any(row.verdict == "differs" for row in self.rows)
 
 
 def compare(
@@ -63,7 +68,7 @@ def compare(
     world: str,
     point: str,
     blocks: Mapping[str, list[Block]],
-    tolerance: float,
+    margin: float,
 ) -> Comparison:
     """Set theory beside the blocks of each arm, in one world and at one point."""
     said = {
@@ -79,8 +84,7 @@ def compare(
             key = prediction.quantity, prediction.reported
             values = [block.values[key] for block in blocks[arm] if key in block.values]
             measured, half = interval(values, level)
-            allowed = half + tolerance * prediction.scale
-            agrees = abs(prediction.value - measured) <= allowed
+            found = judge(measured - prediction.value, half, margin * prediction.scale)
             rows.append(
                 Row(
                     world=world,
@@ -92,7 +96,7 @@ def compare(
                     measured=measured,
                     half=half,
                     off=(measured - prediction.value) / prediction.scale,
-                    agrees=None if world == "live" else agrees,
+                    verdict="not judged" if world == "live" else found,
                 )
             )
     if world != "live":
@@ -103,6 +107,13 @@ def compare(
         for reason in each.silences
     ]
     return Comparison(rows=rows, silences=silences)
+
+
+def judge(error: float, half: float, margin: float) -> Verdict:
+    """Say whether an error, give or take ``half``, lies inside a margin about zero."""
+    if abs(error) + half <= margin:
+        return "agrees"
+    return "differs" if abs(error) - half > margin else "open"
 
 
 def interval(values: Sequence[float], level: float) -> tuple[float, float]:
@@ -144,5 +155,5 @@ def _paths(
                 measured=max(apart),
                 half=PATHWISE,
                 off=max(apart),
-                agrees=max(apart) <= PATHWISE,
+                verdict="agrees" if max(apart) <= PATHWISE else "differs",
             )

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.points import Point
-from experiments.recording import Int64s
+from experiments.design.points import Point
+from experiments.load.trace import generate
+from experiments.records.recording import Int64s
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
@@ -27,7 +28,6 @@ from experiments.theory.predict import (
     WORK_X_WAIT,
 )
 from experiments.theory.services import Moments
-from experiments.trace import generate
 from experiments.worlds.world import Cell, RunFiles, World
 
 _COLUMNS = ["class", "intended_ns", "client_done_ns", "service_ns", "outcome"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from experiments.config import Arm, Experiment
+from experiments.design.config import Arm, Experiment
 from experiments.theory.mmc import MMc
 from experiments.theory.services import Moments
 from experiments.theory.shares import (
@@ -115,7 +115,7 @@ def _waits(plane: Plane) -> list[Prediction]:
                 )
             )
     mean = common_mean(plane)
-    if plane.policy == "fifo" and mean is not None:
+    if plane.policy == "fifo" and mean is not None and not plane.takes_turns:
         total = sum(stream.rate for stream in plane.streams)
         queue = MMc(servers=plane.servers, rates=(total,), mean=mean)
         p99 = queue.fifo_quantile(0.99)
@@ -157,6 +157,8 @@ def _conserved(plane: Plane) -> list[Prediction]:
 
 def _throughputs(plane: Plane) -> list[Prediction]:
     """Return what each class gets of a plane that is asked for more than it can do."""
+    if plane.takes_turns:
+        raise NoClosedForm("overload, and threads take turns")
     if plane.capacity < float("inf"):
         raise NoClosedForm("overload, and what a full queue lets in is up to readers")
     classes = list(dict.fromkeys(stream.request_class for stream in plane.streams))

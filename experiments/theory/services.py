@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.theory.mg1 import exponential_segments
-from experiments.workload import (
+from experiments.design.workload import (
     ChoiceService,
     ConstantService,
     ExponentialService,
@@ -19,6 +18,7 @@ from experiments.workload import (
     PublishedService,
     Service,
 )
+from experiments.theory.mg1 import exponential_segments
 
 _US = 1e-6
 # A tail beyond this many standard deviations of the logarithm is left out.

@@ -22,26 +22,30 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     BrokerConfig,
 )
-from experiments.config import Arm, Experiment
-from experiments.theory.services import Moments, moments
-from experiments.workload import (
+from experiments.design.config import Arm, Experiment
+from experiments.design.model_config import ModelSection
+from experiments.design.workload import (
     CLASS_OF_API,
     CONTROL,
     ConstantService,
+    ExponentialService,
     Poisson,
     Service,
     Traffic,
 )
-from experiments.worlds.model_config import ModelSection
-from experiments.worlds.model_planes import Layout, lay_out
-from experiments.worlds.model_task import ModelTask
+from experiments.theory.services import Moments, moments
+from experiments.worlds.model.planes import Layout, lay_out
+from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
-from schedulers import POLICIES, Scheduler
+from schedulers import POLICIES, Fifo, Scheduler
 
 # Settings of the model that the forms here take into account.
 _KNOWN_SETTINGS = frozenset(
     {
         "server",
+        "cpus",
+        "slice_us",
+        "wakes",
         "granularity_us",
         "service_us",
         "refusal_us",
@@ -85,7 +89,9 @@ class Plane:
     ``segment_s`` is the length of the pieces between preemption points: 0 if there is a
     point anywhere, infinite if there is none, None if the pieces are the streams'
     ``units``. ``true_sizes`` says that the policy is told them. With ``requeues`` every
-    policy is asked between pieces, whether it preempts or not.
+    policy is asked between pieces, whether it preempts or not. ``takes_turns`` says
+    that a kernel shares fewer CPUs among threads: means are those of servers, order is
+    not.
     """
 
     name: str
@@ -95,6 +101,7 @@ class Plane:
     streams: Sequence[Stream]
     segment_s: float | None
     requeues: bool
+    takes_turns: bool
     true_sizes: bool
     ageing_s: float | None
     quantum_s: float
@@ -126,18 +133,52 @@ def system(
     if cpu and len(layout.planes) > 1:
         raise NoClosedForm("planes take turns at one CPU")
     streams = _streams(experiment, config, settings, layout, world, measured)
+    if settings.server == "threads":
+        _check_threads(settings, layout, streams)
     return tuple(
         _plane(
             core,
             config,
             settings,
             [it for it in streams if _plane_of(layout, it) is core],
-            servers=1 if cpu else core.seats,
+            servers=_servers(settings, core),
             world=world,
             bound=_bound(experiment, core),
         )
         for core in layout.planes
     )
+
+
+def _servers(settings: ModelSection, core: PlaneCore) -> int:
+    match settings.server:
+        case "cpu":
+            return 1
+        case "threads":
+            return min(core.seats, settings.cpus)
+        case _:
+            return core.seats
+
+
+def _check_threads(
+    settings: ModelSection, layout: Layout, streams: Sequence[Stream]
+) -> None:
+    """Find out whether threads on shared CPUs serve as so many servers would.
+
+    They do with a CPU each. With fewer they take turns, which changes no mean where
+    services are exponential and all alike and requests are picked as they come.
+    """
+    if sum(core.seats for core in layout.planes) <= settings.cpus:
+        return
+    if len(layout.planes) > 1:
+        raise NoClosedForm("threads of two planes share CPUs")
+    alike = {stream.service for stream in streams}
+    memoryless = all(isinstance(it, ExponentialService) for it in alike)
+    if layout.planes[0].seats > 1 and not (len(alike) == 1 and memoryless):
+        raise NoClosedForm("threads take turns, and services are not all alike")
+    if layout.planes[0].seats > 1 and not isinstance(layout.planes[0].scheduler, Fifo):
+        raise NoClosedForm(
+            "threads take turns, and requests are not picked as they come"
+        )
 
 
 def _plane(
@@ -158,7 +199,8 @@ def _plane(
     told = settings.sizes_known or settings.estimate == "true"
     pieces = world == "model" or settings.server == "seats"
     segment_s = settings.granularity_us * 1e-6 if pieces else None
-    if world == "virtual" and segment_s == 0:
+    threads = settings.server == "threads"
+    if threads or (world == "virtual" and segment_s == 0):
         segment_s = math.inf
     ageing_ms = config[DOORKEEPER_PRIORITY_AGEING_MS]
     return Plane(
@@ -169,6 +211,7 @@ def _plane(
         streams=streams,
         segment_s=segment_s,
         requeues=world == "virtual" and segment_s not in (None, math.inf),
+        takes_turns=threads and core.seats > settings.cpus,
         true_sizes=world == "model" and told and exact,
         ageing_s=ageing_ms / 1000 if ageing_ms else None,
         quantum_s=config[DOORKEEPER_QUANTUM_US] * 1e-6,

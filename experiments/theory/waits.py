@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from experiments.design.workload import ExponentialService
 from experiments.theory.mg1 import MG1
 from experiments.theory.mmc import MMc
 from experiments.theory.services import Density, density, segments_square
 from experiments.theory.sizes import Sizes
 from experiments.theory.system import NoClosedForm, Plane, Stream
-from experiments.workload import ExponentialService
 
 Waits = list[float | None]
 

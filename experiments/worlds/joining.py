@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.recording import read_violations
-from experiments import broker_rows, recording
-from experiments.answers import NETWORK_EXCEPTION
-from experiments.load import Seen
-from experiments.recording import NEVER, Results
-from experiments.trace import Trace
-from experiments.worlds.processes import UNKNOWN_CPU_TIME, CpuTime
+from experiments.load.answers import NETWORK_EXCEPTION
+from experiments.load.replaying import Seen
+from experiments.load.trace import Trace
+from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
+from experiments.records import broker_rows, recording
+from experiments.records.recording import NEVER, Results
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 
@@ -36,16 +35,22 @@ def record_run(
     replayed: Trace,
     out: RunFiles,
     seen: Seen,
-    broker_record: Path,
+    broker_record: Path | None,
     end: LoadEnd,
 ) -> RunResult:
-    """Join both records, write them, and judge whether the run counts."""
+    """Join both records, write them, and judge whether the run counts.
+
+    ``broker_record`` is None for a broker that keeps no row per request.
+    """
     limits, origin_ns = cell.experiment.limits, end.origin_ns
-    broker = broker_rows.read_requests(broker_record, len(replayed), origin_ns)
+    if broker_record is None:
+        broker = broker_rows.nothing(len(replayed))
+    else:
+        broker = broker_rows.read(broker_record, len(replayed), origin_ns)
     done_ns = broker_rows.relative(seen["done_ns"], origin_ns)
     results = Results(
         columns={
-            **broker.columns,
+            **broker.requests.columns,
             "sent_ns": broker_rows.relative(seen["sent_ns"], origin_ns),
             "client_done_ns": done_ns,
         },
@@ -56,15 +61,15 @@ def record_run(
     timeout_ns = round(limits.timeout_ms * 1e6)
     rows = recording.requests_table(labels, replayed, results, timeout_ns)
     recording.write(rows, out.requests)
-    samples, count = broker_rows.read_samples(broker_record, origin_ns)
-    recording.write(recording.samples_table(labels, samples, count), out.samples)
+    samples = recording.samples_table(labels, broker.samples)
+    recording.write(samples, out.samples)
     offered_ns = broker_rows.relative(seen["offered_ns"], origin_ns)
     intended_ns = replayed.table["intended_ns"].to_numpy()
     lateness = recording.lateness(offered_ns, intended_ns)
     faults = [
         end.fault,
-        broker.fault,
-        _unrecorded(results),
+        broker.requests.fault,
+        "" if broker_record is None else _unrecorded(results),
         recording.late(lateness["p99"], limits.lateness_p99_ms),
         recording.disturbed(
             end.broker_cpu.waited_s,
@@ -79,7 +84,8 @@ def record_run(
         trace_sha256=end.trace_sha256,
         counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
         lateness_ns=lateness,
-        violations=read_violations(broker_record),
+        violations=broker.violations,
+        accounts=broker.accounts,
         broker_cpu_s=end.broker_cpu.used_s,
         broker_cpu_wait_s=end.broker_cpu.waited_s,
     )

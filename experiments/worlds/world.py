@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.config import Arm, Experiment
-from experiments.recording import RunLabels
-from experiments.trace import Trace
+from experiments.design.config import Arm, Experiment
+from experiments.load.trace import Trace
+from experiments.records.recording import RunLabels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,9 @@ class RunResult:
 
     ``broker_cpu_wait_s`` is how long others kept the broker from its CPU: how quiet
     the machine was. ``violations`` counts broken laws (``planes.laws``); None if the
-    broker did not come to say.
+    broker did not come to say. ``accounts`` says what CPU the broker's process used,
+    and what of it was billed to requests and to housekeeping. ``broker_phases_ms`` are
+    means that a broker without rows gives of its own phases, by API.
     """
 
     valid: bool
@@ -79,8 +81,10 @@ class RunResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     lateness_ns: Mapping[str, int] = field(default_factory=dict)
     violations: Mapping[str, int] | None = None
+    accounts: Mapping[str, int] = field(default_factory=dict)
     broker_cpu_s: float | None = None
     broker_cpu_wait_s: float | None = None
+    broker_phases_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class WorldError(Exception):

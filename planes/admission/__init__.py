@@ -1,6 +1,7 @@
 """Who may enter a plane's queue, and who is served that has waited in it.
 
-``admission`` is the contract; each other file is one rule. ``block``, ``reserve`` and
+``admission`` is the contract, ``applicant`` what a rule may see of a task; each other
+file is one rule. ``block``, ``reserve`` and
 ``exempt`` decide who finds room and serve whoever has: a full queue makes its reader
 wait. ``token_bucket``, ``codel`` and ``deadline`` bound the queue as ``block`` does,
 and decide when a request's turn has come: to serve it, to serve it and hold its
@@ -14,6 +15,7 @@ from planes.admission.admission import (
     THROTTLED,
     Admission,
 )
+from planes.admission.applicant import Applicant
 from planes.admission.block import Block
 from planes.admission.codel import CoDel
 from planes.admission.deadline import Deadline
@@ -27,6 +29,7 @@ __all__ = [
     "OVER_QUOTA",
     "THROTTLED",
     "Admission",
+    "Applicant",
     "Block",
     "CoDel",
     "Deadline",

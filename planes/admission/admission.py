@@ -1,8 +1,8 @@
 """What an admission rule is: a bound, and a judgement at two moments.
 
-A rule sees tasks and nothing else; like a policy it has no clock, no I/O and no coin.
-``PlaneCore`` asks it when a task comes (`admits`), tells it of one that has entered
-(`entered`), and asks again when the task's first turn has come (`judge`). A verdict
+A rule sees applicants and nothing else; like a policy it has no clock, no I/O and no
+coin. ``PlaneCore`` asks it when a task comes (`admits`), tells it of one that has
+entered (`entered`), and asks again when its first turn has come (`judge`). A verdict
 never makes a task vanish: it goes through its handler as every other does, and the
 handler answers what the verdict calls for. So being turned away costs a little service,
 is stamped and recorded, and is never silence.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, Protocol
 
-from planes.task import Task
+from planes.admission.applicant import Applicant
 from schedulers import Job
 
 # Verdicts, as they are counted. All but the last turn a task away: because its time is
@@ -46,10 +46,10 @@ class Admission(Protocol):
     def admits(self, job: Job, queued: int) -> bool:
         """Say whether ``job`` may enter a queue that holds ``queued`` requests."""
 
-    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
         """Take note of a task that has entered behind ``queued`` others."""
 
-    def judge(self, task: Task, now_ns: int) -> str | None:
+    def judge(self, task: Applicant, now_ns: int) -> str | None:
         """Return why a task is turned away whose turn has come; None to serve it.
 
         A task that is served may get a ``throttled_until_ns``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planes.task import Task
+from planes.admission.applicant import Applicant
 from schedulers import Job
 
 
@@ -34,8 +34,8 @@ class Exempt:
         """Say whether there is room, or need be none."""
         return queued < self.capacity or job.request_class in self.favoured
 
-    def entered(self, task: Task, queued: int, now_ns: int) -> None:
+    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
         """Ignore it: there will be no judgement."""
 
-    def judge(self, task: Task, now_ns: int) -> None:
+    def judge(self, task: Applicant, now_ns: int) -> None:
         """Serve whatever has entered."""

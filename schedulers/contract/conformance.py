@@ -1,4 +1,4 @@
-"""The laws of ``schedulers.scheduler`` as a test that any policy can be put to.
+"""The laws of ``scheduler`` as a test that any policy can be put to.
 
 ``check(factory)`` plays random scripts against a policy and a naive reference (a few
 dictionaries) and returns each law it broke, once, with the trial that shows it. Our own
@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from schedulers.job import Job
-from schedulers.scheduler import SchedulerConfig, SchedulerFactory
-from schedulers.witness import LawBroken, Witness
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import SchedulerFactory
+from schedulers.contract.witness import LawBroken, Witness
 
 CLASSES: Final = ("control", "group", "data", "admin")
 FLOWS: Final = ("a", "b", "c")
@@ -81,18 +82,25 @@ def _script(witness: Witness, rng: random.Random, steps: int) -> None:
             witness.resume(rng.choice(list(witness.away.values())))
         elif act < 0.6:
             witness.now_ns += rng.randrange(10 * UNIT_NS)
+            if witness.unserved():
+                job = rng.choice(witness.unserved())
+                witness.debit(job, rng.randrange(2 * UNIT_NS))
         elif serving:
-            job = rng.choice(serving)
-            if act < 0.75:
-                turn = witness.lend if act < 0.62 else witness.run
-                turn(job, rng.randrange(2 * UNIT_NS))
-                if witness.outranked(job):
-                    witness.preempt(job, in_favour=True)
-            elif act < 0.8:
-                witness.park(job)
-            else:
-                witness.finish(job)
+            _serve(witness, rng.choice(serving), rng, act)
     witness.drain()
+
+
+def _serve(witness: Witness, job: Job, rng: random.Random, act: float) -> None:
+    """Do one thing with a job in service; ``act`` is from 0.6 to 1."""
+    if act < 0.75:
+        turn = witness.lend if act < 0.62 else witness.run
+        turn(job, rng.randrange(2 * UNIT_NS))
+        if witness.outranked(job):
+            witness.preempt(job, in_favour=True)
+    elif act < 0.8:
+        witness.park(job)
+    else:
+        witness.finish(job)
 
 
 def _flood(witness: Witness, victim: int) -> None:

@@ -1,7 +1,6 @@
 """Who drives a policy through a script, and notices what it must not do.
 
-The laws are those of ``schedulers.scheduler``; scripts are ``schedulers.conformance``'s
-and hypothesis's.
+The laws are those of ``scheduler``; scripts are ``conformance``'s and hypothesis's.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from schedulers.job import Job
-from schedulers.scheduler import (
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import (
     IN_SERVICE,
     NEVER,
     Scheduler,
-    SchedulerConfig,
     SchedulerFactory,
 )
 
@@ -27,6 +26,13 @@ class LawBroken(AssertionError):
         super().__init__(f"{law}: {detail}")
         self.law = law
         self.detail = detail
+
+
+def _made(factory: SchedulerFactory, config: SchedulerConfig) -> Scheduler:
+    made = factory(config)
+    if not isinstance(made, Scheduler):
+        raise LawBroken("contract", f"{type(made).__name__} is no schedulers.Scheduler")
+    return made
 
 
 class Witness:
@@ -41,8 +47,8 @@ class Witness:
     def __init__(
         self, factory: SchedulerFactory, config: Callable[[], SchedulerConfig]
     ) -> None:
-        self.subject: Scheduler = factory(config())
-        self._twin: Scheduler = factory(config())
+        self.subject = _made(factory, config())
+        self._twin = _made(factory, config())
         self._doubles: dict[int, Job] = {}
         self.seats = config().seats
         # Comparing every waiting job costs too much where thousands wait.
@@ -52,6 +58,7 @@ class Witness:
         self.serving: dict[int, Job] = {}
         self.away: dict[int, Job] = {}
         self.finished: list[int] = []
+        self._gone: list[Job] = []
         self.true_ns: dict[int, int] = {}
         self._unserved: dict[tuple[str, str], deque[int]] = {}
         # What each job had attained when it was picked.
@@ -93,8 +100,7 @@ class Witness:
     def run(self, job: Job, used_ns: int) -> None:
         """Let a job in service use CPU, but never more than it needs."""
         outranked = self.subject.outranks(job, self.now_ns)
-        tells = getattr(self.subject, "outranked_at_ns", None)
-        at_ns: int | None = 0 if tells is None else tells(job)
+        at_ns = self.subject.outranked_at_ns(job)
         self._use(job, min(used_ns, self.rest_ns(job)), told=(self.subject, self._twin))
         if not self._outranks(job):
             return
@@ -110,6 +116,17 @@ class Witness:
         """
         self.true_ns[job.number] += used_ns
         self.run(job, used_ns)
+
+    def unserved(self) -> list[Job]:
+        """Return jobs that are not in service: waiting, away, and the latest gone."""
+        return [*self._gone, *self.waiting.values(), *self.away.values()]
+
+    def debit(self, job: Job, used_ns: int) -> None:
+        """Let CPU be used for a job that is not in service: waiting, away, or gone."""
+        self.now_ns += used_ns
+        for scheduler, it in self._both(job):
+            scheduler.debit(it, used_ns, self.now_ns)
+        self._inspect()
 
     def rest_ns(self, job: Job) -> int:
         """Return how much service a job still needs."""
@@ -152,11 +169,12 @@ class Witness:
 
         If the policy says that ``leave`` suffices, only its twin is told of it before.
         """
-        suffices = getattr(self.subject, "leave_suffices", False)
+        suffices = self.subject.leave_suffices
         told = (self._twin,) if suffices else (self.subject, self._twin)
         self._use(job, self.rest_ns(job), told=told)
         self._leave(job, done=True)
         self.finished.append(job.number)
+        self._gone = [job]
         self._inspect()
 
     def drain(self) -> None:
@@ -193,7 +211,7 @@ class Witness:
         """Ask whether a job in service should give way, and whether it may already."""
         answer = self.subject.outranks(job, self.now_ns)
         turn_ns = job.attained_ns - self._picked_ns[job.number]
-        if answer and turn_ns < getattr(self.subject, "least_turn_ns", 0):
+        if answer and turn_ns < self.subject.least_turn_ns:
             raise LawBroken("outranked as told", f"{job} was outranked after {turn_ns}")
         return answer
 

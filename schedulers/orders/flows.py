@@ -3,8 +3,8 @@
 A flow's next job starts, in virtual time, where its last one finishes, but not before
 the virtual time at which it came to an empty flow. Taking a job charges its expected
 rest to the flow; the end of its turn settles that for what it has used. The policies
-differ in virtual time and in whose turn it is (``scfq``, ``wf2q``, ``two_dfq``);
-``wfq`` keeps its own tags, because it is on the live path and simpler.
+(``scfq``, ``wf2q``, ``two_dfq``) share their verbs too, in ``fair``; ``wfq`` keeps tags
+of its own, as it charges a flow for an overrun before the turn ends.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from schedulers.job import Job
-from schedulers.scheduler import SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
 
 # Virtual time is an integer: nanoseconds of CPU times UNIT over weight.
 UNIT: Final = 1 << 16
@@ -41,6 +41,10 @@ class Flow:
         """Return how long the job at the head will take, in virtual time."""
         return round(_rest_ns(self.jobs[0]) * UNIT / self.weight)
 
+    def due(self) -> tuple[int, int]:
+        """Return the virtual finish of the job at the head, and its number."""
+        return self.start() + self.length(), self.jobs[0].number
+
 
 class Flows:
     """All flows of a policy. Cost: O(1) per call, but for sweeps of the idle ones."""
@@ -54,9 +58,7 @@ class Flows:
 
     def add(self, job: Job, virtual: int, *, front: bool) -> Flow:
         """Let a job wait in its flow; return the flow."""
-        flow = self._flows.get(job.flow)
-        if flow is None:
-            flow = self._flows[job.flow] = Flow(virtual, self._weight(job))
+        flow = self._flow(job, virtual)
         if not flow.jobs:
             flow.floor = virtual
             if not flow.in_service:
@@ -66,6 +68,12 @@ class Flows:
         else:
             flow.jobs.append(job)
         self.waiting += 1
+        return flow
+
+    def _flow(self, job: Job, virtual: int) -> Flow:
+        flow = self._flows.get(job.flow)
+        if flow is None:
+            flow = self._flows[job.flow] = Flow(virtual, self._weight(job))
         return flow
 
     def take(self, flow: Flow) -> Job:
@@ -89,6 +97,16 @@ class Flows:
         self.in_service -= 1
         settled: Flow = flow
         return settled
+
+    def debit(self, job: Job, used_ns: int, virtual: int) -> Flow:
+        """Charge a job's flow for what was used outside of its turns; return it."""
+        flow = self._flow(job, virtual)
+        if flow.jobs:
+            flow.finish = flow.start()
+        elif not flow.in_service:
+            flow.finish = max(flow.finish, virtual)
+        flow.finish += round(used_ns * UNIT / flow.weight)
+        return flow
 
     def active_weight(self, virtual: int) -> float:
         """Sum the weights of the flows that the fluid ideal is still serving.

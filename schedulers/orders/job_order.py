@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Final, TypeAlias
 
-from schedulers.job import Job
+from schedulers.contract.job import Job
 
 _Entry: TypeAlias = tuple[int, int, Job]
 

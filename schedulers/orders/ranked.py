@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.job_order import JobOrder
-from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import ON_ARRIVAL, Scheduler
+from schedulers.orders.job_order import JobOrder
 
 
-class Ranked:
+class Ranked(Scheduler):
     """Serve the job of least ``rank``; one of less rank that arrives preempts.
 
     A rank may change while a job is in service, never while it waits. Of equal jobs the
     earlier one is served. Cost: O(log n).
     """
 
-    work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
     preempts: ClassVar[str] = ON_ARRIVAL
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._queue = JobOrder()
 
+    @abstractmethod
     def rank(self, job: Job) -> int:
         """Return what jobs are served by, least first."""
-        raise NotImplementedError
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Let the job wait, by rank."""
@@ -44,23 +44,13 @@ class Ranked:
         least = self._queue.least()
         return least is not None and least < self.rank(running)
 
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Learn nothing: what counts stands in the job."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again, by the rank that it has now."""
         self._queue.push(self.rank(job), job)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: time alone changes nothing."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate in no order."""
-        return (job for _, job in self._queue)
+    def waiting(self) -> Collection[Job]:
+        """Return them in no order."""
+        return [job for _, job in self._queue]
 
     def __len__(self) -> int:
         return len(self._queue)

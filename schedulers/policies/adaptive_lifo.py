@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar, Final
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 _NS_PER_MS: Final = 1_000_000
 
 
-class AdaptiveLifo:
+class AdaptiveLifo(Scheduler):
     """Serve in order of arrival, but the newest first once a queue has formed.
 
     A queue has formed if some job has waited at every moment of the last
@@ -37,10 +38,8 @@ class AdaptiveLifo:
     (0, 3)
     """
 
-    work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = False
     may_starve: ClassVar[bool] = True
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("interval.ms",)
 
@@ -80,30 +79,15 @@ class AdaptiveLifo:
             return self._due.pop(heapq.heappop(deadlines)[1])
         return self._due.popitem(last=newest)[1]
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Say no."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job go on before those that were never served."""
         heapq.heappush(self._begun, (job.number, job))
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: time alone changes who is next, not whether anyone is."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate over what was begun, then in order of arrival."""
-        yield from (job for _, job in self._begun)
-        yield from sorted(
-            (*self._free.values(), *self._due.values()), key=lambda job: job.number
-        )
+    def waiting(self) -> Collection[Job]:
+        """Return what was begun, then the others in order of arrival."""
+        begun = (job for _, job in self._begun)
+        others = (*self._free.values(), *self._due.values())
+        return [*begun, *sorted(others, key=lambda job: job.number)]
 
     def __len__(self) -> int:
         return len(self._begun) + len(self._free) + len(self._due)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 
-class Ageing:
+class Ageing(Scheduler):
     """Serve the job whose waiting time times its level's slope is greatest.
 
     A level's slope is ``ratio`` times that of the next lesser one (option ``ratio``,
@@ -31,10 +32,7 @@ class Ageing:
     [1, 0, 2]
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
     may_starve: ClassVar[bool] = True
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("ratio",)
 
@@ -65,29 +63,13 @@ class Ageing:
         self._waiting -= 1
         return heapq.heappop(self._levels[best[2]])[2]
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again; its age counts from its arrival."""
         self.arrive(job, now_ns)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: ages are compared when there is a pick."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by level."""
-        for jobs in self._levels.values():
-            for _, _, job in jobs:
-                yield job
+    def waiting(self) -> Collection[Job]:
+        """Return them by level."""
+        return [job for jobs in self._levels.values() for _, _, job in jobs]
 
     def __len__(self) -> int:
         return self._waiting

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 
 class _Flow:
@@ -26,7 +27,7 @@ class _Flow:
         self.in_service = 0
 
 
-class Drr:
+class Drr(Scheduler):
     """Serve flows in turn, each until its quantum times weight is used up.
 
     Paid afterwards (surplus round robin): a flow is served while it has credit, and
@@ -46,10 +47,6 @@ class Drr:
     ['a', 'a', 'b', 'b', 'a', 'b']
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     shares_by_weight: ClassVar[bool] = True
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("quantum_ns",)
@@ -84,12 +81,10 @@ class Drr:
             flow.credit_ns = min(flow.credit_ns, 0)
         return job
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Nothing yet: the flow pays when the turn ends."""
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Take it off the credit of the job's flow, unless nobody else waits."""
+        if job.flow in self._flows or self._round:
+            self._flow(job).credit_ns -= used_ns
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Settle what was charged for what was used; forget a flow without debt."""
@@ -108,14 +103,9 @@ class Drr:
         flow.jobs.appendleft(job)
         self._enter(flow)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: rounds move with service, not with the clock."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by flow, in the order of the round."""
-        for flow in self._round:
-            yield from flow.jobs
+    def waiting(self) -> Collection[Job]:
+        """Return them by flow, in the order of the round."""
+        return [job for flow in self._round for job in flow.jobs]
 
     def __len__(self) -> int:
         return self._waiting

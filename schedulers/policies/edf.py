@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.ranked import Ranked
-from schedulers.scheduler import SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.orders.ranked import Ranked
 
 
 class Edf(Ranked):

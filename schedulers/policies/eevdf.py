@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import IN_SERVICE, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 _UNIT = 1 << 16
 # Debts of more idle flows than this are forgiven, oldest first.
@@ -27,7 +28,7 @@ class _Flow:
         self.in_service = 0
 
 
-class Eevdf:
+class Eevdf(Scheduler):
     """Serve, of the flows that have had no more than their share, the most pressing.
 
     A flow's lag is its weighted fair share less what it has had. One with lag >= 0 is
@@ -51,9 +52,6 @@ class Eevdf:
     <control #1 level=0 c>
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
     shares_by_weight: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("slice_ns.",)
@@ -100,6 +98,15 @@ class Eevdf:
         flow = self._active[job.flow]
         flow.had += round(used_ns * _UNIT / flow.weight)
 
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Add it to what the job's flow has had, if that is remembered."""
+        had = round(used_ns * _UNIT / self._config.weight(job))
+        flow = self._active.get(job.flow)
+        if flow is not None:
+            flow.had += had
+        elif job.flow in self._idle:
+            self._idle[job.flow] += had
+
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Let the flow go if this was its last job; what it had is remembered."""
         flow = self._active[job.flow]
@@ -119,14 +126,9 @@ class Eevdf:
         self._flow(job, credit=1).jobs.appendleft(job)
         self._waiting += 1
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: virtual time moves with service, not with the clock."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by flow."""
-        for flow in self._active.values():
-            yield from flow.jobs
+    def waiting(self) -> Collection[Job]:
+        """Return them by flow."""
+        return [job for flow in self._active.values() for job in flow.jobs]
 
     def __len__(self) -> int:
         return self._waiting

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
+from itertools import chain
 from typing import ClassVar, Final
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 # A user with at least this share of the recent cost goes to queue 3, 2, 1; else to 0.
 _THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
@@ -15,7 +17,7 @@ _THRESHOLDS: Final = ((3, 0.5), (2, 0.25), (1, 0.125))
 _WEIGHTS: Final = (8, 4, 2, 1)
 
 
-class FairCallQueue:
+class FairCallQueue(Scheduler):
     """Serve four queues 8:4:2:1; a flow's recent share of the cost decides its queue.
 
     The cost of each flow (option ``by_count`` = 1: its number of jobs, as in Hadoop's
@@ -35,10 +37,7 @@ class FairCallQueue:
     ['a', 'b', 'a', 'a', 'a']
     """
 
-    work_conserving: ClassVar[bool] = True
     keeps_flow_order: ClassVar[bool] = False
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("by_count", "decay_ns")
 
@@ -75,13 +74,6 @@ class FairCallQueue:
         self._left -= 1
         return self._queues[self._turn].popleft()
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore it: the cost was counted at arrival."""
-
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Settle the expected cost for the true one."""
         if not done or self._by_count or job.flow not in self._cost:
@@ -91,19 +83,19 @@ class FairCallQueue:
         self._total += settled - self._cost[job.flow]
         self._cost[job.flow] = settled
 
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Count it to the flow's cost, if that is still remembered."""
+        if not self._by_count and job.flow in self._cost:
+            self._cost[job.flow] += used_ns
+            self._total += used_ns
+
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job ahead of all that was never served."""
         self._back.append(job)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: costs decay when the next job arrives."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by queue."""
-        yield from self._back
-        for queue in self._queues:
-            yield from queue
+    def waiting(self) -> Collection[Job]:
+        """Return them by queue."""
+        return [*self._back, *chain.from_iterable(self._queues)]
 
     def __len__(self) -> int:
         return len(self._back) + sum(map(len, self._queues))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 
-class Fifo:
+class Fifo(Scheduler):
     """Serve jobs in order of arrival; never preempt.
 
     A job that comes back (from a device or from purgatory) goes ahead of everything
@@ -25,12 +26,7 @@ class Fifo:
     (<data #0 level=0 >, <data #1 level=0 >, None)
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._new: deque[Job] = deque()
@@ -46,28 +42,13 @@ class Fifo:
             return self._back.popleft()
         return self._new.popleft() if self._new else None
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job ahead of all that was never served."""
         self._back.append(job)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: time alone changes nothing."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate in the order of service."""
-        yield from self._back
-        yield from self._new
+    def waiting(self) -> Collection[Job]:
+        """Return them in the order of service."""
+        return [*self._back, *self._new]
 
     def __len__(self) -> int:
         return len(self._new) + len(self._back)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.heap import Heap
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
+from schedulers.orders.heap import Heap
 
 # Virtual time is an integer: nanoseconds times _UNIT over weight.
 _UNIT = 1 << 16
@@ -24,7 +25,7 @@ class _Flow:
         self.weight = weight
 
 
-class GpsWfq:
+class GpsWfq(Scheduler):
     """Serve the job that would finish first if all flows were served at once.
 
     Generalised processor sharing (GPS) gives every backlogged flow its weighted share
@@ -47,13 +48,8 @@ class GpsWfq:
     [0, 2, 1]
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     shares_by_weight: ClassVar[bool] = True
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight
@@ -84,27 +80,13 @@ class GpsWfq:
         """Take the job with the least fluid finish."""
         return heapq.heappop(self._queue)[2] if self._queue else None
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost: tags are given at arrival."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait again where its tag puts it."""
         heapq.heappush(self._queue, (job.tag, job.number, job))
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: tags do not change once they are given."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate in no order."""
-        return (job for _, _, job in self._queue)
+    def waiting(self) -> Collection[Job]:
+        """Return them in no order."""
+        return [job for _, _, job in self._queue]
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.ranked import Ranked
-from schedulers.scheduler import IN_SERVICE, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import IN_SERVICE
+from schedulers.orders.ranked import Ranked
 
 
 class Las(Ranked):
@@ -32,6 +33,7 @@ class Las(Ranked):
     """
 
     preempts: ClassVar[str] = IN_SERVICE
+    foresees: ClassVar[bool] = True
 
     def __init__(self, config: SchedulerConfig) -> None:
         super().__init__(config)

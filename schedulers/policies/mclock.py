@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 
 class _Client:
@@ -30,7 +31,7 @@ class _Client:
         self.reserved = self.limited = self.shared = 0
 
 
-class MClock:
+class MClock(Scheduler):
     """Serve first who is below its floor, then by weight who is below its ceiling.
 
     Floors and ceilings are CPU seconds per second (options ``reservation.CLASS`` and
@@ -51,9 +52,6 @@ class MClock:
     """
 
     work_conserving: ClassVar[bool] = False
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("reservation.", "limit.")
 
@@ -96,12 +94,9 @@ class MClock:
         self._bill(client, charged_ns, by_floor=bool(due))
         return job
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Nothing yet: clocks are settled when the turn ends."""
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Advance the class's clocks, as for a job that was served by weight."""
+        self._bill(self._clients[job.request_class], used_ns, by_floor=False)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Settle the class's clocks for what the turn used."""
@@ -127,10 +122,9 @@ class MClock:
         ]
         return min(moments, default=None)
 
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by class."""
-        for client in self._clients.values():
-            yield from client.jobs
+    def waiting(self) -> Collection[Job]:
+        """Return them by class."""
+        return [job for client in self._clients.values() for job in client.jobs]
 
     def __len__(self) -> int:
         return self._waiting

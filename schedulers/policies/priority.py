@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import ON_ARRIVAL, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import ON_ARRIVAL, Scheduler
 
 
 class _Level:
@@ -23,7 +24,7 @@ class _Level:
         self.unserved_since_ns = 0
 
 
-class Priority:
+class Priority(Scheduler):
     """Serve the most urgent level first; a more urgent arrival preempts.
 
     Within a level the order is that of arrival, and a preempted job resumes before all
@@ -57,12 +58,8 @@ class Priority:
     (<control #1 level=0 >, <produce #0 level=4 >)
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = ON_ARRIVAL
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._ageing_ns = config.ageing_ns
@@ -112,9 +109,6 @@ class Priority:
             return False
         return running.number not in self._relieved
 
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost."""
-
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """End the job's relief, if it had one; its level was served until now."""
         if self._relieved:
@@ -129,17 +123,14 @@ class Priority:
         heapq.heappush(level.back, (job.number, job))
         self._waiting += 1
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: a level is relieved at the first pick after its bound."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by level, then in the order of service."""
+    def waiting(self) -> Collection[Job]:
+        """Return them by level, then in the order of service."""
+        jobs: list[Job] = []
         for number in self._busy:
             level = self._levels[number]
-            for _, job in sorted(level.back, key=lambda entry: entry[0]):
-                yield job
-            yield from level.new
+            back = sorted(level.back, key=lambda entry: entry[0])
+            jobs += [*(job for _, job in back), *level.new]
+        return jobs
 
     def __len__(self) -> int:
         return self._waiting

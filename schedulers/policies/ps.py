@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import IN_SERVICE, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 
-class ProcessorSharing:
+class ProcessorSharing(Scheduler):
     """Serve every job a quantum in turn.
 
     As the quantum shrinks, each of n jobs has an n-th of the server at all times: a
@@ -32,12 +33,8 @@ class ProcessorSharing:
     [1, 0]
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._quantum_ns = config.quantum_ns
@@ -60,23 +57,13 @@ class ProcessorSharing:
         used_ns: int = running.attained_ns - running.tag
         return used_ns >= self._quantum_ns and bool(self._turns)
 
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost: it stands in the job."""
-
-    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
-        """Forget nothing: the job was not kept."""
-
     def resume(self, job: Job, now_ns: int) -> None:
         """Let the job wait for its next turn, last."""
         self._turns.append(job)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: turns end by service, not by the clock."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate in the order of turns."""
-        return iter(self._turns)
+    def waiting(self) -> Collection[Job]:
+        """Return them in the order of turns."""
+        return self._turns
 
     def __len__(self) -> int:
         return len(self._turns)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schedulers.job import Job
-from schedulers.ranked import Ranked
+from schedulers.contract.job import Job
+from schedulers.orders.ranked import Ranked
 
 
 class Psjf(Ranked):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
+from itertools import chain
 from typing import ClassVar
 
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
 
 
-class Reserved:
+class Reserved(Scheduler):
     """Serve first come, first served, but keep some seats for some classes.
 
     Option ``seats.CLASS`` reserves seats for a class. Its jobs take those first, and
@@ -36,9 +38,6 @@ class Reserved:
     """
 
     work_conserving: ClassVar[bool] = False
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
     leave_suffices: ClassVar[bool] = True
     OPTIONS: ClassVar[tuple[str, ...]] = ("seats.", "steal")
 
@@ -80,13 +79,6 @@ class Reserved:
         self._common_free -= 1
         return self._take(min(ranked)[2], seat="")
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost."""
-
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Free the seat, reserved or common."""
         if job.tag:
@@ -99,16 +91,10 @@ class Reserved:
         heapq.heappush(self._back[self._queue_of(job)], (job.number, job))
         self._waiting += 1
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: a job waits for a seat, and a seat for a job."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by queue."""
-        for name, jobs in self._new.items():
-            yield from jobs
-            for _, job in self._back[name]:
-                yield job
+    def waiting(self) -> Collection[Job]:
+        """Return them by queue."""
+        begun = [job for back in self._back.values() for _, job in back]
+        return [*begun, *chain.from_iterable(self._new.values())]
 
     def __len__(self) -> int:
         return self._waiting
@@ -118,7 +104,7 @@ class Reserved:
         for name, free in self._own_free.items():
             assert 0 <= free <= self._reserved[name], (name, free)
         assert self._common_free >= 0, self._common_free
-        assert self._waiting == sum(1 for _ in self.waiting())
+        assert self._waiting == len(self.waiting())
 
     def _queue_of(self, job: Job) -> str:
         return job.request_class if job.request_class in self._reserved else ""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from typing import ClassVar
 
-from schedulers.flows import UNIT, Flow, Flows
-from schedulers.job import Job
-from schedulers.scheduler import NEVER, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.orders.fair import FairQueue
+from schedulers.orders.flows import UNIT
 
 
-class TwoDfq:
+class TwoDfq(FairQueue):
     """Serve fairly, and spread requests over the seats by their cost.
 
     WFQ over several seats is bursty: when the dear requests' turn comes they take all
@@ -31,29 +30,17 @@ class TwoDfq:
     ['cheap', 'dear']
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
-    preempts: ClassVar[str] = NEVER
-    shares_by_weight: ClassVar[bool] = True
-    leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, config: SchedulerConfig) -> None:
-        self._flows = Flows(config)
+        super().__init__(config)
         self._seats = config.seats
         self._free = list(range(config.seats))
         self._seat_of: dict[int, int] = {}
-        self._virtual = 0
         self._seen_ns = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
         self._advance(now_ns)
-        flows = self._flows
-        if not flows.waiting and not flows.in_service:
-            self._virtual = max(self._virtual, flows.restart())
-        flows.add(job, self._virtual, front=False)
+        super().arrive(job, now_ns)
 
     def pick(self, now_ns: int) -> Job | None:
         """Take the eligible head with the least finish, for the lowest free seat."""
@@ -64,7 +51,7 @@ class TwoDfq:
         seat = heapq.heappop(self._free) if self._free else len(self._seat_of)
         place = min(seat, self._seats - 1)
         ready = [
-            (flow.start() - flow.length() * place // self._seats, _finish(flow), flow)
+            (flow.start() - flow.length() * place // self._seats, flow.due(), flow)
             for flow in self._flows
         ]
         self._virtual = max(self._virtual, min(at for at, _, _ in ready))
@@ -76,40 +63,25 @@ class TwoDfq:
         self._seat_of[job.number] = seat
         return job
 
-    def outranks(self, running: Job, now_ns: int) -> bool:
-        """Never: a job in service runs to completion."""
-        return False
-
-    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        """Ignore the cost: virtual time goes by the clock, for jobs in service too."""
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Charge the job's flow, which may be idle."""
+        self._advance(now_ns)
+        super().debit(job, used_ns, now_ns)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Free the seat, and settle the flow's charge for what the turn used."""
         self._advance(now_ns)
         heapq.heappush(self._free, self._seat_of.pop(job.number))
-        self._flows.leave(job)
-        self._flows.sweep(self._virtual)
+        super().leave(job, now_ns, done=done)
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its flow."""
         self._advance(now_ns)
-        self._flows.add(job, self._virtual, front=True)
-
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: virtual time moves with service, not with the clock."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by flow."""
-        for flow in self._flows:
-            yield from flow.jobs
-
-    def __len__(self) -> int:
-        return self._flows.waiting
+        super().resume(job, now_ns)
 
     def check(self) -> None:
         """Assert that seats and flows agree."""
-        self._flows.check()
+        super().check()
         seats = sorted([*self._free, *self._seat_of.values()])
         assert seats == list(range(len(seats))), seats
         assert len(seats) >= self._seats
@@ -122,7 +94,3 @@ class TwoDfq:
         if elapsed_ns and self._seat_of:
             weight = self._flows.active_weight(self._virtual)
             self._virtual += round(elapsed_ns * len(self._seat_of) * UNIT / weight)
-
-
-def _finish(flow: Flow) -> tuple[int, int]:
-    return flow.start() + flow.length(), flow.jobs[0].number

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, TypeAlias
 
-from schedulers.job import Job
-from schedulers.scheduler import IN_SERVICE, SchedulerConfig
+from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import IN_SERVICE, Scheduler
 
 # Virtual time is an integer: nanoseconds of CPU times _UNIT over weight.
 _UNIT = 1 << 16
@@ -42,7 +43,7 @@ class _Flow:
 _Entry: TypeAlias = tuple[int, int, _Flow]
 
 
-class Wfq:
+class Wfq(Scheduler):
     """Share the CPU among flows by weight: SFQ(D), corrected by the true cost.
 
     A flow's next job starts, in virtual time, where its last one finished, or now if
@@ -68,13 +69,10 @@ class Wfq:
     [0, 3, 1, 2]
     """
 
-    work_conserving: ClassVar[bool] = True
-    keeps_flow_order: ClassVar[bool] = True
-    may_starve: ClassVar[bool] = False
     preempts: ClassVar[str] = IN_SERVICE
     shares_by_weight: ClassVar[bool] = True
+    foresees: ClassVar[bool] = True
     leave_suffices: ClassVar[bool] = True
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._weight = config.weight
@@ -209,6 +207,18 @@ class Wfq:
         if not flow.in_service and flow.finish > self._latest:
             self._latest = flow.finish
 
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        """Charge the job's flow, which may be idle."""
+        flow = self._flows.get(job.flow) or self._open(job.flow)
+        per_ns = self._per_ns.get(job.request_class) or self._price(job)
+        if flow.jobs:
+            flow.finish = flow.start()
+        elif not flow.in_service:
+            flow.finish = max(flow.finish, self._virtual)
+        self._charge(flow, used_ns * per_ns)
+        if not flow.in_service and flow.finish > self._latest:
+            self._latest = flow.finish
+
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its flow, which pays only what was used."""
         flow = self._flows.get(job.flow) or self._open(job.flow)
@@ -219,14 +229,9 @@ class Wfq:
         if flow is not self._unplaced:
             self._place(flow)
 
-    def next_event_ns(self, now_ns: int) -> int | None:
-        """Return None: virtual time moves with service, not with the clock."""
-        return None
-
-    def waiting(self) -> Iterator[Job]:
-        """Iterate by flow."""
-        for flow in self._flows.values():
-            yield from flow.jobs
+    def waiting(self) -> Collection[Job]:
+        """Return them by flow."""
+        return [job for flow in self._flows.values() for job in flow.jobs]
 
     def __len__(self) -> int:
         return self._waiting

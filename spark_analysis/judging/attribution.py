@@ -1,6 +1,7 @@
 """Which parts of a treatment its effect comes from: values, as the report tells them.
 
-``statistics.factorial`` says what each kind of line means, ``attribute`` fills these.
+``statistics.factorial`` says what each kind of line means; ``design_effects`` fills
+these.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_analysis.metrics import Metric
+from spark_analysis.judging.decision import Decision
+from spark_analysis.judging.metrics import Metric
 from spark_analysis.statistics.factorial import Combination, Kind
 from spark_analysis.statistics.intervals import Estimate
 
@@ -41,11 +43,10 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One line of a design: a ratio with its simultaneous interval.
+    """One line of a design: a ratio, its interval for all lines of a class at once.
 
     ``part`` is what the line has in the whole effect, on the scale of logarithms, None
-    for effects, of which that cannot be said. ``found`` says whether the ratio is told
-    from 1 by test and interval.
+    for effects, of which that cannot be said.
     """
 
     kind: Kind
@@ -53,7 +54,12 @@ class Effect:
     ratio: Estimate
     part: Estimate | None
     p: float
-    found: bool
+    decision: Decision
+
+    @property
+    def found(self) -> bool:
+        """Whether the ratio is told from 1, by test and interval."""
+        return self.decision in ("lower", "higher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

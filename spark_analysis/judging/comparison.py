@@ -7,60 +7,78 @@ bytes whatever order Spark worked in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_analysis.attribution import Attribution, Design
-from spark_analysis.contract import Manifest
-from spark_analysis.metrics import Metric, headline_of
+from spark_analysis.judging.attribution import Attribution, Design
+from spark_analysis.judging.metrics import Metric, headline_of
+from spark_analysis.judging.run_values import Key, RunValue, values_by_block
+from spark_analysis.judging.verdict import Contrast, Measured, Verdict
+from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics import FloatArray
-from spark_analysis.verdict import Contrast, Measured, Verdict, gate
+from spark_analysis.statistics.intervals import Estimate
 
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
 
-# A class under an arm.
-Key = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One class under one arm in one metric: measured, compared, judged."""
+    """One class under one arm in one metric: measured, compared, judged.
+
+    ``withheld`` says why the arm's own value must not be quoted, empty if it may be.
+    """
 
     class_name: str
     arm: str
     metric: Metric
     measured: Measured
+    withheld: str
     contrast: Contrast | None
     blocks: int
     verdict: Verdict
 
     @property
     def refused(self) -> bool:
-        """Whether the number must not be shown."""
+        """Whether nothing may be said: neither a value nor a difference."""
         return self.verdict.word == "refused"
 
+    @property
+    def decided(self) -> bool:
+        """Whether a difference or sameness was found."""
+        return self.verdict.word in ("better", "worse", "equivalent", "identical")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunValue:
-    """One class in one run: counts by outcome, and every metric's value by name."""
+    @property
+    def estimate(self) -> Estimate | None:
+        """The value with its interval, None where it must not be quoted."""
+        return None if self.withheld else self.measured.estimate
 
-    class_name: str
-    arm: str
-    block: int
-    counts: Mapping[str, int]
-    values: Mapping[str, float]
+    @property
+    def compared(self) -> Contrast | None:
+        """The contrast, None for the baseline and where arms are not compared."""
+        return self.contrast if self.verdict.compared else None
+
+    @property
+    def shown_contrast(self) -> Contrast | None:
+        """The contrast as it is shown: nothing of a refused cell is."""
+        return None if self.refused else self.compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """The CCDF of one class under one arm: share of requests at or above each value."""
+    """The CCDF of one class under one arm: share of requests at or above each value.
+
+    ``low`` and ``high`` bound each share over runs, one by one.
+    """
 
     class_name: str
     arm: str
     latency_ms: FloatArray
     share: FloatArray
+    low: FloatArray
+    high: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +97,7 @@ class PhaseMeans:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePoint:
+class QueueMoment:
     """The queue of one arm at one time, over blocks: requests in it and kept out."""
 
     arm: str
@@ -104,7 +122,7 @@ class Comparison:
     run_values: tuple[RunValue, ...]
     curves: tuple[Curve, ...]
     phases: tuple[PhaseMeans, ...]
-    queue: tuple[QueuePoint, ...]
+    queue: tuple[QueueMoment, ...]
     design: Design | None
     design_why: str
     attributions: tuple[Attribution, ...]
@@ -116,10 +134,9 @@ class Comparison:
 
     @property
     def headline(self) -> Metric:
-        """The metric that is told first: p99, if the first class's may be shown.
+        """The metric that is told first: p99, if the first class has an answer in it.
 
-        That is, under the baseline and some rival; otherwise the highest quantile
-        below it of which this is true.
+        Otherwise the highest quantile below it of which this is true.
         """
         highest = self.tail_metric
         for metric in reversed(self.metrics[: self.metrics.index(highest) + 1]):
@@ -128,11 +145,33 @@ class Comparison:
         return highest
 
     def shown(self, metric: Metric) -> bool:
-        """Whether the first class's may be shown under the baseline and some rival."""
+        """Whether the first class has an answer in a metric.
+
+        That is, some rival that was decided on, or whose value may be quoted beside the
+        baseline's; without rivals, a value.
+        """
         first = self.class_names[0]
         base = self.cell(first, self.manifest.baseline, metric.name)
         rivals = [self.cell(first, arm, metric.name) for arm in self.rivals]
-        return not base.refused and not all(cell.refused for cell in rivals)
+        if not rivals:
+            return not base.withheld
+        return any(
+            cell.compared is not None
+            and (cell.decided or not (cell.withheld or base.withheld))
+            for cell in rivals
+        )
+
+    def typical(self, class_name: str, arm: str, metric: Metric) -> float:
+        """Return the geometric mean over blocks of the runs' own values.
+
+        The quotient of two arms' is the ratio that is told of them. Where some run's
+        value is zero or infinite it is the median run's.
+        """
+        key = Key(class_name, arm)
+        found = list(values_by_block(self.run_values, key, metric.name).values())
+        if all(0 < value < math.inf for value in found):
+            return math.exp(math.fsum(map(math.log, found)) / len(found))
+        return sorted(found)[(len(found) - 1) // 2]
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -162,15 +201,28 @@ class Comparison:
         :raises KeyError: if there is none.
         """
         for cell in self.cells:
-            key = (cell.class_name, cell.arm, cell.metric.name)
-            if key == (class_name, arm, metric):
+            if (cell.class_name, cell.arm, cell.metric.name) == (
+                class_name,
+                arm,
+                metric,
+            ):
                 return cell
         raise KeyError((class_name, arm, metric))
 
-    def gate(self, class_name: str, arm: str, metric: Metric) -> str:
-        """Return why an arm's own number may not be shown, or an empty string."""
-        cell = self.cell(class_name, arm, metric.name)
-        return gate(metric, cell.measured, self.manifest.options)
+    def attribution_told(self, class_name: str) -> Attribution | None:
+        """Return the attribution by which a class is told.
+
+        By the p99 or the highest quantile below it that all arms may show; by goodput
+        where there is none.
+        """
+        highest = self.metrics.index(self.tail_metric)
+        found = {
+            of.metric.name: of
+            for of in self.attributions
+            if of.class_name == class_name and not of.why
+        }
+        order = [*reversed(self.metrics[: highest + 1]), self.metrics[-1]]
+        return next((found[m.name] for m in order if m.name in found), None)
 
     def of_arm(self, arm: str) -> tuple[Cell, ...]:
         """Return the cells of one arm."""
@@ -180,7 +232,7 @@ class Comparison:
 def display_order(manifest: Manifest) -> list[Key]:
     """Return every class under every compared arm in the order they are shown."""
     return [
-        (entry.name, arm.name)
+        Key(entry.name, arm.name)
         for entry in manifest.classes
         for arm in manifest.arms_compared
     ]

@@ -1,23 +1,28 @@
 """From the runs of a full two-level design to its effects, per class and metric.
 
-A class is judged in every metric in which all its arms may be shown; where some arm's
-quantile is infinite (requests were lost) or thin there is no effect to be computed, the
-reason is kept, and the class is told by a metric that has one.
+A class is judged in every metric in which all its arms may be compared; where some
+arm's quantile is infinite (requests were lost), or a run is too short for it, there is
+no effect to be computed, the reason is kept, and the class is told by a metric that has
+one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from spark_analysis.attribution import Attribution, Design, Effect
-from spark_analysis.comparison import Comparison
-from spark_analysis.contract import Arm, Manifest
-from spark_analysis.metrics import Metric
+from spark_analysis.judging.attribution import Attribution, Design, Effect
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.decision import decide
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.run_values import Key, values_by_block
+from spark_analysis.judging.verdict import why_not_compared
+from spark_analysis.recordings.contract import Arm, Manifest
 from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.bootstrap_t import both_p
 from spark_analysis.statistics.factorial import (
     Combination,
     Line,
@@ -28,7 +33,6 @@ from spark_analysis.statistics.factorial import (
 )
 from spark_analysis.statistics.intervals import Estimate, mean_interval
 from spark_analysis.statistics.ratios import factor
-from spark_analysis.statistics.sign_flip import max_t
 
 Responses = Mapping[Combination, FloatArray]
 
@@ -48,12 +52,14 @@ def design_of(manifest: Manifest) -> tuple[Design | None, str]:
             found = ", ".join([reference, *others])
             return None, f"{name} has the levels {found}, and not two of them"
         levels[name] = (reference, others[0])
-    by_cell = {_combination(arm, levels): arm.name for arm in arms}
-    missing = [cell for cell in combinations_of(tuple(levels)) if cell not in by_cell]
+    by_combination = {_combination(arm, levels): arm.name for arm in arms}
+    missing = [
+        one for one in combinations_of(tuple(levels)) if one not in by_combination
+    ]
     if missing:
-        told = ", ".join(f"{k} {v[k in missing[0]]}" for k, v in levels.items())
-        return None, f"no arm with a valid run has {told}"
-    return Design(levels=levels, arms=by_cell), ""
+        settings = ", ".join(f"{k} {v[k in missing[0]]}" for k, v in levels.items())
+        return None, f"no arm with a valid run has {settings}"
+    return Design(levels=levels, arms=by_combination), ""
 
 
 def _combination(arm: Arm, levels: Mapping[str, tuple[str, str]]) -> Combination:
@@ -100,20 +106,16 @@ def _refusal(
                 "goodput is zero" if metric.level is None else "too many got no answer"
             )
             return f"under {arm} {what}, so there is no {metric.label} to divide by"
-        gate = comparison.gate(class_name, arm, metric)
-        if gate:
-            return f"under {arm} {gate}"
-    return ""
+    cells = [
+        comparison.cell(class_name, arm, metric.name) for arm in design.arms.values()
+    ]
+    return why_not_compared(metric, *(cell.measured for cell in cells))
 
 
 def _values(
     comparison: Comparison, class_name: str, arm: str, metric: Metric
 ) -> dict[int, float]:
-    return {
-        run.block: run.values[metric.name]
-        for run in comparison.run_values
-        if (run.class_name, run.arm) == (class_name, arm)
-    }
+    return values_by_block(comparison.run_values, Key(class_name, arm), metric.name)
 
 
 def _responses(
@@ -121,9 +123,9 @@ def _responses(
 ) -> Responses:
     """Return the log of the metric in each block, by combination."""
     found = {}
-    for cell, arm in design.arms.items():
+    for combination, arm in design.arms.items():
         values = _values(comparison, class_name, arm, metric)
-        found[cell] = np.log([values[block] for block in sorted(values)])
+        found[combination] = np.log(list(values.values()))
     return found
 
 
@@ -150,7 +152,7 @@ def _judge(
     flat = [of for found in measured.values() for of in found]
     for column, of in enumerate(flat):
         table[: len(of.values), column] = of.values
-    p = iter(max_t(table, comparison.manifest.seed))
+    p = iter(both_p(table, comparison.manifest.seed))
     confidence = 1 - options.alpha / len(drawn)
     return {
         name: tuple(
@@ -165,25 +167,27 @@ def _effect(
     of: _Measured, whole: FloatArray, p: float, confidence: float, alpha: float
 ) -> Effect:
     log = mean_interval(of.values, confidence)
+    ratio = Estimate(*(factor(end) for end in log))
     part = None
     if of.line.kind != "effect":
         part = part_of_whole(of.values, whole, 1 - alpha)
     return Effect(
         kind=of.line.kind,
         factors=of.line.factors,
-        ratio=Estimate(*(factor(end) for end in log)),
+        ratio=ratio,
         part=part,
         p=p,
-        found=p < alpha and not log.low <= 0 <= log.high,
+        decision=decide(ratio, blocks=len(of.values), p=p, p_same=1.0, alpha=alpha),
     )
 
 
 def _reach(
     comparison: Comparison, design: Design, responses: Responses
 ) -> dict[Combination, Estimate]:
-    cells: Sequence[Combination] = combinations_of(design.factors)
-    none, whole = responses[cells[0]], responses[cells[-1]] - responses[cells[0]]
+    none, *others = combinations_of(design.factors)
+    whole = responses[others[-1]] - responses[none]
     level = comparison.manifest.options.confidence
     return {
-        cell: part_of_whole(responses[cell] - none, whole, level) for cell in cells[1:]
+        one: part_of_whole(responses[one] - responses[none], whole, level)
+        for one in others
     }

@@ -1,8 +1,9 @@
 """What a factor does to the ratios: every arm against the baseline at each level.
 
-The ratio at a level is the mean over the points that have it, taken in each block
-first: the block stays the unit. Points at which the cell may not be shown are left out
-of the mean and counted, since a mean over half of the points is another question.
+The ratio at a level is the mean over all points that have it, taken in each block
+first: the block stays the unit. There is none where the arms are not compared at some
+of these points: those are the heavy ones as a rule, and a mean over the rest would be
+the answer to another question.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_analysis.comparison import Comparison, Key
-from spark_analysis.metrics import Metric
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.run_values import Key, logs_by_block
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import factor, log_ratio
+from spark_analysis.statistics.ratios import factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRatio:
     """One arm against the baseline in one class, over the points of one level.
 
-    ``ratio`` is None where no point may be told; ``points`` are those told, of ``of``.
+    ``ratio`` is None unless the arms are compared at all ``of`` points of the level;
+    ``points`` says at how many they are.
     """
 
     factor: str
@@ -52,7 +55,7 @@ def level_ratios(
                 if comparison.manifest.point.levels.get(name) == level
             ]
             found += [
-                _level_ratio(here, metric, (name, level), (class_name, arm))
+                _level_ratio(here, metric, name, level, Key(class_name, arm))
                 for class_name in classes
                 for arm in arms
             ]
@@ -60,46 +63,37 @@ def level_ratios(
 
 
 def _level_ratio(
-    here: Sequence[Comparison], metric: Metric, where: tuple[str, str], key: Key
+    here: Sequence[Comparison], metric: Metric, name: str, level: str, key: Key
 ) -> LevelRatio:
-    class_name, arm = key
-    told = [c for c in here if _told(c, class_name, arm, metric)]
+    compared = [c for c in here if _comparable(c, key, metric)]
     by_block: dict[int, list[float]] = {}
-    for comparison in told:
-        for block, log in _logs(comparison, class_name, arm, metric).items():
+    for comparison in compared:
+        for block, log in _logs(comparison, key, metric).items():
             by_block.setdefault(block, []).append(log)
     # A block that is missing at some point would change what is averaged.
-    whole = [float(np.mean(v)) for v in by_block.values() if len(v) == len(told)]
+    whole = [float(np.mean(v)) for v in by_block.values() if len(v) == len(compared)]
     ratio = None
-    if whole and told:
+    if whole and len(compared) == len(here):
         mean = mean_interval(np.array(whole), here[0].manifest.options.confidence)
         ratio = Estimate(*(factor(end) for end in mean))
     return LevelRatio(
-        factor=where[0],
-        level=where[1],
-        class_name=class_name,
-        arm=arm,
+        factor=name,
+        level=level,
+        class_name=key.class_name,
+        arm=key.arm,
         ratio=ratio,
-        points=len(told) if ratio else 0,
+        points=len(compared),
         of=len(here),
     )
 
 
-def _told(comparison: Comparison, class_name: str, arm: str, metric: Metric) -> bool:
-    there = class_name in comparison.class_names and arm in comparison.arm_names
-    if not there or comparison.cell(class_name, arm, metric.name).refused:
+def _comparable(comparison: Comparison, key: Key, metric: Metric) -> bool:
+    there = key.class_name in comparison.class_names and key.arm in comparison.arm_names
+    if not there or comparison.cell(*key, metric.name).compared is None:
         return False
-    logs = _logs(comparison, class_name, arm, metric)
-    return all(math.isfinite(log) for log in logs.values())
+    return all(map(math.isfinite, _logs(comparison, key, metric).values()))
 
 
-def _logs(
-    comparison: Comparison, class_name: str, arm: str, metric: Metric
-) -> dict[int, float]:
-    values: dict[str, dict[int, float]] = {}
-    for run in comparison.run_values:
-        if run.class_name == class_name:
-            values.setdefault(run.arm, {})[run.block] = run.values[metric.name]
-    base: dict[int, float] = values.get(comparison.manifest.baseline, {})
-    arms: Sequence[int] = sorted(values.get(arm, {}))
-    return {block: log_ratio(values[arm][block], base[block]) for block in arms}
+def _logs(comparison: Comparison, key: Key, metric: Metric) -> dict[int, float]:
+    baseline = comparison.manifest.baseline
+    return logs_by_block(comparison.run_values, key, baseline, metric.name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spark_analysis.contract import Options
+from spark_analysis.recordings.contract import Options
 
 GOODPUT = "goodput_per_s"
 

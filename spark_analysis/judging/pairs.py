@@ -11,22 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.contract import Options
-from spark_analysis.metrics import Metric
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.decision import decide
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.run_values import Key, logs_by_block
+from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.bootstrap_t import both_p
 from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
-from spark_analysis.statistics.ratios import factor, log_ratios
+from spark_analysis.statistics.ratios import factor
 from spark_analysis.statistics.screening import coverage_level, discovery_q
-from spark_analysis.statistics.sign_flip import max_t, smallest_p
 
-Pair = tuple[str, str]
 Winner = Literal["first", "second", "same", "undecided", "refused"]
+
+
+class Pair(NamedTuple):
+    """Two arms to be compared with each other."""
+
+    first: str
+    second: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +58,9 @@ class PairCell:
     @property
     def ahead(self) -> str:
         """The arm that is better, or why none is."""
-        places = {"first": self.pair[0], "second": self.pair[1]}
-        return places.get(self.winner, self.winner)
+        if self.winner == "first":
+            return self.pair.first
+        return self.pair.second if self.winner == "second" else self.winner
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +92,12 @@ def _family(
         if set(pair) <= set(comparison.arm_names)
         for name in comparison.class_names
     ]
-    told = [one for one in asked if not one.why]
-    if not told:
+    shown = [one for one in asked if not one.why]
+    if not shown:
         return [_refused(one, pair, metric) for one in asked]
-    options = told[0].comparison.manifest.options
-    q = discovery_q([_p(one) for one in told])
-    same = discovery_q([tost(one.logs, metric.margin) for one in told])
+    options = shown[0].comparison.manifest.options
+    q = discovery_q([_p(one) for one in shown])
+    same = discovery_q([tost(one.logs, metric.margin) for one in shown])
     level = coverage_level(list(q), options.alpha)
     found = iter(zip(q, same, strict=True))
     return [
@@ -118,60 +127,44 @@ def _judged(
     options = asked.comparison.manifest.options
     picked = q < options.alpha
     log = log_ratio_interval(asked.logs, level if picked else options.confidence)
+    ratio = Estimate(*(factor(end) for end in log))
+    decision = decide(
+        ratio, blocks=len(asked.logs), p=q, p_same=q_same, alpha=options.alpha
+    )
+    winner: Winner
+    if decision in ("lower", "higher"):
+        ahead = (decision == "lower") == metric.lower_is_better
+        winner = "first" if ahead else "second"
+    else:
+        winner = "same" if decision == "same" else "undecided"
     return PairCell(
         point=asked.comparison.manifest.point.name,
         class_name=asked.class_name,
         metric=metric,
         pair=pair,
-        ratio=Estimate(*(factor(end) for end in log)),
+        ratio=ratio,
         q=float(q),
-        winner=_winner(log, len(asked.logs), q, q_same, metric, options),
+        winner=winner,
     )
 
 
 def _p(asked: _Asked) -> float:
-    """Return the exact sign-flip p-value of one pair at one point."""
-    return float(max_t(asked.logs[:, None], asked.comparison.manifest.seed)[0])
+    """Return the p-value of one pair at one point."""
+    return float(both_p(asked.logs[:, None], asked.comparison.manifest.seed)[0])
 
 
 def _ask(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> _Asked:
-    values: dict[str, dict[int, float]] = {arm: {} for arm in pair}
-    for run in comparison.run_values:
-        if run.class_name == class_name and run.arm in values:
-            values[run.arm][run.block] = run.values[metric.name]
-    first, second = (values[arm] for arm in pair)
-    logs = log_ratios(first, second, sorted(first))
+    key = Key(class_name, pair.first)
+    logs = logs_by_block(comparison.run_values, key, pair.second, metric.name)
     return _Asked(
-        comparison, class_name, logs, _why(comparison, class_name, pair, metric)
+        comparison,
+        class_name,
+        np.array(list(logs.values())),
+        _why(comparison, class_name, pair, metric),
     )
 
 
 def _why(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> str:
-    """Return why a pair may not be told: a thin tail, or no answers on either side.
-
-    Where one side answers and the other does not, the winner is known.
-    """
+    """Return why a pair is not compared, or an empty string."""
     cells = [comparison.cell(class_name, arm, metric.name) for arm in pair]
-    lost = [bool(np.isinf(cell.measured.estimate.value)) for cell in cells]
-    for arm, of_arm in zip(pair, lost, strict=True):
-        why = comparison.gate(class_name, arm, metric)
-        if why and (not of_arm or all(lost)):
-            return f"under {arm} {why}"
-    return ""
-
-
-def _winner(
-    log: Estimate,
-    blocks: int,
-    q: float,
-    q_same: float,
-    metric: Metric,
-    options: Options,
-) -> Winner:
-    if smallest_p(blocks) > options.alpha:
-        return "undecided"
-    if q_same < options.alpha:
-        return "same"
-    if q >= options.alpha or log.low <= 0 <= log.high:
-        return "undecided"
-    return "first" if (log.high < 0) == metric.lower_is_better else "second"
+    return why_not_compared(metric, *(cell.measured for cell in cells))

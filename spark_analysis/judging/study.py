@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.contract import Manifest, Point
-from spark_analysis.levels import LevelRatio
-from spark_analysis.metrics import Metric, headline_of
-from spark_analysis.pairs import PairCell
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.levels import LevelRatio
+from spark_analysis.judging.metrics import Metric, headline_of
+from spark_analysis.judging.pairs import PairCell
+from spark_analysis.recordings.contract import Manifest, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class Study:
         """Whether there are points to tell apart."""
         return bool(self.manifest.points[0].name)
 
-    def folder(self, place: int) -> str:
-        """Return where a point's own files lie: as its runs are called, or nowhere."""
+    def folder(self, index: int) -> str:
+        """Return the folder of a comparison's own files, named as its runs are."""
         if not self.swept:
             return ""
-        point = self.comparisons[place].manifest.point
+        point = self.comparisons[index].manifest.point
         return f"p{self.manifest.points.index(point):03d}"
 
     @property

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = 1
-OUTCOMES: Final = ("ok", "error", "timeout", "unfinished")
 
 
 class RecordingError(Exception):
-    """A recording breaks its contract; the message names the place."""
+    """A recording breaks its contract; the message says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +87,8 @@ class Run:
     """One broker process that met one block's requests.
 
     ``violations`` counts, by law, how often the scheduler was seen to break it.
+    ``billed_share`` is the part of the broker's CPU that was billed to requests or to
+    housekeeping; None where no process was measured.
     """
 
     run_id: str
@@ -105,6 +106,7 @@ class Run:
     lateness_p99_ns: int | None
     load_average: float | None
     violations: Mapping[str, int]
+    billed_share: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,11 @@ class Manifest:
     def deterministic(self) -> bool:
         """Whether the world gives the same answers to the same requests twice."""
         return self.world in ("model", "virtual")
+
+    @property
+    def brokers_recorded(self) -> bool:
+        """Whether the brokers kept a row per request: without, there are no phases."""
+        return self.world != "kafka"
 
     @property
     def arms_missing(self) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from spark_analysis.contract import (
-    OUTCOMES,
+from spark_analysis.recordings.columns import OUTCOMES
+from spark_analysis.recordings.contract import (
     SCHEMA,
     Arm,
     Manifest,
@@ -24,7 +25,6 @@ from spark_analysis.contract import (
     RequestClass,
     Run,
 )
-from spark_analysis.statistics.quantiles import level_of
 
 Raw = Mapping[str, Any]
 
@@ -126,6 +126,17 @@ def _options(raw: Raw) -> Options:
     )
 
 
+def level_of(quantile: float) -> Fraction:
+    """Return the level that a decimal number means: 0.999 is 999/1000.
+
+    :raises ValueError: unless it lies strictly between 0 and 1.
+    """
+    level = Fraction(repr(quantile))
+    if not 0 < level < 1:
+        raise ValueError(f"a quantile lies between 0 and 1, found {quantile!r}")
+    return level
+
+
 def _run(raw: Raw) -> Run:
     return Run(
         run_id=raw["run_id"],
@@ -143,18 +154,26 @@ def _run(raw: Raw) -> Run:
         lateness_p99_ns=raw["lateness_ns"].get("p99"),
         load_average=raw["load_average"],
         violations=raw.get("violations") or {},
+        billed_share=_billed_share(raw.get("accounts") or {}),
     )
+
+
+def _billed_share(accounts: Mapping[str, int]) -> float | None:
+    if not accounts.get("cpu_ns"):
+        return None
+    billed_ns = accounts["requests_ns"] + accounts["housekeeping_ns"]
+    return billed_ns / accounts["cpu_ns"]
 
 
 def _check(manifest: Manifest, path: Path) -> None:
     """Refuse what no comparison can be made of."""
     _check_names(manifest, path)
-    cells = Counter((run.point, run.block, run.arm) for run in manifest.runs_valid)
-    twice = sorted(cell for cell, count in cells.items() if count > 1)
+    times = Counter((run.point, run.block, run.arm) for run in manifest.runs_valid)
+    twice = sorted(slot for slot, count in times.items() if count > 1)
     if twice:
-        point, *cell = twice[0]
+        point, *slot = twice[0]
         at = f" at {point}" if point else ""
-        raise RecordingError(f"{path}: more than one valid run of {tuple(cell)}{at}")
+        raise RecordingError(f"{path}: more than one valid run of {tuple(slot)}{at}")
     if manifest.baseline in manifest.arms_missing:
         raise RecordingError(
             f"{path}: the baseline {manifest.baseline!r} has no valid run"

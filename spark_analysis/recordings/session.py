@@ -1,8 +1,9 @@
 """One Spark session, set up for small data on one machine or for a cluster by address.
 
-Spark's defaults are meant for terabytes: 200 shuffle partitions cost more here than all
-the arithmetic. On ``spark://`` the same code runs unchanged; the package travels along,
-and the recordings must lie where every worker can read them.
+Spark's defaults are meant for terabytes, and on one machine 200 shuffle partitions cost
+more than all the arithmetic. On ``spark://`` the same code runs, with Spark's own
+partitions; the package travels along, and the recordings must lie where every worker
+can read them.
 
 What Java prints is kept back, and shown only if the analysis fails: five lines of
 start-up chatter are no part of a report, and a stack trace is.
@@ -20,19 +21,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spark_analysis.java import java_home
+from spark_analysis.recordings.java import java_home
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 LOCAL: Final = "local[*]"
-_PACKAGE: Final = Path(__file__).parent
+_PACKAGE: Final = Path(__file__).parents[1]
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     # Groups are few but more than the 128 at which Spark would sort instead of hash.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
@@ -42,6 +42,9 @@ _SETTINGS: Final = {
 # On one machine, and for minutes at most: Java's optimising compiler takes longer than
 # what it saves (measured: a third of the whole analysis).
 _LOCAL: Final = {
+    # More partitions cost more than all the arithmetic. A cluster has cores to use:
+    # there it is Spark's default, and adaptive execution joins the small ones.
+    "spark.sql.shuffle.partitions": "4",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -62,7 +65,7 @@ def spark_session(
     whatever ``python3`` means on PATH. A cluster may have its Python elsewhere: there a
     ``PYSPARK_PYTHON`` that is set is left alone.
 
-    :raises spark_analysis.java.NoJava: if nothing can run Spark.
+    :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
     """
     local = master.startswith("local")
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
@@ -96,13 +99,17 @@ def apply_to_groups(
         return frame.groupBy(*keys).applyInArrow(lambda table: function(table), schema)
 
 
+def settings(master: str) -> dict[str, str]:
+    """Return what Spark is told, on this machine or on a cluster."""
+    return _SETTINGS | (_LOCAL if master.startswith("local") else {})
+
+
 def _start(master: str) -> SparkSession:
     with _old_pandas_preferred():
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.master(master).appName("doorkeeper")
-        local = master.startswith("local")
-        for key, value in (_SETTINGS | (_LOCAL if local else {})).items():
+        for key, value in settings(master).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
 

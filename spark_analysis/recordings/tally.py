@@ -3,7 +3,8 @@
 Every compared run is counted from its rows and held against the manifest; all arms of a
 block must have met the same requests, one by one; the phases of every answered request
 must be there, not negative (but for two that end on the other process's stamp), and sum
-to its latency. The same pass counts good answers and adds up the phases, by class.
+to its latency, unless the brokers kept no rows. The same pass counts good answers and
+adds up the phases, by class.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_analysis.contract import OUTCOMES, Manifest, RecordingError, Run
-from spark_analysis.load import aggregates
-from spark_analysis.phases import PHASES
+from spark_analysis.recordings.columns import OUTCOMES
+from spark_analysis.recordings.contract import Manifest, RecordingError, Run
+from spark_analysis.recordings.load import aggregates
+from spark_analysis.recordings.phases import PHASES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,10 +32,10 @@ _FOREVER_NS: Final = "1e300D"
 class Tally:
     """One class in one run, within the window: integers only.
 
-    ``place`` is the number of the run's point.
+    ``point_index`` is the number of the run's point in the manifest.
     """
 
-    place: int
+    point_index: int
     class_name: str
     arm: str
     block: int
@@ -48,17 +50,19 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
     :raises RecordingError: naming the first run that breaks the contract.
     """
     rows = (
-        requests.groupBy("run_id", "place", "block", "arm", "class")
+        requests.groupBy("run_id", "point_index", "block", "arm", "class")
         .agg(*aggregates(_checks() | _values(manifest)))
         .toArrow()
         .to_pylist()
     )
     check(rows, manifest)
     inside = [row for row in rows if row["in_window"]]
-    inside.sort(key=lambda row: (row["place"], row["class"], row["arm"], row["block"]))
+    inside.sort(
+        key=lambda row: (row["point_index"], row["class"], row["arm"], row["block"])
+    )
     return tuple(
         Tally(
-            place=row["place"],
+            point_index=row["point_index"],
             class_name=row["class"],
             arm=row["arm"],
             block=row["block"],
@@ -87,7 +91,7 @@ def check(rows: Sequence[Row], manifest: Manifest) -> None:
                 f"run {run.run_id}: class {strange[0]!r} found, "
                 f"the manifest knows {sorted(known[run.point])}"
             )
-        _check_run(run, found)
+        _check_run(run, found, sound=manifest.brokers_recorded)
         print_of_all = 0
         for row in found:
             print_of_all ^= row["print"]
@@ -99,7 +103,8 @@ def check(rows: Sequence[Row], manifest: Manifest) -> None:
             )
 
 
-def _check_run(run: Run, rows: Sequence[Row]) -> None:
+def _check_run(run: Run, rows: Sequence[Row], *, sound: bool) -> None:
+    """Hold a run's rows against the manifest; ``sound`` if phases have to be there."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update({f"all_{name}": row[f"all_{name}"] for name in OUTCOMES})
@@ -112,7 +117,7 @@ def _check_run(run: Run, rows: Sequence[Row]) -> None:
         raise RecordingError(
             f"{run.requests}: counts {found} found, the manifest says {expected}"
         )
-    if counts["unsound"]:
+    if sound and counts["unsound"]:
         raise RecordingError(
             f"{run.requests}: {counts['unsound']} answered requests whose phases are "
             "missing, negative, or do not sum to the latency"
@@ -141,19 +146,22 @@ def _values(manifest: Manifest) -> dict[str, str]:
         **{name: f"count_if(outcome = '{name}' AND inside)" for name in OUTCOMES},
         "in_window": "count_if(inside)",
         "good": f"count_if(latency_ns <= {_slo(manifest)} AND inside)",
-        **{p.name: f"sum(IF(outcome = 'ok' AND inside, {p.name}, 0))" for p in PHASES},
+        **{
+            p.name: f"sum(IF(outcome = 'ok' AND inside, coalesce({p.name}, 0), 0))"
+            for p in PHASES
+        },
     }
 
 
 def _slo(manifest: Manifest) -> str:
     """Return SQL for the latency at which an answer still counts as good."""
-    places: dict[tuple[str, int], list[str]] = {}
-    for place, point in enumerate(manifest.points):
+    indices: dict[tuple[str, int], list[str]] = {}
+    for index, point in enumerate(manifest.points):
         for entry in point.classes:
             if entry.slo_ns is not None:
-                places.setdefault((entry.name, entry.slo_ns), []).append(str(place))
+                indices.setdefault((entry.name, entry.slo_ns), []).append(str(index))
     cases = "".join(
-        f" WHEN class = '{name}' AND place IN ({', '.join(found)}) THEN {slo_ns}D"
-        for (name, slo_ns), found in places.items()
+        f" WHEN class = '{name}' AND point_index IN ({', '.join(found)}) THEN {slo_ns}D"
+        for (name, slo_ns), found in indices.items()
     )
     return f"CASE{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS

@@ -15,10 +15,11 @@ that the block stays the unit and pairing stays whole.
   changes nothing; no other line does all three (Shapley 1953; for decomposing a
   statistic by its causes: Shorrocks, J. Econ. Inequality 11, 2013).
 
-Intervals of lines are simultaneous by Bonferroni, at Student's t: with a dozen blocks
-and discrete sign flips the resampling bands one might prefer have no usable tail. The
-part that a line has in the whole is a ratio of two means of the same blocks: Fieller's
-interval, which knows when the whole is too uncertain to be divided by.
+Intervals hold for all lines of a class at once, by Bonferroni on Student's t: with a
+dozen blocks and discrete sign flips the resampling bands one might prefer have no
+usable tail. The part that a line has in the whole is a ratio of two means of the same
+blocks: Fieller's interval, which knows when the whole is too uncertain to be divided
+by.
 """
 
 from __future__ import annotations
@@ -59,28 +60,28 @@ def combinations_of(factors: Sequence[str]) -> tuple[Combination, ...]:
 
 def lines(factors: Sequence[str]) -> tuple[Line, ...]:
     """Return every line of a design: 2^k - 1 effects, and 3 k + 1 others."""
-    cells = combinations_of(factors)
-    none, full = cells[0], cells[-1]
-    found = [_effect(chosen, cells, factors) for chosen in cells[1:]]
+    subsets = combinations_of(factors)
+    none, full = subsets[0], subsets[-1]
+    found = [_effect(chosen, subsets, factors) for chosen in subsets[1:]]
     for name in factors:
         one = frozenset({name})
         found += [
             _difference("alone", (name,), one, none),
             _difference("last", (name,), full, full - one),
-            _share(name, cells, len(factors)),
+            _share(name, subsets, len(factors)),
         ]
     return (*found, _difference("whole", tuple(factors), full, none))
 
 
 def _effect(
-    chosen: Combination, cells: Sequence[Combination], factors: Sequence[str]
+    chosen: Combination, subsets: Sequence[Combination], factors: Sequence[str]
 ) -> Line:
-    """Return a main effect or interaction: half the cells against the other half."""
-    half = len(cells) / 2
+    """Return a main effect or interaction: half of all against the other half."""
+    half = len(subsets) / 2
     return Line(
         kind="effect",
         factors=tuple(name for name in factors if name in chosen),
-        weights={cell: (-1) ** len(chosen - cell) / half for cell in cells},
+        weights={subset: (-1) ** len(chosen - subset) / half for subset in subsets},
     )
 
 
@@ -90,24 +91,24 @@ def _difference(
     return Line(kind=kind, factors=factors, weights={upper: 1.0, lower: -1.0})
 
 
-def _share(name: str, cells: Sequence[Combination], count: int) -> Line:
+def _share(name: str, subsets: Sequence[Combination], count: int) -> Line:
     """Return the mean of what a factor adds, over all orders of adding factors."""
-    weights = dict.fromkeys(cells, 0.0)
-    for cell in cells:
-        if name not in cell:
-            before = len(cell)
+    weights = dict.fromkeys(subsets, 0.0)
+    for subset in subsets:
+        if name not in subset:
+            before = len(subset)
             orders = math.factorial(before) * math.factorial(count - before - 1)
             weight = orders / math.factorial(count)
-            weights[cell | {name}] += weight
-            weights[cell] -= weight
+            weights[subset | {name}] += weight
+            weights[subset] -= weight
     return Line(kind="share", factors=(name,), weights=weights)
 
 
 def by_block(line: Line, responses: Mapping[Combination, FloatArray]) -> FloatArray:
     """Return a line's value in each block; the responses are finite."""
-    cells = list(line.weights)
-    table = np.array([responses[cell] for cell in cells])
-    return np.asarray(np.array([line.weights[cell] for cell in cells]) @ table)
+    subsets = list(line.weights)
+    table = np.array([responses[subset] for subset in subsets])
+    return np.asarray(np.array([line.weights[subset] for subset in subsets]) @ table)
 
 
 def part_of_whole(part: FloatArray, whole: FloatArray, confidence: float) -> Estimate:

@@ -28,7 +28,7 @@ from spark_analysis.statistics.quantiles import nearest_rank
 
 
 class Estimate(NamedTuple):
-    """A point with its interval; an end that the data cannot bound is infinite."""
+    """A value with its interval; an end that the data cannot bound is infinite."""
 
     value: float
     low: float
@@ -78,15 +78,15 @@ def log_ratio_interval(log_ratios: FloatArray, confidence: float) -> Estimate:
 
 
 def quantile_interval(
-    runs: Sequence[FloatArray], level: Fraction, confidence: float
+    runs: Sequence[FloatArray], pooled: FloatArray, level: Fraction, confidence: float
 ) -> Estimate:
-    """Return the pooled quantile of ascending runs with Woodruff's interval.
+    """Return the pooled quantile of runs with Woodruff's interval.
 
-    Runs may differ in length: the share is a ratio estimate. Where many values equal
-    the quantile, the share below them and the share up to them vary differently: each
-    end of the interval is carried by its own. Cost: one sort of all.
+    ``runs`` are ascending, and so is ``pooled``, which holds all their values. Runs may
+    differ in length: the share is a ratio estimate. Where many values equal the
+    quantile, the share below them and the share up to them vary differently: each end
+    of the interval is carried by its own. Cost: O(runs x log n).
     """
-    pooled = np.sort(np.concatenate(runs))
     value = nearest_rank(pooled, level)
     count = len(runs)
     if count < 2:
@@ -108,6 +108,27 @@ def _share_error(counts: npt.NDArray[np.int64], sizes: FloatArray) -> float:
     residuals = counts - counts.sum() / sizes.sum() * sizes
     squares = float(residuals @ residuals)
     return math.sqrt(runs / (runs - 1) * squares) / float(sizes.sum())
+
+
+def exceedance_band(
+    runs: Sequence[FloatArray], values: FloatArray, confidence: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds of the share of requests at or above each value, over runs.
+
+    Runs are ascending. Each value's interval is Student's t of a ratio estimate and
+    holds by itself; with one run nothing is bounded. Cost: O(runs x values x log n).
+    """
+    count = len(runs)
+    if count < 2:
+        return np.zeros(len(values)), np.ones(len(values))
+    sizes = np.array([len(run) for run in runs], dtype=np.float64)
+    above = np.stack([len(run) - np.searchsorted(run, values, "left") for run in runs])
+    share = above.sum(axis=0) / sizes.sum()
+    residuals = above - sizes[:, None] * share
+    squares = np.sum(residuals**2, axis=0)
+    error = np.sqrt(count / (count - 1) * squares) / sizes.sum()
+    half = student_t(confidence, count - 1) * error
+    return np.maximum(share - half, 0.0), np.minimum(share + half, 1.0)
 
 
 def _at(pooled: FloatArray, share: float) -> float:

@@ -15,17 +15,6 @@ import numpy as np
 from spark_analysis.statistics import FloatArray
 
 
-def level_of(quantile: float) -> Fraction:
-    """Return the level that a decimal number means: 0.999 is 999/1000.
-
-    :raises ValueError: unless it lies strictly between 0 and 1.
-    """
-    level = Fraction(repr(quantile))
-    if not 0 < level < 1:
-        raise ValueError(f"a quantile lies between 0 and 1, found {quantile!r}")
-    return level
-
-
 def rank(count: int, level: Fraction) -> int:
     """Return which of ``count`` ascending values, from 1, is the quantile."""
     return max(1, -(-count * level.numerator // level.denominator))

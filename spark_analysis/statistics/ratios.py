@@ -1,4 +1,4 @@
-"""Log-ratios of two arms, block by block, where either side may be zero or infinite.
+"""Ratios and their logarithms, where either side may be zero or infinite.
 
 A quantile is infinite where too many requests got no answer, and goodput can be zero.
 Such a block still says who was better: its log-ratio is infinite, not missing.
@@ -7,11 +7,6 @@ Such a block still says who was better: its log-ratio is infinite, not missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-
-from spark_analysis.statistics import FloatArray
 
 
 def log_ratio(value: float, base: float) -> float:
@@ -23,18 +18,6 @@ def log_ratio(value: float, base: float) -> float:
     if base == 0.0 or value == math.inf:
         return math.inf
     return math.log(value / base)
-
-
-def log_ratios(
-    arm: Mapping[int, float], base: Mapping[int, float], blocks: Sequence[int]
-) -> FloatArray:
-    """Return the log-ratio of each block: NaN where there were no requests."""
-    return np.array(
-        [
-            log_ratio(arm[block], base[block]) if block in arm else math.nan
-            for block in blocks
-        ]
-    )
 
 
 def factor(log: float) -> float:

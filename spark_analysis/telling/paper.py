@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spark_analysis.contract import Manifest, RecordingError
-from spark_analysis.manifest import load_manifest
+from spark_analysis.recordings.contract import Manifest, RecordingError
+from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.statistics.sign_flip import smallest_p
-from spark_analysis.wording import THIN_SPACE, digits, p_value, percent
+from spark_analysis.telling.sentences.numbers import (
+    THIN_SPACE,
+    digits,
+    p_value,
+    percent,
+)
 
-SOURCES: Final = Path(__file__).parents[1] / "paper"
+SOURCES: Final = Path(__file__).parents[2] / "paper"
 FIGURES: Final = ("ccdf", "ratios", "phases", "queue")
 
 
@@ -32,6 +37,11 @@ def build(run_dir: Path, out_pdf: Path) -> None:
     manifest = load_manifest(run_dir)
     if len(manifest.points) > 1:
         raise RecordingError(f"{run_dir}: a sweep; the paper is set from one point")
+    if not manifest.brokers_recorded:
+        raise RecordingError(
+            f"{run_dir}: brokers of the {manifest.world} world keep no rows, and the "
+            "paper shows what they would say of queue and phases"
+        )
     report = run_dir / "report"
     facts = facts_of(manifest, _words(report))
     with tempfile.TemporaryDirectory() as directory:
@@ -98,14 +108,14 @@ def facts_of(manifest: Manifest, words: Mapping[str, Any]) -> dict[str, Any]:
 
 def _machine(environment: Mapping[str, Any]) -> str:
     """Write the machine in a line."""
-    told = [
+    facts = [
         str(environment.get("cpu_model") or "unknown processor"),
         f"{environment.get('cores', '?')} CPUs",
         f"kernel {environment.get('kernel', '?')}",
         f"Python {environment.get('python', '?')}",
         "pinned" if environment.get("pinned") else "not pinned",
     ]
-    return ", ".join(told)
+    return ", ".join(facts)
 
 
 def _words(report: Path) -> dict[str, Any]:

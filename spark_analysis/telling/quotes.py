@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.listing import plots, study_plots
-from spark_analysis.lead import lead
-from spark_analysis.sentences import headline, sentence, story
-from spark_analysis.study import Study
-from spark_analysis.study_words import (
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.figures.listing import plots, study_plots
+from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
     study_again,
     study_attribution,
     study_cautions,
     study_lead,
 )
-from spark_analysis.tables import comparison_table
+from spark_analysis.telling.sentences.verdict_sentences import headline, sentence, story
+from spark_analysis.telling.tables.point_tables import comparison_table
 
 
 def words(study: Study) -> dict[str, Any]:

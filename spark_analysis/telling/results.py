@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from spark_analysis.attribution import Attribution, Effect
-from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.pairs import PairCell
+from spark_analysis.judging.attribution import Attribution, Effect
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.pairs import PairCell
+from spark_analysis.judging.study import Study
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.study import Study
 
 
 def results(study: Study) -> dict[str, Any]:
     """Return what ``results.json`` holds.
 
-    A number that does not exist, is infinite, or was refused is null. Rows have a
-    ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were
+    A number that does not exist, is infinite, or was refused is null; ``withheld`` says
+    why a value may not be quoted, which a verdict may be without. Rows have a ``point``
+    in a sweep only; ``pairs`` and ``effects`` are there where some were
     asked for.
     """
     found: dict[str, Any] = {"schema": 1}
@@ -44,30 +45,33 @@ def results(study: Study) -> dict[str, Any]:
 
 
 def _at(study: Study, comparison: Comparison) -> dict[str, str]:
-    return {"point": comparison.manifest.point.name} if study.swept else {}
+    world = {"world": comparison.manifest.world}
+    point = {"point": comparison.manifest.point.name} if study.swept else {}
+    return {**world, **point}
 
 
 def _row(cell: Cell) -> dict[str, Any]:
-    shown = not cell.refused
-    estimate, contrast = cell.measured.estimate, cell.contrast
+    nothing = Estimate(math.nan, math.nan, math.nan)
+    estimate, contrast = cell.estimate or nothing, cell.shown_contrast
     row: dict[str, Any] = {
         "class": cell.class_name,
         "arm": cell.arm,
         "metric": cell.metric.name,
-        "value": finite(estimate.value) if shown else None,
-        "low": finite(estimate.low) if shown else None,
-        "high": finite(estimate.high) if shown else None,
+        "value": finite(estimate.value),
+        "low": finite(estimate.low),
+        "high": finite(estimate.high),
         "ratio": None,
         "ratio_low": None,
         "ratio_high": None,
         "p": None,
         "verdict": cell.verdict.text,
+        "withheld": cell.withheld,
         "n": cell.measured.requests,
         "blocks": cell.blocks,
     }
     if cell.verdict.word == "baseline":
         row |= {"ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0, "p": 1.0}
-    elif shown and contrast is not None:
+    elif contrast is not None:
         row |= {**_ratio(contrast.ratio), "p": contrast.p}
     return row
 
@@ -81,7 +85,6 @@ def _effects(of: Attribution) -> list[dict[str, Any]]:
 
 def _effect(effect: Effect) -> dict[str, Any]:
     part = effect.part or Estimate(math.nan, math.nan, math.nan)
-    word = "lower" if effect.ratio.value < 1 else "higher"
     return {
         "kind": effect.kind,
         "factors": list(effect.factors),
@@ -90,7 +93,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "part_low": finite(part.low),
         "part_high": finite(part.high),
         "p": effect.p,
-        "verdict": word if effect.found else "inconclusive",
+        "verdict": effect.decision if effect.found else "inconclusive",
     }
 
 

@@ -8,20 +8,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.lead import lead
-from spark_analysis.metrics import Metric
-from spark_analysis.sentences import again_sentence, headline, story
-from spark_analysis.study import Study
-from spark_analysis.study_words import (
-    pair_sentences,
-    study_again,
-    study_attribution,
-    study_cautions,
-    study_lead,
-)
-from spark_analysis.tables import verdict_word
-from spark_analysis.wording import (
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.numbers import (
     NONE,
     THIN_SPACE,
     digits,
@@ -29,6 +20,19 @@ from spark_analysis.wording import (
     ratio,
     ratio_interval,
 )
+from spark_analysis.telling.sentences.sweep_sentences import (
+    pair_sentences,
+    study_again,
+    study_attribution,
+    study_cautions,
+    study_lead,
+)
+from spark_analysis.telling.sentences.verdict_sentences import (
+    again_sentence,
+    headline,
+    story,
+)
+from spark_analysis.telling.tables.point_tables import verdict_word
 
 # Below this many columns only the headline and goodput are shown.
 _WIDE: Final = 116
@@ -92,33 +96,38 @@ def _text(text: str, style: str = "") -> Text:
 def _refusals(comparison: Comparison) -> list[str]:
     """Say why a class's p99 is not shown, once for all arms: readers look for it."""
     metric = comparison.tail_metric
-    told = []
+    said = []
     for name in comparison.class_names:
         cells = [
             comparison.cell(name, arm, metric.name) for arm in comparison.arm_names
         ]
-        refused = [cell for cell in cells if cell.refused]
-        if refused:
-            arms = ", ".join(cell.arm for cell in refused)
-            first = refused[0]
-            told.append(
-                f"The {metric.label} of {name} is not shown under {arms}. "
-                f"Under {first.arm}, {first.verdict.why}."
+        reasons = {cell.arm: _reason(cell) for cell in cells if _reason(cell)}
+        if reasons:
+            first = next(iter(reasons))
+            said.append(
+                f"The {metric.label} of {name} is not shown, or not compared, under "
+                f"{', '.join(reasons)}. Under {first}, {reasons[first]}."
             )
-    return told
+    return said
+
+
+def _reason(cell: Cell) -> str:
+    """Return why a value is withheld or an arm not compared, or an empty string."""
+    uncompared = cell.contrast is not None and cell.compared is None
+    return cell.withheld or (cell.verdict.why if uncompared else "")
 
 
 def _table(comparison: Comparison, metrics: tuple[Metric, ...]) -> RichTable:
-    told = comparison.headline.label
+    label = comparison.headline.label
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("class\n  arm", no_wrap=True)
     for metric in metrics:
         table.add_column(
             f"{metric.label}\n{metric.unit}", justify="right", no_wrap=True
         )
-    for heading in (f"{told}\nratio", "\ninterval", "\np"):
+    for heading in (f"{label}\nratio", "\ninterval", "\np"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(f"{told}\nverdict", no_wrap=True)
+    table.add_column(f"{label}\nverdict", no_wrap=True)
     for name in comparison.class_names:
         table.add_row(Text(name, style="bold"))
         for arm in comparison.arm_names:
@@ -130,9 +139,9 @@ def _numbers(
     comparison: Comparison, metrics: tuple[Metric, ...], class_name: str, arm: str
 ) -> list[Text]:
     cells = [comparison.cell(class_name, arm, metric.name) for metric in metrics]
-    told = comparison.cell(class_name, arm, comparison.headline.name)
-    contrast = None if told.refused else told.contrast
-    texts = [NONE if c.refused else digits(c.measured.estimate.value) for c in cells]
+    leading = comparison.cell(class_name, arm, comparison.headline.name)
+    contrast = leading.shown_contrast
+    texts = [NONE if c.withheld else digits(c.measured.estimate.value) for c in cells]
     texts += (
         [
             ratio(contrast.ratio.value),
@@ -142,5 +151,5 @@ def _numbers(
         if contrast
         else [NONE, NONE, NONE]
     )
-    verdict = Text(verdict_word(told), style=_STYLES[told.verdict.word])
+    verdict = Text(verdict_word(leading), style=_STYLES[leading.verdict.word])
     return [*(_text(text) for text in texts), verdict]

@@ -2,15 +2,16 @@
 
 import struct
 
-from broker.recording import (
+from broker.observation.recording.recording import (
     REQUEST_TYPES,
     SampleRow,
     open_recorder,
+    read_accounts,
     read_names,
     read_requests,
     read_samples,
 )
-from broker.request import Request
+from broker.requests.request import Request
 
 
 def request(correlation_id, request_class="produce", **fields):
@@ -101,6 +102,15 @@ def test_the_layout_is_little_endian_and_packed_as_its_types_say(tmp_path):
     assert path.stat().st_size == sum(sizes[code] for _, code in REQUEST_TYPES)
     by_hand = struct.pack("<iIIhI", 41, 0, 1, 0, 215)
     assert path.read_bytes().startswith(by_hand)
+
+
+def test_what_was_used_and_billed_is_read_back_once_the_broker_has_stopped(tmp_path):
+    path = tmp_path / "requests.bin"
+    recorder = open_recorder(path)
+    assert read_accounts(path) == {}
+    recorder.accounts({"cpu_ns": 10, "requests_ns": 7, "housekeeping_ns": 2})
+    recorder.close()
+    assert read_accounts(path) == {"cpu_ns": 10, "requests_ns": 7, "housekeeping_ns": 2}
 
 
 def test_samples_are_read_back(tmp_path):

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.classifier import Classifier, is_follower_fetch
-from broker.request import Request
-from broker.wire.api_keys import ApiKey
-from broker.wire.header import RequestHeader
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire.header import RequestHeader
+from broker.requests.classifier import Classifier, is_follower_fetch
+from broker.requests.request import Request
 
 
 def header(api_key, version=0, offset=10, client="c"):
@@ -51,12 +52,12 @@ def request(api_key, size, attained_ns):
     ],
 )
 def test_the_class_follows_from_the_api(api, request_class, level):
-    found = Classifier().classify(header(api), b"", 1)
+    found = Classifier(APIS).classify(header(api), b"", 1)
     assert found[:3] == (request_class, level, request_class)
 
 
 def test_levels_are_the_operators_to_set():
-    classifier = Classifier(levels={"produce": 9})
+    classifier = Classifier(APIS, levels={"produce": 9})
     assert classifier.classify(header(ApiKey.PRODUCE), b"", 1)[1] == 9
     assert classifier.classify(header(ApiKey.METADATA), b"", 1)[1] == 3
 
@@ -66,7 +67,7 @@ def test_levels_are_the_operators_to_set():
     [("class", "group"), ("client.id", "group/c"), ("connection", "group/17")],
 )
 def test_the_flow_is_what_is_shared_among(flow, expected):
-    classifier = Classifier(flow=flow)
+    classifier = Classifier(APIS, flow=flow)
     assert classifier.classify(header(ApiKey.HEARTBEAT), b"", 17)[2] == expected
 
 
@@ -102,7 +103,7 @@ def test_a_short_fetch_is_a_consumers(version, size):
 
 
 def test_an_unknown_cost_is_that_of_the_api_and_then_a_default():
-    classifier = Classifier()
+    classifier = Classifier(APIS)
     assert classifier.expected_ns(0, 100) == 50_000
     classifier.learn(request(0, 100, 7_000))
     assert classifier.expected_ns(0, 100) == 7_000
@@ -111,7 +112,7 @@ def test_an_unknown_cost_is_that_of_the_api_and_then_a_default():
 
 
 def test_costs_are_averaged_by_size():
-    classifier = Classifier()
+    classifier = Classifier(APIS)
     for _ in range(100):
         classifier.learn(request(0, 100, 10_000))
         classifier.learn(request(0, 1 << 20, 900_000))
@@ -120,7 +121,7 @@ def test_costs_are_averaged_by_size():
 
 
 def test_the_average_follows_a_change_within_an_eighth_a_step():
-    classifier = Classifier()
+    classifier = Classifier(APIS)
     classifier.learn(request(0, 100, 8_000))
     classifier.learn(request(0, 100, 16_000))
     assert classifier.expected_ns(0, 100) == 9_000
@@ -136,7 +137,7 @@ def refused(refusal):
 
 
 def test_what_was_turned_away_for_another_reason_teaches_no_cost():
-    classifier = Classifier()
+    classifier = Classifier(APIS)
     classifier.learn(request(ApiKey.PRODUCE, 100, 8000))
     for refusal in ("expired", "over_quota"):
         classifier.learn(refused(refusal))
@@ -145,7 +146,7 @@ def test_what_was_turned_away_for_another_reason_teaches_no_cost():
 
 def test_a_cost_that_requests_are_turned_away_for_is_doubted_until_one_is_served():
     """One request of a second must not shut out all that follow for ever."""
-    classifier, limit_ns = Classifier(), 1_000_000
+    classifier, limit_ns = Classifier(APIS), 1_000_000
     classifier.learn(request(ApiKey.PRODUCE, 100, 1_000_000_000))
     turned_away = 0
     while classifier.expected_ns(ApiKey.PRODUCE, 100) > limit_ns:

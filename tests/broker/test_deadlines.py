@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.deadlines import deadline_ns
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.codec import encode_request, request_type
-from broker.wire.header import parse_request_header
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire.codec import encode_request, request_type
+from broker.protocol.wire.header import parse_request_header
+from broker.requests.deadlines import deadline_ns
 
 MS = 1_000_000
-PRODUCE = SUPPORTED[ApiKey.PRODUCE]
-VERSIONS = range(PRODUCE.implemented_min, PRODUCE.max + 1)
+VERSIONS = APIS[ApiKey.PRODUCE].served
 
 
 def frame_of(version, *, acks, timeout_ms, transactional_id=None):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from broker.logs import configure_logs, fields
+from broker.observation.logs import configure_logs, fields
 
 logger = logging.getLogger("broker.groups.example")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.purgatory import TICK_NS, DelayedOperation, Purgatory
+from broker.requests.purgatory import TICK_NS, DelayedOperation, Purgatory
 
 
 class Waiting:
@@ -24,6 +24,9 @@ class Waiting:
     def on_expiration(self) -> None:
         assert self.wakes == 0, "expired after it was woken"
         self.expirations += 1
+
+    def on_failure(self) -> None:
+        raise AssertionError("a flag cannot fail")
 
     def wake(self) -> None:
         self.wakes += 1
@@ -174,3 +177,38 @@ def test_it_does_what_a_list_would_do(steps: list[tuple]) -> None:
         assert purgatory.next_expiry_ns() == (
             None if next_tick is None else next_tick * TICK_NS
         )
+
+
+class Failing(Waiting):
+    """A delayed operation that cannot even be tried, from the second time on."""
+
+    failures = 0
+
+    def try_complete(self) -> bool:
+        if self.tries:
+            raise ZeroDivisionError("a device fails")
+        return super().try_complete()
+
+    def on_failure(self) -> None:
+        assert self.wakes == 0, "failed after it was woken"
+        self.failures += 1
+
+
+def test_what_fails_when_it_is_tried_is_woken_and_the_others_go_on() -> None:
+    purgatory = Purgatory("Fetch")
+    before, failing, after = Waiting(), Failing(), Waiting()
+    for each in (before, failing, after):
+        watch(purgatory, each, "a")
+    before.satisfied = after.satisfied = True
+    assert purgatory.check_and_complete("a") == 3
+    assert (before.wakes, failing.wakes, after.wakes) == (1, 1, 1)
+    assert failing.failures == 1
+    purgatory.check()
+
+
+def test_what_fails_when_it_comes_is_not_watched() -> None:
+    purgatory = Purgatory("Fetch")
+    failing = Failing()
+    failing.tries = 1
+    assert watch(purgatory, failing, "a") is None
+    assert (len(purgatory), failing.failures, failing.wakes) == (0, 1, 0)

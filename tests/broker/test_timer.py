@@ -4,7 +4,7 @@ import heapq
 
 import trio
 
-from broker.timer import DeadlineTimer
+from broker.requests.timer import DeadlineTimer
 
 
 class Deadlines:

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from broker.config import BrokerConfig
-from broker.errors import ConfigError
-from broker.topology import build
+from broker.protocol.errors import ConfigError
+from broker.requests.topology import build
 from planes.admission import Block, CoDel, Deadline, Exempt, Reserve, TokenBucket
 from schedulers import Fifo, Priority, Wfq
 
@@ -78,7 +78,7 @@ def test_planes_may_lend_their_idle_handlers(direction, borrowers):
     data, control = found.planes
     assert (data.seats, control.seats) == (8, 1)
     assert type(data.scheduler) is Wfq
-    assert data.lending is control.lending
+    assert data.pool is control.pool is found.lending
     for plane in found.planes:
         plane.seated = plane.seats
         assert plane.has_seat() == (plane.name in borrowers)
@@ -86,7 +86,7 @@ def test_planes_may_lend_their_idle_handlers(direction, borrowers):
 
 
 def test_a_researchers_own_policy_is_found_by_module_and_factory():
-    found = topology(doorkeeper_scheduler="schedulers.fifo:Fifo")
+    found = topology(doorkeeper_scheduler="schedulers.policies.fifo:Fifo")
     assert type(found.planes[0].scheduler) is Fifo
 
 

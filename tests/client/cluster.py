@@ -8,27 +8,23 @@ request or of an answer.
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import trio
 
-from broker.apis.kafka_apis import KafkaApis
-from broker.client.consumer import open_consumer
-from broker.client.producer import open_producer
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.log.memory import MemoryStorage
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import decode_response, encode_request, request_type
-from experiments.memory_network import MemoryStream
-from tests.broker.apis.requests import entity, new_topic
+from broker.client.consumer.consumer import open_consumer
+from broker.client.producer.producer import open_producer
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from experiments.worlds.virtual.apis import START_MS
+from experiments.worlds.virtual.memory_network import MemoryStream
+from tests.broker.apis.requests import new_topic
+from tests.virtual.kafka import ask, kafka
 from tests.virtual.world import World, in_world
 
 T = TypeVar("T")
-START_MS = 1_700_000_000_000
 LATENCY_NS = (20_000, 400_000)
 SETTINGS = {
     "log.dirs": "/data",
@@ -36,17 +32,6 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
 }
-
-
-def _kafka(config: Any, clock: Any) -> KafkaApis:
-    broker = Broker(
-        config,
-        storage=MemoryStorage(),
-        now_ns=clock.now_ns,
-        now_ms=lambda: START_MS + clock.now_ms(),
-        rng=random.Random(5),
-    )
-    return KafkaApis(broker)
 
 
 class CutStream:
@@ -143,15 +128,9 @@ class Cluster:
     async def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """Ask the broker without a client."""
         stream = self.world.connect()
-        body = entity(request_type(key, version), fields)
-        await stream.send_all(encode_request(key, version, 7, "test", body))
-        received = b""
-        while len(received) < 4 or len(received) < 4 + _size(received):
-            chunk = await stream.receive_some()
-            assert chunk, "the broker closed the connection"
-            received += chunk
+        answered = await ask(stream, key, version, **fields)
         await stream.aclose()
-        return decode_response(key, version, received[4:])[1]
+        return answered
 
     async def create(self, topic: str, partitions: int) -> None:
         """Create a topic."""
@@ -178,11 +157,6 @@ class Cluster:
         return values
 
 
-def _size(received: bytes) -> int:
-    (size,) = struct.unpack_from(">i", received)
-    return int(size)
-
-
 def in_cluster(
     scenario: Callable[[Cluster], Awaitable[T]],
     *,
@@ -201,7 +175,7 @@ def in_cluster(
         run,
         {**SETTINGS, **dotted},
         seed=seed,
-        application=_kafka,
+        application=kafka,
         latency_ns=latency_ns,
     )
     return result

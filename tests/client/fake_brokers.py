@@ -18,12 +18,12 @@ from typing import Any
 import trio
 from trio.testing import memory_stream_pair
 
-from broker.client.producer import open_producer
-from broker.errors import ErrorCode
-from broker.log.batch import BatchHeader, parse_header
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import decode, encode
-from broker.wire.header import parse_request_header
+from broker.client.producer.producer import open_producer
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch import BatchHeader, parse_header
+from broker.protocol.wire.codec import decode, encode
+from broker.protocol.wire.header import parse_request_header
 
 Row = SimpleNamespace
 NO_TIME = timedelta(0)

@@ -6,9 +6,9 @@ import random
 
 import trio
 
-from broker.client.consumer import open_consumer
+from broker.client.consumer.consumer import open_consumer
 from broker.client.partitions import TopicPartition
-from broker.client.producer import open_producer
+from broker.client.producer.producer import open_producer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 5

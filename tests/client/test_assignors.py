@@ -10,8 +10,8 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.assignors import assign
-from broker.client.consumer_protocol import Subscription
+from broker.client.consumer.assignors import assign
+from broker.client.consumer.consumer_protocol import Subscription
 from broker.client.partitions import TopicPartition
 
 TOPICS = ("a", "b", "c")

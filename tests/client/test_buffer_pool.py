@@ -7,9 +7,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.buffer_pool import BufferPool
-from broker.errors import ErrorCode, KafkaError
-from experiments.determinism import run_virtual
+from broker.client.producer.buffer_pool import BufferPool
+from broker.protocol.errors import ErrorCode, KafkaError
+from experiments.worlds.virtual.determinism import run_virtual
 
 TOTAL = 10
 

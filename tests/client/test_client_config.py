@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from broker.client.config import parse_bootstrap
-from broker.client.consumer_config import (
+from broker.client.consumer.consumer_config import (
     ENABLE_AUTO_COMMIT,
     PARTITION_ASSIGNMENT_STRATEGY,
     consumer_config,
 )
-from broker.client.consumer_config import KEYS as CONSUMER_KEYS
-from broker.client.producer_config import (
+from broker.client.consumer.consumer_config import KEYS as CONSUMER_KEYS
+from broker.client.producer.producer_config import (
     BATCH_SIZE,
     DELIVERY_TIMEOUT_MS,
     ENABLE_IDEMPOTENCE,
     LINGER_MS,
     producer_config,
 )
-from broker.client.producer_config import KEYS as PRODUCER_KEYS
-from broker.errors import ConfigError
+from broker.client.producer.producer_config import KEYS as PRODUCER_KEYS
+from broker.protocol.errors import ConfigError
 
 # What the documentation of Apache Kafka 4.1 gives as defaults.
 KAFKA_DEFAULTS = {

@@ -12,8 +12,8 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.client.consumer import open_consumer
-from broker.client.producer import open_producer
+from broker.client.consumer.consumer import open_consumer
+from broker.client.producer.producer import open_producer
 from tests.client.interoperation import (
     CODECS,
     PARTITIONS,

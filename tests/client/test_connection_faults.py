@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.client.producer import open_producer
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
+from broker.client.producer.producer import open_producer
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
 from tests.client.fake_brokers import FakeCluster, producer, send_all
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import trio
 
-from broker.client.consumer_record import ConsumerRecord
+from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.partitions import TopicPartition
-from broker.errors import ConfigError, ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from tests.client.cluster import START_MS, Cluster, in_cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

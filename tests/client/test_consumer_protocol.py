@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.consumer_protocol import (
+from broker.client.consumer.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -14,7 +14,7 @@ from broker.client.consumer_protocol import (
     encode_subscription,
 )
 from broker.client.partitions import TopicPartition
-from broker.errors import ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 
 OWNED = (TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1))
 pytestmark = pytest.mark.filterwarnings(

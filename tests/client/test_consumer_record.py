@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.consumer_record import FetchedBatches
+from broker.client.consumer.consumer_record import (
+    AbortedTransaction,
+    FetchedBatches,
+)
+from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.partitions import TopicPartition
-from broker.client.subscription_state import SubscriptionState
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import (
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -20,7 +23,7 @@ from broker.log.batch import (
     seal,
     with_log_append_time,
 )
-from broker.log.records import build_batch, record_body
+from broker.protocol.records.records import build_batch, record_body
 from tests.broker.apis.requests import START_MS, batch
 
 PARTITION = TopicPartition("t", 0)
@@ -46,7 +49,7 @@ def marker(offset: int, producer_id: int, *, commits: bool) -> bytes:
 
 
 def values(
-    records: bytes, aborted: list[tuple[int, int]] | None = None
+    records: bytes, aborted: list[AbortedTransaction] | None = None
 ) -> list[tuple[int, bytes | None]]:
     fetched = FetchedBatches(PARTITION, records, aborted)
     found = []
@@ -82,7 +85,9 @@ def test_markers_are_nobodys_records_and_uncommitted_ones_everybodys() -> None:
 
 
 def test_read_committed_leaves_out_what_was_aborted() -> None:
-    assert values(TRANSACTIONS, [(0, 1)]) == [(2, b"b1"), (3, b"plain"), (6, b"c1")]
+    aborted = [AbortedTransaction(first_offset=0, producer_id=1)]
+    shown = [(2, b"b1"), (3, b"plain"), (6, b"c1")]
+    assert values(TRANSACTIONS, aborted) == shown
 
 
 def test_a_stamped_batch_gives_all_records_the_brokers_time() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from broker.client.consumer import KafkaConsumer
+from broker.client.consumer.consumer import KafkaConsumer
 from broker.client.partitions import TopicPartition
-from broker.errors import ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 from tests.client.cluster import Cluster, in_cluster
 
 PARTITIONS = 6

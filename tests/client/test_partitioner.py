@@ -7,7 +7,11 @@ from collections import Counter
 
 import pytest
 
-from broker.client.partitioner import StickyPartitioner, murmur2, partition_for_key
+from broker.client.producer.partitioner import (
+    StickyPartitioner,
+    murmur2,
+    partition_for_key,
+)
 
 
 @pytest.mark.parametrize(

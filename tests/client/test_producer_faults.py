@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import BatchHeader
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import BatchHeader
 from tests.client.fake_brokers import FakeCluster, Fault, producer, send_all
 
 
@@ -209,7 +209,7 @@ async def test_used_up_epochs_lead_to_another_producer_id(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from broker.client import sequences
+    from broker.client.producer import sequences
 
     monkeypatch.setattr(sequences, "EPOCH_MAX", 1)
     async with trio.open_nursery() as nursery:

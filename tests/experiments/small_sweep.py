@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from experiments.config import Experiment, parse
+from experiments.design.config import Experiment, parse
 
 CONFIG = """
 [experiment]

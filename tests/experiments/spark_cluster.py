@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_analysis.java import java_home
+from spark_analysis.recordings.java import java_home
 
 _DEPLOY = "org.apache.spark.deploy"
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

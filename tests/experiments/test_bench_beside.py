@@ -7,13 +7,13 @@ from contextlib import contextmanager, nullcontext
 import psutil
 import pytest
 
-from broker.wire.hot import ProducePartition, encode_produce_response
-from experiments import apache_kafka
+from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 from experiments.bench import beside, brokers, small_requests
 from experiments.bench.beside import Measure
 from experiments.bench.brokers import Running
 from experiments.bench.row import paired
-from experiments.wire import PRODUCE, VERSIONS
+from experiments.load.wire import PRODUCE, VERSIONS
+from experiments.worlds.kafka import apache_kafka
 
 
 def running(name, start_s=1.0):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
 
-from experiments import cli
+from doorkeeper import broker, cli, client
 from schedulers import POLICIES
 
-CONFIGS = Path(cli.__file__).parent / "configs"
+CONFIGS = Path(__file__).parents[2] / "experiments" / "configs"
 QUICKSTART = CONFIGS / "quickstart.toml"
 
 
@@ -49,7 +51,7 @@ def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
 def test_plan_of_a_sweep_counts_its_points() -> None:
     found = doorkeeper("experiment", "plan", CONFIGS / "ablation.toml")
     assert "connections: below, above" in found.output
-    size = "2 points x 12 blocks x 9 arms = 216 runs in the model world"
+    size = "2 points x 12 blocks x 11 arms = 264 runs in the model world"
     assert f"{size}, about " in found.output
     checked = doorkeeper("experiment", "validate", CONFIGS / "ablation.toml")
     assert f"ablation is well formed: {size}" in checked.output
@@ -98,21 +100,73 @@ def test_serve_names_the_key_that_stops_it() -> None:
     assert "num.io.threads" in found.output
 
 
-@pytest.mark.live
-@pytest.mark.parametrize("module", ["experiments.cli", "broker.server"])
-def test_what_serve_imports_brings_no_heavy_library(module: str) -> None:
-    heavy = [
-        "pyspark",
-        "pandas",
-        "pyarrow",
-        "numpy",
-        "scipy",
-        "matplotlib",
-        "pydantic",
-        "rich",
-    ]
-    code = f"import {module}, sys; print([m for m in {heavy} if m in sys.modules])"
+def test_an_unknown_scheduler_is_refused_with_all_that_there_are() -> None:
+    found = doorkeeper("serve", "--scheduler", "nope", "--set", "log.dirs=/nowhere")
+    assert found.exit_code == 2
+    said = " ".join(found.output.split())
+    assert "found 'nope', expected one of planes, planes-lending, fifo, " in said
+    assert all(f" {name}," in said for name in POLICIES)
+    assert "none of" not in said
+
+
+def test_a_factory_that_cannot_be_imported_is_refused_with_the_reason() -> None:
+    found = doorkeeper("serve", "--scheduler", "no.such:Policy")
+    assert found.exit_code == 2
+    said = " ".join(found.output.split())
+    assert "expected a factory that can be imported; 'no.such:Policy' cannot" in said
+    assert "No module named 'no'" in said
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the packages that a fresh process has after ``code``, but Python's own."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    names = done.stdout.splitlines()[-1].split()
+    return {
+        name
+        for name in names
+        if name not in sys.stdlib_module_names and not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["experiment", "run"], ["paper"]])
+def test_help_imports_click_and_nothing_else(command: list[str]) -> None:
+    # The process has what an empty one has too: the hooks of an editable install.
+    found = modules_after(
+        f"from doorkeeper.cli import main\n"
+        f"main({[*command, '--help']}, standalone_mode=False)"
+    )
+    assert found - modules_after("") == {"click", "doorkeeper"}
+
+
+def test_serve_imports_no_experiment_and_no_heavy_library() -> None:
+    # It goes as far as the last key that can stop it, behind all that it imports.
+    found = modules_after(
+        "import click\n"
+        "from doorkeeper.cli import main\n"
+        "try: main(['serve', '--scheduler', 'nope'], standalone_mode=False)\n"
+        "except click.UsageError: pass\n"
+        "else: raise SystemExit('was not refused')"
+    )
+    ours = {"schedulers", "planes", "broker", "doorkeeper"}
+    assert found & {*ours, "experiments", "spark_analysis"} == ours
+    heavy = {"pyspark", "pandas", "pyarrow", "numpy", "scipy", "matplotlib", "pydantic"}
+    assert not found & {*heavy, "rich"}
+
+
+def test_a_program_imports_the_client_without_the_broker() -> None:
+    code = "from doorkeeper.client import open_producer, open_consumer"
+    found = modules_after(
+        f"{code}\nimport sys; assert 'broker.server' not in sys.modules"
+    )
+    assert not found & {"planes", "schedulers", "experiments"}
+
+
+@pytest.mark.parametrize("module", [client, broker])
+def test_the_names_for_programs_are_all_there_and_documented(
+    module: ModuleType,
+) -> None:
+    for name in module.__all__:
+        assert inspect.getdoc(getattr(module, name)), name

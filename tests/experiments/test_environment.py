@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import environment
+from experiments.records import environment
 
 
 @pytest.fixture

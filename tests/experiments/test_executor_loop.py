@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from experiments import cli, runner
-from experiments.cells import CellFailed, Failure, Outcome, Work
-from experiments.executors.spark import Spark, stream
-from experiments.points import points
+from doorkeeper import cli
+from experiments.design.points import points
+from experiments.running import runner
+from experiments.running.cells import CellFailed, Failure, Outcome, Work
+from experiments.running.executors.spark import Spark, stream
 from experiments.worlds.world import RunResult, WorldError
 from tests.experiments.small_sweep import built, config_file
 

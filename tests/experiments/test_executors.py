@@ -16,17 +16,17 @@ from typing import Any
 import psutil
 import pytest
 
-from experiments import runner
-from experiments.cells import CellFailed, Failure, Outcome, Work, attempt
-from experiments.config import Experiment
-from experiments.executors.executor import Executor
-from experiments.executors.local import Local
-from experiments.executors.sequential import Sequential
-from experiments.executors.spark import attempt_there
-from experiments.points import points
-from experiments.progress import Silence
-from experiments.worlds.model import Model
-from experiments.worlds.virtual import Virtual
+from experiments.design.config import Experiment
+from experiments.design.points import points
+from experiments.running import runner
+from experiments.running.cells import CellFailed, Failure, Outcome, Work, attempt
+from experiments.running.executor import Executor
+from experiments.running.executors.local import Local
+from experiments.running.executors.sequential import Sequential
+from experiments.running.executors.spark import attempt_there
+from experiments.running.progress import Silence
+from experiments.worlds.model.world import Model
+from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World
 from tests.experiments.small_sweep import built, config_file
 from tests.experiments.spark_cluster import cluster
@@ -182,7 +182,7 @@ def test_a_process_that_is_killed_ends_the_experiment_with_a_guess(
 
 
 def doorkeeper(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "doorkeeper", *map(str, arguments)]
 
 
 @pytest.mark.live

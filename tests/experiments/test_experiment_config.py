@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiments import config
-from experiments.config import ExperimentError, parse
+from experiments.design import config
+from experiments.design.config import ExperimentError, parse
 
 CONTENT: dict[str, Any] = {
     "experiment": {"name": "small", "seed": 1, "blocks": 2, "baseline": "fifo"},
@@ -90,7 +90,11 @@ def refusal(content: dict[str, Any]) -> str:
         ),
         ("arms.1.set", {"k": [1]}, "arms[1].set.k: found [1], expected a valid string"),
         ("experiment.blocks", 0, "experiment.blocks: found 0, expected greater than"),
-        ("experiment.world", "mars", "experiment.world: found 'mars', expected 'live'"),
+        (
+            "experiment.world",
+            "mars",
+            "experiment.world: found 'mars', expected one of 'live', ",
+        ),
         (
             "experiment.baseline",
             "lifo",

@@ -12,9 +12,9 @@ import pytest
 from kio.records.readers import read_batch
 from kio.schema.errors import ErrorCode
 
-from broker.wire import codec
-from broker.wire.header import parse_request_header
-from experiments import answers, wire
+from broker.protocol.wire import codec
+from broker.protocol.wire.header import parse_request_header
+from experiments.load import answers, wire
 
 STATE = wire.Leadership(
     topic="load-control",

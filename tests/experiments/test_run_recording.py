@@ -9,10 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.recording import RequestRow, SampleRow, open_recorder
-from experiments import broker_rows, recording, trace
-from experiments.recording import MEASURES, NEVER, STAMPS, Results, RunLabels
-from experiments.trace import Trace
+from broker.observation.recording.recording import (
+    MEASURES,
+    RequestRow,
+    SampleRow,
+    open_recorder,
+)
+from experiments.load import trace
+from experiments.load.trace import Trace
+from experiments.records import broker_rows, recording
+from experiments.records.recording import NEVER, STAMPS, Results, RunLabels
 
 MS = 1_000_000
 LABELS = RunLabels(
@@ -218,8 +224,8 @@ def test_a_torn_last_row_is_dropped(tmp_path: Path) -> None:
 
 
 def test_samples_count_from_the_origin_and_begin_with_it(tmp_path: Path) -> None:
-    columns, count = broker_rows.read_samples(recorded(tmp_path), origin_ns=1000)
-    table = recording.samples_table(LABELS, columns, count)
+    columns = broker_rows.read_samples(recorded(tmp_path), origin_ns=1000)
+    table = recording.samples_table(LABELS, columns)
     (row,) = table.to_pylist()
     assert row == {
         "run_id": "b000-fifo-t0",

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import recording, runner
-from experiments.config import Experiment, ExperimentError, parse
-from experiments.executors.sequential import Sequential
-from experiments.points import points
-from experiments.progress import Silence
-from experiments.recording import MEASURES, STAMPS, Results
-from experiments.trace import Trace
+from broker.observation.recording.recording import MEASURES, SampleRow
+from experiments.design.config import Experiment, ExperimentError, parse
+from experiments.design.points import points
+from experiments.load.trace import Trace
+from experiments.records import recording
+from experiments.records.recording import STAMPS, Results
+from experiments.running import runner
+from experiments.running.executors.sequential import Sequential
+from experiments.running.progress import Silence
 from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
 
 
@@ -69,10 +71,8 @@ def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
     labels = cell.labels("fake")
     table = recording.requests_table(labels, trace, results, timeout_ns=10**10)
     recording.write(table, out.requests)
-    columns = {
-        name: [] for name in recording.SAMPLES_SCHEMA.names if name not in _LABELS
-    }
-    recording.write(recording.samples_table(labels, columns, 0), out.samples)
+    samples = {name: [] for name in SampleRow._fields}
+    recording.write(recording.samples_table(labels, samples), out.samples)
     return RunResult(
         valid=True,
         trace_sha256=trace.sha256,
@@ -81,7 +81,6 @@ def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
     )
 
 
-_LABELS = ("run_id", "block", "arm", "scheduler", "world")
 Play = Callable[[Cell, Trace, RunFiles], RunResult]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments import runner
-from experiments.config import Experiment, parse
-from experiments.config_errors import ExperimentError
-from experiments.points import factors, points
+from experiments.design.config import Experiment, parse
+from experiments.design.config_errors import ExperimentError
+from experiments.design.points import factors, points
+from experiments.running import runner
 from tests.experiments.load_and_share import CONTROL, Content, content, listed
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from experiments import runner
-from experiments.config import parse
-from experiments.executors.sequential import Sequential
-from experiments.points import points
-from experiments.progress import Silence
-from experiments.worlds.model import Model
+from experiments.design.config import parse
+from experiments.design.points import points
+from experiments.running import runner
+from experiments.running.executors.sequential import Sequential
+from experiments.running.progress import Silence
+from experiments.worlds.model.world import Model
 from tests.experiments.load_and_share import CONTROL, PRODUCE, Content, content, listed
 
 

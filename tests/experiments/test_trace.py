@@ -15,11 +15,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import arrivals, frames, trace
-from experiments.arrivals import SECOND_NS
-from experiments.config import parse
-from experiments.senders import senders
-from experiments.workload import (
+from experiments.design.config import parse
+from experiments.design.workload import (
     CLASS_OF_API,
     Arrivals,
     Bursts,
@@ -35,6 +32,9 @@ from experiments.workload import (
     PublishedService,
     Service,
 )
+from experiments.load import arrivals, frames, trace
+from experiments.load.arrivals import SECOND_NS
+from experiments.load.senders import senders
 
 
 def experiment(seed: int = 7, **control: Any) -> Any:
@@ -327,8 +327,8 @@ def test_demands_are_drawn_where_an_entry_has_a_service() -> None:
 
 
 def test_control_epochs_rise_on_partitions_that_no_other_connection_owns() -> None:
-    from broker.wire import codec
-    from broker.wire.header import parse_request_header
+    from broker.protocol.wire import codec
+    from broker.protocol.wire.header import parse_request_header
 
     built = experiment()
     drawn_trace = trace.generate(built, 0)
@@ -353,8 +353,8 @@ def test_control_epochs_rise_on_partitions_that_no_other_connection_owns() -> No
 
 
 def test_produce_connections_cover_every_partition_of_the_topic() -> None:
-    from broker.wire import codec
-    from broker.wire.header import parse_request_header
+    from broker.protocol.wire import codec
+    from broker.protocol.wire.header import parse_request_header
 
     built = experiment()
     covered = set()
@@ -373,12 +373,13 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
 
 @pytest.mark.parametrize("api", CLASS_OF_API)
 def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -> None:
-    from broker.classifier import Classifier
-    from broker.wire.header import parse_request_header
+    from broker.handling.registry import APIS
+    from broker.protocol.wire.header import parse_request_header
+    from broker.requests.classifier import Classifier
 
     built = experiment(request={"api": api})
     entry = built.workload.traffic[0]
     (frame,) = frames.frames([(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5)
     body = b"".join(frame)[4:]
-    found = Classifier().classify(parse_request_header(body), body, 0)
+    found = Classifier(APIS).classify(parse_request_header(body), body, 0)
     assert found[0] == entry.reported_class == CLASS_OF_API[api]

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from experiments.apache_kafka import CLUSTER_ID, server_properties
+from experiments.worlds.kafka.apache_kafka import CLUSTER_ID, server_properties
 from tests.kafka.java_tools import KafkaPrograms
 
 _START_SECONDS, _STOP_SECONDS = 180, 60

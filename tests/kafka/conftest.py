@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.errors import ErrorCode
-from broker.log.batch import CODEC_MASK, split_batches
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch import CODEC_MASK, split_batches
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.differences import Allowance, differences, read_table, summary
 from tests.kafka.java_tools import VERSIONS, KafkaPrograms, Ran
@@ -221,6 +221,8 @@ def both(
             directory,
             node_id="1",
             offsets_topic_num_partitions="1",
+            # Keys are set that have no effect here, which is told as a warning.
+            doorkeeper_log_level="error",
             **SETTINGS,
         )
         both = Both(kafka, ours)

@@ -20,8 +20,8 @@ from typing import IO, cast
 
 import pytest
 
-from experiments.apache_kafka import VERSIONS, NoKafka, class_of, jars
-from spark_analysis.java import NoJava, java_home
+from experiments.worlds.kafka.apache_kafka import VERSIONS, NoKafka, class_of, jars
+from spark_analysis.recordings.java import NoJava, java_home
 
 __all__ = ["VERSIONS", "KafkaPrograms", "Ran"]
 

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from broker.errors import MalformedFrame
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.codec import decode_response, encode_request, request_type
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from tests.broker.apis.requests import entity
 
 CLOSED = "the connection is closed"
@@ -41,7 +42,7 @@ _NAMED = frozenset(
 )
 _NOT_NAMED: tuple[Any, ...] = (None, "", -1, uuid.UUID(int=0))
 _ANSWER_SECONDS = 15.0
-_TEXTS = ("error_message", "documentation")
+_TEXTS = ("error_message", "batch_index_error_message", "documentation")
 
 
 class Peer:
@@ -165,10 +166,9 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
 @cache
 def _fields_of(key: ApiKey) -> frozenset[str]:
     """Return the names of all fields that a request has in any version."""
-    served = SUPPORTED[key]
     return frozenset(
         field.name
-        for version in range(served.implemented_min, served.max + 1)
+        for version in APIS[key].served
         for field in dataclasses.fields(request_type(key, version))
     )
 

@@ -6,16 +6,16 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import SECONDS_30, fetch_fields, new_topic
 from tests.kafka.peer import Peer
 
 
 def versions(key: ApiKey) -> range:
     """Return the versions in which we answer in earnest; Kafka 3.9 has them all."""
-    served = SUPPORTED[key]
-    return range(served.implemented_min, served.max + 1)
+    return APIS[key].served
 
 
 def create(

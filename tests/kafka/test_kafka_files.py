@@ -15,11 +15,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.log.batch import CODEC_MASK, split_batches
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
+from broker.disk.files import RealStorage
+from broker.log import flushing, reading
 from broker.log.log import Log
-from broker.log.records import read_records
+from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.recovery import open_log
+from broker.protocol.records.batch import CODEC_MASK, split_batches
+from broker.protocol.records.records import read_records
+from tests.broker.log.witness import found_at
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import VERSIONS, KafkaPrograms
 
@@ -45,7 +48,7 @@ class Written:
     def opened(self, *, clean: bool) -> Log:
         """Open a log on the files."""
         config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
-        return Log.open(
+        return open_log(
             str(self.directory),
             config,
             RealStorage(),
@@ -130,7 +133,7 @@ def batches(log: Log) -> Iterator[tuple[int, list[Row]]]:
     """Yield codec and records of every batch, read as a Fetch reads them."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        found = log.read(offset, 4096, log.log_end_offset)
+        found = reading.read(log, offset, 4096, log.log_end_offset)
         assert found is not None
         for header, batch in split_batches(found.read()):
             yield (
@@ -157,7 +160,7 @@ def test_every_record_is_found_where_kafka_put_it(
     assert {codec for codec, _ in found} == set(range(len(CODECS)))
     rows = [row for _, records in found for row in records if row[0] >= DELETED]
     assert rows == kafka_wrote.rows
-    log.close()
+    flushing.settle(log)
 
 
 def test_offsets_are_found_by_time_in_kafkas_indexes(
@@ -167,12 +170,12 @@ def test_offsets_are_found_by_time_in_kafkas_indexes(
     shutil.copytree(kafka_wrote.directory, copy)
     log = Written(copy, []).opened(clean=True)
     for at in range(DELETED, RECORDS, 37):
-        found = log.offset_for_timestamp(START_MS + at * STEP_MS - STEP_MS // 2)
+        found = found_at(log, START_MS + at * STEP_MS - STEP_MS // 2)
         assert found is not None
         assert (found.offset, found.timestamp) == (at, START_MS + at * STEP_MS)
-    assert log.offset_for_timestamp(START_MS + RECORDS * STEP_MS) is None
+    assert found_at(log, START_MS + RECORDS * STEP_MS) is None
     assert log.epoch_end_offset(0) == (0, RECORDS)
-    log.close()
+    flushing.settle(log)
 
 
 def test_the_log_goes_on_where_kafka_stopped(
@@ -189,4 +192,4 @@ def test_the_log_goes_on_where_kafka_stopped(
     appended = log.append(bytes(again), 0, START_MS)
     assert appended.base_offset == header.base_offset
     assert log.log_end_offset == RECORDS
-    log.close()
+    flushing.settle(log)

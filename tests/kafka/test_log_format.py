@@ -10,11 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
+from broker.disk.files import RealStorage
+from broker.log import flushing
 from broker.log.log import Log
-from broker.log.records import new_batch
-from tests.broker.log.witness import decoded, everything
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
+from broker.log.upkeep.cleaner import compaction
+from broker.log.upkeep.recovery import open_log
+from broker.protocol.records.records import new_batch
+from tests.broker.log.witness import decoded, everything, found_at
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import KafkaPrograms
 
@@ -33,7 +37,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A log of every codec, with producers, epochs, tombstones; compacted, closed."""
     directory = tmp_path_factory.mktemp("ours") / "topic-0"
-    log = Log.open(str(directory), CONFIG, RealStorage(), TIME_MS)
+    log = open_log(str(directory), CONFIG, RealStorage(), TIME_MS)
     log.append(new_batch([(TIME_MS, b"deleted", None)]), 0, TIME_MS)
     for number in range(200):
         sequence = number // 2 * 3 if number % 2 else -1
@@ -53,8 +57,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Log:
             base_sequence=sequence,
         )
         log.append(sent, number // 50, TIME_MS)
-    log.compact(TIME_MS, log.log_end_offset // 2)
-    log.close()
+    run(compaction(log, TIME_MS, log.log_end_offset // 2))
+    flushing.settle(log)
     return log
 
 
@@ -115,7 +119,7 @@ def test_we_read_what_a_killed_kafka_wrote(
     sent = produce(kafka.bootstrap)
     kafka.kill()
     directory = str(kafka.directory / "topic-0")
-    log = Log.open(directory, LogConfig(), RealStorage(), TIME_MS, clean=False)
+    log = open_log(directory, LogConfig(), RealStorage(), TIME_MS, clean=False)
     log.check()
     assert decoded(everything(log)) == [
         (offset, *record) for offset, record in enumerate(sent)
@@ -124,13 +128,13 @@ def test_we_read_what_a_killed_kafka_wrote(
     assert len(log.producers) == len(CODECS)
     middle = sent[len(sent) // 2][0]
     newer = [offset for offset, record in enumerate(sent) if record[0] >= middle]
-    found = log.offset_for_timestamp(middle)
+    found = found_at(log, middle)
     assert found is not None
     assert found.offset == newer[0]
     # It goes on where Kafka stopped.
     appended = log.append(new_batch([(TIME_MS, b"k", b"v")]), 5, TIME_MS)
     assert appended.base_offset == len(sent)
-    log.close()
+    flushing.settle(log)
 
 
 def produce(bootstrap: str) -> list[tuple[int, bytes, bytes]]:

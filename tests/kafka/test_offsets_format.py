@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker.groups.messages import Instant
-from broker.groups.records import GroupKey, OffsetKey, read_group, read_key, read_offset
 from broker.groups.shard import Shard
-from broker.log.batch import split_batches
-from broker.log.records import read_records
+from broker.groups.state.messages import Instant
+from broker.groups.state.records import (
+    GroupKey,
+    OffsetKey,
+    read_group,
+    read_key,
+    read_offset,
+)
+from broker.protocol.records.batch import split_batches
+from broker.protocol.records.records import read_records
 from tests.kafka.apache_kafka import ApacheKafka
 from tests.kafka.java_tools import KafkaPrograms
 from tests.live.broker_process import BrokerProcess
@@ -101,7 +107,7 @@ def test_a_group_that_kafka_wrote_is_read(
             read_offset(record.value)
         elif record.value is not None and isinstance(key, GroupKey):
             read_group(record.value)
-    shard = Shard(0, pieces(log))
+    shard = Shard(0, pieces(log), lambda group_id: True)
     while shard.loading:
         shard.load_some(Instant(0, 0))
     shard.check()

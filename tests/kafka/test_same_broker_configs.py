@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
 from tests.kafka.requests import settle, topic, versions
@@ -126,3 +126,40 @@ def test_resources_that_nobody_has(peer: Peer) -> None:
         )
         peer.send(api, version, resources=[resource(TOPIC, "", **wanted)])
         peer.send(api, version, resources=[])
+
+
+# A value that each allows beside the default, and one that it does not.
+ALTERED = {
+    "background.threads": ("12", "0"),
+    "compression.gzip.level": ("5", "12"),
+    "compression.type": ("zstd", "tar"),
+    "leader.replication.throttled.rate": ("1000000", "-5"),
+    "log.cleaner.backoff.ms": ("20000", "-1"),
+    "log.cleaner.dedupe.buffer.size": ("200000000", "much"),
+    "log.cleaner.io.max.bytes.per.second": ("1000000", "fast"),
+    "log.cleaner.threads": ("2", "-1"),
+    "message.max.bytes": ("2000000", "-1"),
+    "min.insync.replicas": ("2", "0"),
+    "num.io.threads": ("6", "0"),
+    "num.network.threads": ("2", "0"),
+    "num.recovery.threads.per.data.dir": ("2", "0"),
+    "num.replica.fetchers": ("2", "0"),
+    "producer.id.expiration.ms": ("90000000", "0"),
+    "unclean.leader.election.enable": ("true", "perhaps"),
+}
+
+
+@same_answers
+def test_what_kafka_alters_while_it_runs_we_alter_too(peer: Peer) -> None:
+    entries = [
+        (who, SET, key, value)
+        for key, values in ALTERED.items()
+        for value in values
+        for who in ("", "1")
+    ]
+    alter(peer, 1, *entries)
+    # No more than doubled; Kafka compares with what it has put into force by then.
+    alter(peer, 1, *(("1", SET, key, "100") for key in ALTERED if "threads" in key))
+    shown = resource(BROKER, "1", configuration_keys=list(ALTERED))
+    peer.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=[shown], include_synonyms=True)
+    alter(peer, 1, *((who, DELETE, key, None) for who, _, key, _ in entries))

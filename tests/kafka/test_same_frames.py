@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
 from tests.kafka.requests import topic, versions

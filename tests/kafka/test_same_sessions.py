@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.requests import batch, fetch_fields, produce_fields
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer
-from tests.kafka.requests import topic, topic_id, versions
+from tests.kafka.requests import settle, topic, topic_id, versions
 
 pytestmark = pytest.mark.kafka
 
@@ -121,5 +121,6 @@ def test_a_topic_goes_while_a_session_watches_it(peer: Peer) -> None:
         topics=[{"name": name}],
         timeout=fetch_fields({}, max_wait_ms=30_000)["max_wait"],
     )
+    settle(peer)
     session.fetch(1, {})
     session.fetch(2, {})

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.kafka.conftest import same_answers
 from tests.kafka.peer import Peer

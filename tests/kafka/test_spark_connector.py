@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from experiments.apache_kafka import JARS
-from spark_analysis.java import NoJava, java_home
+from experiments.worlds.kafka.apache_kafka import JARS
+from spark_analysis.recordings.java import NoJava, java_home
 from tests.kafka.spark_program import BATCH, ROWS, START_MS, STEP_MS
 from tests.live.broker_process import BrokerProcess
 

@@ -10,9 +10,9 @@ import trio
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.client.consumer import open_consumer
+from broker.client.consumer.consumer import open_consumer
 from broker.client.partitions import TopicPartition
-from broker.client.producer import open_producer
+from broker.client.producer.producer import open_producer
 from tests.client.interoperation import (
     CODECS,
     PARTITIONS,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.worlds.child import Binding
-from experiments.worlds.live import Places
-from experiments.worlds.processes import Child, RunFailed
+from experiments.processes.child import Binding
+from experiments.processes.children import Child, RunFailed
+from experiments.processes.places import Places
 
 pytestmark = pytest.mark.live
 
 BIND = """
 import json, os, sys
-from experiments.worlds.child import Binding, bind
+from experiments.processes.child import Binding, bind
 bind(Binding(**json.loads(sys.argv[1])))
 print(json.dumps([sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)]))
 """

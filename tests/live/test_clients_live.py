@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.log.batch import CODEC_MASK, split_batches
+from broker.protocol.records.batch import CODEC_MASK, split_batches
 from tests.live.broker_process import BrokerProcess
 
 pytestmark = [

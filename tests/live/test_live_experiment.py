@@ -25,14 +25,16 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from experiments import cli, runner, trace
-from experiments.config import Experiment, parse
-from experiments.executors.sequential import Sequential
-from experiments.points import points
-from experiments.progress import Silence
-from experiments.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
-from experiments.runner import plan
-from experiments.worlds.live import Live
+from doorkeeper import cli
+from experiments.design.config import Experiment, parse
+from experiments.design.points import points
+from experiments.load import trace
+from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
+from experiments.running import runner
+from experiments.running.executors.sequential import Sequential
+from experiments.running.progress import Silence
+from experiments.running.runner import plan
+from experiments.worlds.live.world import Live
 from experiments.worlds.world import RunFiles, RunResult
 
 pytestmark = pytest.mark.live
@@ -118,7 +120,7 @@ def command(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     scratch.mkdir(exist_ok=True)
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "experiments.cli", "experiment", "run"),
+            *(sys.executable, "-m", "doorkeeper", "experiment", "run"),
             *(str(config), "--out", str(directory / "run"), *arguments),
         ],
         env={**os.environ, "TMPDIR": str(scratch)},

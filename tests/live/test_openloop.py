@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import pytest
 
-from experiments.exchange import NEVER, Observed, Schedule
-from experiments.openloop import OpenLoop
+from experiments.load.exchange import NEVER, Observed, Schedule
+from experiments.load.openloop import OpenLoop
 
 pytestmark = pytest.mark.live
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.recording import read_requests, read_samples
+from broker.observation.recording.recording import read_requests, read_samples
 
 pytestmark = pytest.mark.live
 

@@ -3,10 +3,10 @@
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import trace
-from experiments.config import parse
-from experiments.worlds.model import Model
-from experiments.worlds.virtual import Virtual
+from experiments.design.config import parse
+from experiments.load import trace
+from experiments.worlds.model.world import Model
+from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import Cell, RunFiles
 from planes.laws import LAWS
 from schedulers import POLICIES

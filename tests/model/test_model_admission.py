@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from broker.errors import ErrorCode
-from experiments.recording import OUTCOMES
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_readers import Connection, Processor, Readers
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from broker.protocol.errors import ErrorCode
+from experiments.records.recording import OUTCOMES
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.readers import Connection, Processor, Readers
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 from planes.admission import CoDel, Deadline, TokenBucket
 from planes.admission.token_bucket import Rate

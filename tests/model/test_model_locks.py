@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_open_loop import OpenLoop
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.open_loop import OpenLoop
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
 from planes import Block, Cpu, PlaneCore
 from planes.lock import TaskLock
 from schedulers import POLICIES, SchedulerConfig, make

@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_readers import Connection, Processor, Readers
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.readers import Connection, Processor, Readers
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
 from planes import Block, PlaneCore
 from planes.admission import Exempt
 from schedulers import SchedulerConfig, make

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import trace
-from experiments.config import parse
-from experiments.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA
-from experiments.worlds.model import Model
-from experiments.worlds.model_task import ModelTask
+from experiments.design.config import parse
+from experiments.load import trace
+from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA
+from experiments.worlds.model.task import ModelTask
+from experiments.worlds.model.world import Model
 from experiments.worlds.world import Cell, RunFiles
 from planes import Task
 
@@ -83,7 +83,7 @@ EXEMPT = {"doorkeeper.reader": "class-aware", "doorkeeper.admission": "exempt"}
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "planes", "priority", "wfq", "mclock"])
-@pytest.mark.parametrize("server", ["cpu", "seats"])
+@pytest.mark.parametrize("server", ["cpu", "seats", "threads"])
 def test_stamps_are_in_order_and_phases_sum_to_the_total(tmp_path, scheduler, server):
     rows, samples = run(tmp_path, {"scheduler": scheduler}, model={"server": server})
     assert (rows.outcome == "ok").all()

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.theory import MG1, MMc, Sizes
 from schedulers import POLICIES, find
-from schedulers.scheduler import NEVER
+from schedulers.contract.scheduler import NEVER
 from tests.model.simulation import MS, exponential, plane, poisson, serve
 
 RATES_A, MEANS_A = (0.05, 0.1875), (1, 4)

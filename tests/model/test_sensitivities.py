@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import trace
-from experiments.config import parse
+from experiments.design.config import parse
+from experiments.load import trace
 from experiments.theory import MG1, MMc, share_by_weight
-from experiments.worlds.model import Model
-from experiments.worlds.virtual import Virtual
+from experiments.worlds.model.world import Model
+from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import Cell, RunFiles
 
 BLOCKS = 8

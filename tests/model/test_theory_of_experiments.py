@@ -8,7 +8,14 @@ import math
 
 import pytest
 
-from experiments.config import parse
+from experiments.design.config import parse
+from experiments.design.workload import (
+    ChoiceService,
+    ExponentialService,
+    LognormalService,
+    ParetoService,
+)
+from experiments.theory import MMc
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
@@ -18,12 +25,6 @@ from experiments.theory.predict import (
     theory,
 )
 from experiments.theory.services import Moments, density, moments, segments_square
-from experiments.workload import (
-    ChoiceService,
-    ExponentialService,
-    LognormalService,
-    ParetoService,
-)
 
 approx = pytest.approx
 GOLDEN = 5e-5
@@ -150,6 +151,24 @@ def test_set_c(scheduler, seats, expected):
     assert whole(found, BUSY_SERVERS) == approx(6.8)
 
 
+@pytest.mark.parametrize(("cpus", "quantiles"), [(8, 2), (6, 0)])
+def test_threads_on_fewer_cpus_have_the_means_of_servers_and_not_the_quantiles(
+    cpus, quantiles
+):
+    """M/M/8 and M/M/6 at 4.8 erlangs: Erlang's C formula."""
+    entries = traffic("control", 85.0, 4000.0), traffic("produce", 1115.0, 4000.0)
+    model = {"server": "threads", "cpus": cpus}
+    found = said(entries, "fifo", broker={"num.io.threads": 8}, model=model)
+    expected = MMc(servers=cpus, rates=(1200.0,), mean=0.004).fifo() * 1000
+    assert waits_ms(found) == pytest.approx((expected, expected))
+    assert len(waits_ms(found, P99_WAIT)) == quantiles
+
+
+def test_under_threads_no_policy_preempts():
+    found = said(SET_A, "priority", broker={"num.io.threads": 1}, model=THREADS)
+    assert waits_ms(found) == waits_ms(said(SET_A, "np-priority"))
+
+
 def test_the_99th_percentile_of_one_exponential_server():
     """M/M/1: of those who wait, the wait is exponential with rate 1/b - rate."""
     found = said([traffic("produce", 800.0, 1000.0)])
@@ -243,6 +262,10 @@ def test_connections_limit_how_hard_a_class_presses_a_fifo():
 # ---- silence, and why ---------------------------------------------------------------
 
 
+THREADS = {"server": "threads", "cpus": 8 - 1}
+TOO_MUCH = traffic("produce", 400.0, 4000.0)
+
+
 def bursts(entry):
     arrivals = {"kind": "bursts", "rate_per_s": 9.0, "every_s": 2.0, "on_s": 1.0}
     return {**entry, "arrivals": arrivals}
@@ -261,6 +284,10 @@ def bursts(entry):
         (SET_A, "ps", {}, "the quantum exceeds"),
         (SET_C, "ageing", {"model": {"server": "seats"}}, "several servers"),
         (SET_A, "ageing", {"world": "virtual"}, "ages count from when"),
+        (SET_C, "planes", {"model": THREADS}, "threads of two planes share CPUs"),
+        (SET_A, "fifo", {"model": THREADS}, "services are not all alike"),
+        (SET_C, "priority", {"model": THREADS}, "not picked as they come"),
+        ((TOO_MUCH,), "fifo", {"model": {"server": "threads"}}, "threads take turns"),
         (
             SET_A,
             "fifo",

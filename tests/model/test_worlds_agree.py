@@ -21,16 +21,16 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
-from experiments.config import parse
+from experiments.design.config import parse
+from experiments.load.trace import generate
 from experiments.theory.compare import interval
 from experiments.theory.measure import block_of
 from experiments.theory.predict import MEAN_WAIT, theory
-from experiments.trace import generate
-from experiments.worlds.model import Model
-from experiments.worlds.virtual import Virtual
+from experiments.worlds.model.world import Model
+from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import Cell, RunFiles
 from planes import Block, PlaneCore, Task
-from planes.plane import Dispatcher
+from planes.dispatcher import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
 from tests.planes.simulation import in_virtual_time
@@ -124,7 +124,7 @@ class OneCpu:
 
     def spend(self, task):
         cost_ns, self.cost_ns = self.cost_ns, 0
-        self.clock.jump(cost_ns / 1e9)
+        self.clock.jump(cost_ns)
 
     async def handle(self, demand_ns, piece_ns):
         self.cost_ns = demand_ns
@@ -150,11 +150,7 @@ def dispatch(policy, seats, at_once, piece_ns, jobs):
     busy, outside = set(), defaultdict(deque)
 
     async def main(clock):
-        broker = (Devices if at_once else OneCpu)(clock)
-
-        def now_ns():
-            return round(clock.current_time() * 1e9)
-
+        broker, now_ns = (Devices if at_once else OneCpu)(clock), clock.now_ns
         config = SchedulerConfig()
         cores = [
             PlaneCore(str(n), make(policy, config), Block(capacity=10**6), seats=count)

@@ -8,10 +8,11 @@ from functools import partial
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
+from experiments.worlds.virtual.determinism import run_virtual
 from planes import Block, PlaneCore, Task
-from planes.plane import Dispatcher
+from planes.dispatcher import Dispatcher
 from planes.slices import preempt
 from schedulers import SchedulerConfig, make
 
@@ -43,11 +44,11 @@ class World:
         self.count = 0
 
     def now_ns(self):
-        return round(self.clock.current_time() * 1e9)
+        return self.clock.now_ns()
 
     def spend(self, task):
         cost_ns, self.cost_ns = self.cost_ns, 0
-        self.clock.jump(cost_ns / 1e9)
+        self.clock.jump(cost_ns)
 
     def work(self, cost_ns):
         """Use CPU; the clock moves at the end of the slice."""
@@ -98,15 +99,9 @@ class World:
             plane.check()
 
 
-def in_virtual_time(main, *arguments):
-    """Run ``main(clock, *arguments)``; Trio's own coin falls the same way each time."""
-    trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True
-    trio._core._run._r.seed(0)
-    clock = MockClock(autojump_threshold=0)
-    try:
-        return trio.run(main, clock, *arguments, clock=clock)
-    finally:
-        trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = False
+def in_virtual_time(main):
+    """Run ``main(clock)``; Trio's own coin falls the same way each time."""
+    return run_virtual(main, seed=0)
 
 
 def simulated(*policies, **settings):

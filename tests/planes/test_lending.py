@@ -18,10 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_open_loop import OpenLoop
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.open_loop import OpenLoop
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
 from planes import Block, PlaneCore, Task
 from planes.lending import Lending
 from schedulers import SchedulerConfig, make

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from click.testing import CliRunner
 
-from experiments.cli import main
+from doorkeeper.cli import main
 
 BROKEN = """
 from schedulers import Fifo, Priority

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from schedulers import Job, SchedulerConfig, find, make
-from schedulers.witness import Witness
+from schedulers.contract.witness import Witness
 
 RNG_SEEDS = range(12)
 

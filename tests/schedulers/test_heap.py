@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.heap import Heap
+from schedulers.orders.heap import Heap
 
 MOVES = st.lists(
     st.one_of(

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers import Job, job_order
-from schedulers.job_order import JobOrder
+from schedulers import Job
+from schedulers.orders import job_order
+from schedulers.orders.job_order import JobOrder
 
 # Few keys make ties at the bounds of buckets; None is a pop.
 MOVES = st.lists(st.one_of(st.none(), st.integers(-3, 12)), max_size=300)

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from schedulers import Job, SchedulerConfig, find, make
-from schedulers.conformance import UNIT_NS
-from schedulers.witness import Witness
+from schedulers.contract.conformance import UNIT_NS
+from schedulers.contract.witness import Witness
 
 CONFIG = SchedulerConfig(quantum_ns=UNIT_NS, options={})
 

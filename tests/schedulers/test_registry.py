@@ -5,11 +5,13 @@ import pytest
 from schedulers import (
     POLICIES,
     BadSetting,
+    Scheduler,
     SchedulerConfig,
     UnknownScheduler,
     find,
     make,
 )
+from schedulers.contract.conformance import check
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -30,7 +32,7 @@ def test_every_policy_states_rule_source_and_cost(name):
 
 
 def test_a_policy_of_ones_own_is_found_by_module_and_factory():
-    assert find("schedulers.wfq:Wfq") is POLICIES["wfq"]
+    assert find("schedulers.policies.wfq:Wfq") is POLICIES["wfq"]
 
 
 @pytest.mark.parametrize(
@@ -38,13 +40,38 @@ def test_a_policy_of_ones_own_is_found_by_module_and_factory():
     [
         ("lifo", "none of fifo, priority"),
         ("no.such.module:make", "cannot be imported"),
-        ("schedulers.fifo:Nothing", "has no attribute"),
+        ("schedulers.policies.fifo:Nothing", "has no attribute"),
         (":", "cannot be imported"),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_was_expected(name, complaint):
     with pytest.raises(UnknownScheduler, match=complaint):
         find(name)
+
+
+class Unfinished(Scheduler):
+    """Says what it does with jobs, but not which it serves."""
+
+    def arrive(self, job, now_ns):
+        raise NotImplementedError
+
+
+class Stranger:
+    """Made by somebody who has not read what a policy is."""
+
+    def __init__(self, config):
+        self.config = config
+
+
+def test_a_policy_that_does_not_say_all_that_it_must_is_refused_with_what_it_lacks():
+    with pytest.raises(UnknownScheduler, match="Unfinished' lacks pick, waiting"):
+        find(f"{__name__}:Unfinished")
+
+
+def test_what_is_no_scheduler_is_refused_before_it_meets_a_job():
+    with pytest.raises(UnknownScheduler, match="makes Stranger, no schedulers"):
+        make(f"{__name__}:Stranger", SchedulerConfig())
+    assert [it.law for it in check(Stranger, trials=1)] == ["contract"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The laws of ``schedulers.scheduler``, for every policy: hypothesis drives, and
-shrinks, what ``schedulers.conformance.check`` plays at random."""
+"""The laws of a policy, for every policy: hypothesis drives, and shrinks, what
+``schedulers.contract.conformance.check`` plays at random."""
 
 import hashlib
 import os
@@ -19,16 +19,16 @@ from hypothesis.stateful import (
 )
 
 from schedulers import POLICIES, Fifo, Job, Priority, SchedulerConfig
-from schedulers.conformance import (
+from schedulers.contract.conformance import (
     CLASSES,
     UNIT_NS,
     check,
     make_job,
     settings,
 )
-from schedulers.eevdf import Eevdf
-from schedulers.las import Las
-from schedulers.witness import Witness
+from schedulers.contract.witness import Witness
+from schedulers.policies.eevdf import Eevdf
+from schedulers.policies.las import Las
 
 
 class SchedulerContract(RuleBasedStateMachine):
@@ -96,6 +96,12 @@ class SchedulerContract(RuleBasedStateMachine):
     def resume(self, data):
         job = data.draw(st.sampled_from(list(self.witness.away.values())))
         self.witness.resume(job)
+
+    @precondition(lambda self: self.witness.unserved())
+    @rule(data=st.data(), used_ns=st.integers(0, 3 * UNIT_NS))
+    def debit(self, data, used_ns):
+        job = data.draw(st.sampled_from(self.witness.unserved()))
+        self.witness.debit(job, used_ns)
 
     @rule(wait_ns=st.integers(0, 60 * UNIT_NS))
     def let_time_pass(self, wait_ns):

@@ -15,8 +15,8 @@ from tests.spark_analysis import synthetic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_analysis.comparison import Comparison
-    from spark_analysis.study import Study
+    from spark_analysis.judging.comparison import Comparison
+    from spark_analysis.judging.study import Study
 
 Sojourns = Callable[[np.random.Generator, int, int, float], npt.NDArray[np.float64]]
 WARM_UP = 2000
@@ -45,7 +45,7 @@ def _mm1_sojourns(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from spark_analysis.session import spark_session
+    from spark_analysis.recordings.session import spark_session
 
     with spark_session() as session:
         yield session
@@ -91,8 +91,8 @@ def _lose_fetches(directory: Path, run: dict[str, Any], block: int) -> None:
 
 @pytest.fixture(scope="session")
 def study(spark: SparkSession, recorded: Path) -> Study:
-    from spark_analysis.compare import compare
-    from spark_analysis.manifest import load_manifest
+    from spark_analysis.judging.assembly import compare
+    from spark_analysis.recordings.manifest import load_manifest
 
     return compare(spark, load_manifest(recorded))
 

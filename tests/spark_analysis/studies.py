@@ -11,20 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from spark_analysis.attribute import attribute, design_of
-from spark_analysis.comparison import Cell, Comparison, RunValue
-from spark_analysis.contract import Arm, Manifest, Options, Point, RequestClass, Run
-from spark_analysis.groups import contrast_family
-from spark_analysis.levels import level_ratios
-from spark_analysis.metrics import GOODPUT, Metric, metrics_of
-from spark_analysis.pairs import Pair, pair_cells
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.design_effects import attribute, design_of
+from spark_analysis.judging.group_functions import judge_family
+from spark_analysis.judging.levels import level_ratios
+from spark_analysis.judging.metrics import GOODPUT, Metric, metrics_of
+from spark_analysis.judging.pairs import Pair, pair_cells
+from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
+from spark_analysis.judging.study import Study, common_headline, factors_of
+from spark_analysis.judging.verdict import Contrast, Measured, gate, judge
+from spark_analysis.recordings.contract import (
+    Arm,
+    Manifest,
+    Options,
+    Point,
+    RequestClass,
+    Run,
+)
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.study import Study, common_headline, factors_of
-from spark_analysis.verdict import Contrast, Measured, judge
 
 OPTIONS = Options(
     levels=(Fraction(99, 100),),
@@ -124,13 +133,20 @@ def _run(point: str, arm: str, block: int) -> Run:
         lateness_p99_ns=None,
         load_average=None,
         violations={},
+        billed_share=None,
     )
 
 
 def comparison_of(
-    manifest: Manifest, values: Values, thin: Sequence[tuple[str, str]] = ()
+    manifest: Manifest,
+    values: Values,
+    thin: Sequence[tuple[str, str]] = (),
+    short: Sequence[tuple[str, str]] = (),
 ) -> Comparison:
-    """Compare; the tails of the (class, arm) in ``thin`` may not be shown."""
+    """Compare; the tails of the (class, arm) in ``thin`` may not be quoted.
+
+    The runs of those in ``short`` have one request beyond their p99.
+    """
     metrics = (P99, PER_S)
     runs = tuple(
         RunValue(
@@ -143,8 +159,20 @@ def comparison_of(
         for (name, arm), of_blocks in values.items()
         for block, value in enumerate(of_blocks)
     )
+    contrasts = {
+        (key, metric.name): contrast
+        for metric in metrics
+        for key, contrast in _family(manifest, metric, runs).items()
+    }
     cells = tuple(
-        _cell(manifest, metric, key, runs, key in thin)
+        _cell(
+            manifest,
+            metric,
+            key,
+            runs,
+            contrasts.get((key, metric.name)),
+            (thin, short),
+        )
         for key in values
         for metric in metrics
     )
@@ -189,26 +217,12 @@ def _cell(
     metric: Metric,
     key: tuple[str, str],
     runs: Sequence[RunValue],
-    thin: bool,
+    contrast: Contrast | None,
+    weak: tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]],
 ) -> Cell:
     base = (key[0], manifest.baseline)
     own = [r for r in runs if (r.class_name, r.arm) == key]
-    measured = _measured(metric, own, thin)
-    contrast = None
-    if key != base:
-        rows = [
-            {
-                "place": 0,
-                "metric": metric.name,
-                "class": key[0],
-                "arm": run.arm,
-                "block": run.block,
-                "value": run.values[metric.name],
-            }
-            for run in runs
-            if (run.class_name, run.arm) in (key, base)
-        ]
-        contrast = _contrast(manifest, metric, rows)
+    measured = _measured(metric, own, key in weak[0], key in weak[1])
     others = [r for r in runs if (r.class_name, r.arm) == base]
     replayed = manifest.deterministic and manifest.again == key[1]
     return Cell(
@@ -216,12 +230,13 @@ def _cell(
         arm=key[1],
         metric=metric,
         measured=measured,
+        withheld=gate(metric, measured, OPTIONS),
         contrast=contrast,
         blocks=len(own),
         verdict=judge(
             metric,
             measured,
-            _measured(metric, others, False),
+            _measured(metric, others, base in weak[0], base in weak[1]),
             contrast,
             OPTIONS,
             replayed=replayed,
@@ -229,27 +244,52 @@ def _cell(
     )
 
 
-def _measured(metric: Metric, runs: Sequence[RunValue], thin: bool) -> Measured:
+def _measured(
+    metric: Metric, runs: Sequence[RunValue], thin: bool, short: bool
+) -> Measured:
     values = [run.values[metric.name] for run in runs]
     middle = sorted(values)[len(values) // 2]
     return Measured(
-        requests=20_000,
+        requests=100 * len(runs) if short else 20_000,
+        runs=len(runs),
         estimate=Estimate(middle, min(values), max(values)),
         lost=0.02 if math.isinf(middle) else 0.0,
         tail=None if metric.level is None else (THIN if thin else HEAVY),
     )
 
 
-def _contrast(
-    manifest: Manifest, metric: Metric, rows: Sequence[Mapping[str, object]]
-) -> Contrast:
-    (row,) = contrast_family(
-        pa.Table.from_pylist(list(rows)),
-        baseline=manifest.baseline,
+def _family(
+    manifest: Manifest, metric: Metric, runs: Sequence[RunValue]
+) -> dict[tuple[str, str], Contrast]:
+    """Judge all contrasts of a metric as one family, as Spark's groups do."""
+    keys = dict.fromkeys(Key(run.class_name, run.arm) for run in runs)
+    rows = [
+        {
+            "point_index": 0,
+            "metric": metric.name,
+            "class": key.class_name,
+            "arm": key.arm,
+            "block": block,
+            "log_ratio": log,
+        }
+        for key in keys
+        if key.arm != manifest.baseline
+        for block, log in logs_by_block(
+            runs, key, manifest.baseline, metric.name
+        ).items()
+    ]
+    if not rows:
+        return {}
+    members = judge_family(
+        pa.Table.from_pylist(rows),
         margins={metric.name: metric.margin},
         confidence=OPTIONS.confidence,
         seed=1,
     ).to_pylist()
+    return {(row["class_name"], row["arm"]): _contrast(row) for row in members}
+
+
+def _contrast(row: Mapping[str, Any]) -> Contrast:
     return Contrast(
         ratio=Estimate(row["ratio"], row["low"], row["high"]),
         pooled_ratio=None,

@@ -19,6 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA
+
 Int64s = npt.NDArray[np.int64]
 Rows = dict[str, Any]
 
@@ -27,42 +29,6 @@ API_KEYS = {"control": 4, "produce": 0, "fetch": 1}
 ARMS = ("fifo", "planes", "priority", "wfq")
 RATES = {"control": 1500.0, "produce": 1200.0, "fetch": 300.0}
 MS = 1_000_000
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_NULLABLE = [
-    "sent_ns",
-    "received_ns",
-    "enqueued_ns",
-    "dequeued_ns",
-    "local_done_ns",
-    "remote_done_ns",
-    "response_dequeued_ns",
-    "response_sent_ns",
-    "client_done_ns",
-    "service_ns",
-    "suspended_ns",
-]
-SCHEMA = pa.schema(
-    [
-        ("run_id", _WORD),
-        ("block", pa.int64()),
-        ("arm", _WORD),
-        ("scheduler", _WORD),
-        ("world", _WORD),
-        ("request_id", pa.int64()),
-        ("class", _WORD),
-        ("flow", _WORD),
-        ("api_key", pa.int16()),
-        ("size_bytes", pa.int32()),
-        ("intended_ns", pa.int64()),
-        *((name, pa.int64()) for name in _NULLABLE),
-        ("preemptions", pa.int32()),
-        ("outcome", _WORD),
-        ("error_code", pa.int16()),
-    ],
-    metadata={b"doorkeeper.schema": b"1"},
-)
-
-
 _ENVIRONMENT = {
     "cpu_model": "Example CPU",
     "cores": 2,
@@ -149,11 +115,11 @@ def _write_point(
         trace = make_trace(rng, seconds, rates)
         digest = hashlib.sha256(trace["intended_ns"].tobytes()).hexdigest()
         order = rng.permutation(len(names))
-        for place, arm in zip(order, names, strict=True):
+        for rank, arm in zip(order, names, strict=True):
             run_id = f"{prefix}b{block:03d}-{arm}-t0"
             noise = np.random.default_rng([seed, block, names.index(arm)])
             rows = replay(trace, arm, noise)
-            run = _run(run_id, block, arm, int(place), digest, len(rows["sent_ns"]))
+            run = _run(run_id, block, arm, int(rank), digest, len(rows["sent_ns"]))
             run |= {"point": point} if point else {}
             write_run(directory, run, rows)
             write_samples(directory, run, rows)
@@ -247,7 +213,7 @@ def write_run(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
     )
     path = directory / run["requests"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.select(SCHEMA.names).cast(SCHEMA), path)
+    pq.write_table(table.select(REQUESTS_SCHEMA.names).cast(REQUESTS_SCHEMA), path)
 
 
 def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
@@ -260,19 +226,6 @@ def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
     queued = [int(((enqueued <= t) & (dequeued > t)).sum()) for t in ticks]
     waiting = [int(((received <= t) & (enqueued > t)).sum()) for t in ticks]
     count = len(ticks)
-    schema = pa.schema(
-        [
-            *(
-                (name, _WORD)
-                for name in ("run_id", "arm", "scheduler", "world", "plane")
-            ),
-            ("block", pa.int64()),
-            ("t_ns", pa.int64()),
-            *((name, pa.int32()) for name in ("queued", "waiting", "seated")),
-            *((name, pa.float64()) for name in ("handler_idle", "processor_idle")),
-        ],
-        metadata={b"doorkeeper.schema": b"1"},
-    )
     table = pa.table(
         {
             **{name: [run[name]] * count for name in ("run_id", "arm", "scheduler")},
@@ -283,13 +236,14 @@ def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
             "queued": queued,
             "waiting": waiting,
             "seated": [1] * count,
+            "refused": [0] * count,
             "handler_idle": [0.2] * count,
             "processor_idle": [0.7] * count,
         }
     )
     path = directory / run["samples"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.select(schema.names).cast(schema), path)
+    pq.write_table(table.select(SAMPLES_SCHEMA.names).cast(SAMPLES_SCHEMA), path)
 
 
 def _waits(arrival: Int64s, service: Int64s) -> Int64s:

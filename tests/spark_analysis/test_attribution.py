@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_analysis.attribute import design_of
-from spark_analysis.attribution_table import attribution_table
-from spark_analysis.attribution_words import attribution_sentences, told
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.attribution import effects
-from spark_analysis.table import as_csv, as_latex
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.design_effects import design_of
+from spark_analysis.telling.figures.factor_effects import effects
+from spark_analysis.telling.sentences.attribution_sentences import (
+    attribution_sentences,
+)
+from spark_analysis.telling.tables.attribution_table import attribution_table
+from spark_analysis.telling.tables.table import as_csv, as_latex
 from tests.spark_analysis.studies import (
     CUBE,
     P99,
@@ -44,7 +46,7 @@ def cube(
 
 
 def parts(comparison: Comparison, kind: str) -> dict[str, float]:
-    found = told(comparison, "control")
+    found = comparison.attribution_told("control")
     assert found is not None
     return {
         effect.factors[0]: effect.part.value
@@ -103,7 +105,7 @@ def test_three_blocks_find_nothing() -> None:
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_one_or_two_blocks_are_shown_without_a_finding(blocks: int) -> None:
     comparison = cube({"q": 0.1}, blocks=blocks)
-    found = told(comparison, "control")
+    found = comparison.attribution_told("control")
     assert found is not None
     assert not any(effect.found for effect in found.effects)
     assert as_latex(attribution_table(comparison)).count("inconclusive") == 2 * 17
@@ -113,7 +115,7 @@ def test_one_or_two_blocks_are_shown_without_a_finding(blocks: int) -> None:
 def test_arms_without_spread_have_exact_effects() -> None:
     """Zero-width data: a deterministic world with one trace in every block."""
     comparison = cube({"q": 0.1}, spread=0.0)
-    found = told(comparison, "control")
+    found = comparison.attribution_told("control")
     assert found is not None
     assert found.whole.ratio == pytest.approx((0.1, 0.1, 0.1))
     assert found.whole.found
@@ -150,17 +152,29 @@ def test_an_infinite_quantile_is_kept_with_its_reason_and_told_by_goodput() -> N
     effects(comparison)
 
 
-def test_a_thin_tail_under_any_arm_refuses_the_effects() -> None:
+def values_of(comparison: Comparison) -> dict[tuple[str, str], list[float]]:
+    """Return the p99 of every class and arm, block by block."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in comparison.run_values:
+        found.setdefault((run.class_name, run.arm), []).append(run.values[P99.name])
+    return found
+
+
+def test_runs_too_short_under_any_arm_refuse_the_effects() -> None:
     whole = cube({"q": 0.1})
-    values = {
-        (run.class_name, run.arm): [
-            other.values[P99.name] for other in whole.run_values if other.arm == run.arm
-        ]
-        for run in whole.run_values
-    }
-    comparison = comparison_of(whole.manifest, values, thin=[("control", "rw")])
+    key = ("control", "rw")
+    comparison = comparison_of(whole.manifest, values_of(whole), short=[key])
     why = {of.metric.name: of.why for of in comparison.attributions}
-    assert why["p99_ms"].startswith("under rw the 200 requests beyond p99 come in clu")
+    assert why["p99_ms"].startswith("a run has 1 requests beyond p99 on average, too f")
+
+
+def test_a_thin_tail_does_not_veto_effects_that_all_blocks_show() -> None:
+    whole = cube({"q": 0.1})
+    key = ("control", "rw")
+    comparison = comparison_of(whole.manifest, values_of(whole), thin=[key])
+    found = comparison.attribution_told("control")
+    assert found is not None
+    assert (found.metric, found.whole.found) == (P99, True)
 
 
 def test_arms_that_are_no_full_design_are_refused_by_name() -> None:

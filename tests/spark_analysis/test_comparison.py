@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_analysis.compare import compare
-from spark_analysis.comparison import Comparison
-from spark_analysis.contract import RecordingError
-from spark_analysis.load import read_requests
-from spark_analysis.manifest import load_manifest
-from spark_analysis.results import results
-from spark_analysis.study import Study
-from spark_analysis.tally import tally
+from spark_analysis.judging.assembly import compare
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.recordings.load import read_requests
+from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.recordings.tally import tally
+from spark_analysis.telling.results import results
 from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
@@ -172,7 +172,9 @@ def test_the_phenomenon_is_found_and_identical_arms_are_not_told_apart(
 
 def test_lost_requests_leave_no_p99_but_cost_goodput(comparison: Comparison) -> None:
     p99 = comparison.cell("fetch", "wfq", "p99_ms")
-    assert p99.verdict.text.startswith("refused: 2.")
+    assert p99.verdict.text == "worse"
+    assert p99.withheld.startswith("2.")
+    assert p99.estimate is None
     assert p99.measured.estimate.value == math.inf
     assert math.isfinite(comparison.cell("fetch", "wfq", "p95_ms").measured.estimate[0])
     assert comparison.cell("fetch", "wfq", "goodput_per_s").verdict.word == "worse"
@@ -189,7 +191,8 @@ def test_results_follow_the_contract(study: Study) -> None:
     text = json.dumps(found, allow_nan=False)
     assert json.loads(text)["schema"] == 1
     keys = (
-        "class arm metric value low high ratio ratio_low ratio_high p verdict n blocks"
+        "world class arm metric value low high ratio ratio_low ratio_high p verdict "
+        "withheld n blocks"
     )
     for row in found["rows"]:
         assert list(row) == keys.split()
@@ -197,7 +200,11 @@ def test_results_follow_the_contract(study: Study) -> None:
         word = row["verdict"].split(":")[0]
         if row["arm"] == "fifo" and word != "refused":
             assert (row["ratio"], row["verdict"]) == (1.0, "baseline")
-        assert (row["value"] is None) == (word == "refused")
+        assert (row["value"] is None) == bool(row["withheld"])
+        assert row["world"] == "live"
+        if word == "refused":
+            assert (row["value"], row["ratio"], row["p"]) == (None, None, None)
+            assert ": " in row["verdict"]
     cells = {(row["class"], row["arm"], row["metric"]) for row in found["rows"]}
     assert len(cells) == len(found["rows"]) == 3 * 5 * 5
 

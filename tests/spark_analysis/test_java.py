@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_analysis.java import java_home, parse_version, version_of
+from spark_analysis.recordings.java import java_home, parse_version, version_of
 from tests.spark_analysis import synthetic
 
 

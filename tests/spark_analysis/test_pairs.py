@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.sweep import by_level, pair_map
-from spark_analysis.pairs import PairCell, pair_cells
-from spark_analysis.results import results
-from spark_analysis.statistics.sign_flip import max_t
-from spark_analysis.study import Study
-from spark_analysis.study_words import (
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.pairs import Pair, PairCell, pair_cells
+from spark_analysis.judging.study import Study
+from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.telling.figures.sweep_maps import by_level, pair_map
+from spark_analysis.telling.results import results
+from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
     study_again,
     study_cautions,
     study_lead,
 )
-from spark_analysis.terminal import show
-from spark_analysis.violations import violations_table
+from spark_analysis.telling.tables.violations_table import violations_table
+from spark_analysis.telling.terminal import show
 from tests.spark_analysis.studies import (
     P99,
     comparison_of,
@@ -32,7 +32,7 @@ from tests.spark_analysis.studies import (
 )
 
 ARMS = {name: dict[str, str]() for name in ("fifo", "planes", "priority")}
-PAIR = ("priority", "planes")
+PAIR = Pair("priority", "planes")
 LOADS, SHARES = ("0.5", "0.7", "0.9"), ("small", "large")
 
 
@@ -45,6 +45,7 @@ def point_of(
     world: str = "live",
     arms: dict[str, dict[str, str]] = ARMS,
     thin: tuple[tuple[str, str], ...] = (),
+    short: tuple[tuple[str, str], ...] = (),
 ) -> Comparison:
     """Make a point at which priority's p99 is ``ratio`` times that of planes."""
     name = f"load={load} share={share}"
@@ -62,7 +63,7 @@ def point_of(
         )
         for arm in arms
     }
-    return comparison_of(manifest, values, thin)
+    return comparison_of(manifest, values, thin, short)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def study() -> Study:
         ("0.9", "large"): 0.6,
     }
     points = [point_of(*levels, ratio) for levels, ratio in ratios.items()]
-    return study_of(points, [PAIR, ("planes", "fifo")])
+    return study_of(points, [PAIR, Pair("planes", "fifo")])
 
 
 def winners(cells: tuple[PairCell, ...]) -> list[str]:
@@ -112,22 +113,28 @@ def test_ratios_are_those_of_paired_blocks_and_q_those_of_all_points(
             for arm in PAIR
         }
         logs.append(np.log(values["priority"] / values["planes"]))
-        p.append(float(max_t(logs[-1][:, None])[0]))
+        p.append(float(both_p(logs[-1][:, None], comparison.manifest.seed)[0]))
     cells = [c for c in study.pairs if c.metric == P99 and c.pair == PAIR]
     order = np.argsort(p)
     q = np.minimum.accumulate((np.sort(p) * 6 / np.arange(1, 7))[::-1])[::-1]
-    for rank, place in enumerate(order):
-        assert cells[place].q == pytest.approx(q[rank])
+    for rank, index in enumerate(order):
+        assert cells[index].q == pytest.approx(q[rank])
     for cell, log in zip(cells, logs, strict=True):
         assert cell.ratio is not None
         assert cell.ratio.value == pytest.approx(np.exp(np.mean(log)))
 
 
-def test_a_thin_tail_of_either_arm_leaves_the_entry_out_and_says_why() -> None:
-    thin = point_of("0.5", "small", 0.5, thin=(("control", "planes"),))
-    cells = pair_cells([thin, point_of("0.9", "small", 0.5)], [PAIR], [P99])
+def test_runs_too_short_of_either_arm_leave_the_entry_out_and_say_why() -> None:
+    short = point_of("0.5", "small", 0.5, short=(("control", "planes"),))
+    cells = pair_cells([short, point_of("0.9", "small", 0.5)], [PAIR], [P99])
     assert [cell.winner for cell in cells] == ["refused", "first"]
-    assert cells[0].why.startswith("under planes the 200 requests beyond p99")
+    assert cells[0].why.startswith("a run has 1 requests beyond p99 on average")
+
+
+def test_a_thin_tail_does_not_veto_a_pair() -> None:
+    thin = point_of("0.5", "small", 0.5, thin=(("control", "planes"),))
+    (cell,) = pair_cells([thin], [PAIR], [P99])
+    assert cell.winner == "first"
 
 
 def lost(comparison: Comparison, arms: tuple[str, ...]) -> Comparison:
@@ -146,11 +153,11 @@ def test_who_answers_is_ahead_of_who_does_not() -> None:
     comparison = lost(point_of("0.5", "small", 1.0), ("planes",))
     (cell,) = pair_cells([comparison], [PAIR], [P99])
     assert (cell.ahead, cell.ratio) == ("priority", (0.0, 0.0, 0.0))
-    (cell,) = pair_cells([comparison], [("planes", "priority")], [P99])
+    (cell,) = pair_cells([comparison], [Pair("planes", "priority")], [P99])
     assert cell.ahead == "priority"
     neither = lost(comparison, PAIR)
     (cell,) = pair_cells([neither], [PAIR], [P99])
-    assert cell.why.startswith("under priority 2.0% of the requests got no good answer")
+    assert cell.why.startswith("at least 2.0% of the requests got no good answer")
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
@@ -187,15 +194,23 @@ def test_a_level_is_the_geometric_mean_over_its_points(study: Study) -> None:
     assert (high.points, high.of) == (2, 2)
 
 
-def test_points_that_may_not_be_shown_are_counted_and_not_averaged() -> None:
-    thin = point_of("0.9", "small", 0.5, thin=(("control", "priority"),))
-    made = study_of([thin, point_of("0.9", "large", 0.6), point_of("0.5", "small", 1)])
+def test_a_level_with_a_point_that_is_not_compared_has_no_mean() -> None:
+    """The points left over are the light ones: their mean answers another question."""
+    short = point_of("0.9", "small", 0.5, short=(("control", "priority"),))
+    made = study_of([short, point_of("0.9", "large", 0.6), point_of("0.5", "small", 1)])
     found = {(f.factor, f.level, f.arm): f for f in made.levels}
     high = found["load", "0.9", "priority"]
-    assert (high.points, high.of) == (1, 2)
-    assert high.ratio is not None
-    assert high.ratio.value == pytest.approx(0.12, rel=0.05)
-    assert found["share", "small", "priority"].points == 1
+    assert (high.ratio, high.points, high.of) == (None, 1, 2)
+    low = found["load", "0.5", "priority"]
+    assert low.ratio is not None
+    assert (low.points, low.of) == (1, 1)
+
+
+def test_a_level_at_which_an_arm_lost_requests_has_no_mean() -> None:
+    dead = lost(point_of("0.9", "small", 0.5), ("priority",))
+    made = study_of([dead, point_of("0.9", "large", 0.6), point_of("0.5", "small", 1)])
+    found = {(f.factor, f.level, f.arm): f for f in made.levels}
+    assert found["load", "0.9", "priority"].ratio is None
 
 
 # ---- words and pictures ----
@@ -269,6 +284,20 @@ def test_alarms_of_the_again_arm_are_counted_over_points() -> None:
     points = [point_of(load, "small", 1.0, arms=arms) for load in LOADS]
     told = study_again(study_of(points))
     assert "a difference was found in some metric at 0 of 3 points" in told
+
+
+def test_cpu_that_nobody_was_billed_is_a_warning_below_the_bound(study: Study) -> None:
+    def billed(share: float) -> Study:
+        runs = tuple(
+            replace(run, billed_share=share if run.block == 3 else 0.97)
+            for run in study.manifest.runs
+        )
+        return replace(study, manifest=replace(study.manifest, runs=runs))
+
+    assert study_cautions(billed(0.9)) == ()
+    (told,) = study_cautions(billed(0.84))
+    assert "Less than 0.9 of the broker's CPU was billed" in told
+    assert "fifo (0.84)" in told
 
 
 def test_broken_laws_are_a_warning_and_a_table(study: Study) -> None:

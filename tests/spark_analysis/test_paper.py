@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_analysis.analyze import write_report
-from spark_analysis.contract import RecordingError
-from spark_analysis.paper import SOURCES, build, facts_of
-from spark_analysis.study import Study
-from spark_analysis.words import words
+from spark_analysis.judging.study import Study
+from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.telling.paper import SOURCES, build, facts_of
+from spark_analysis.telling.quotes import words
 
 # Names, not measurements: issues, versions, the two delays, Kafka's own queue of 20.
 NAMES = (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_analysis.recordings.manifest import level_of
 from spark_analysis.statistics.quantiles import (
     exceedance_curve,
-    level_of,
     nearest_rank,
     rank,
 )

@@ -10,8 +10,9 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from spark_analysis.figures.style import colour, dash, marker, styled
-from spark_analysis.figures.sweep import pair_map
+from spark_analysis.judging.pairs import Pair
+from spark_analysis.telling.figures.style import colour, dash, marker, styled
+from spark_analysis.telling.figures.sweep_maps import pair_map
 
 FACTORS = {
     "load": ("0.5", "0.7", "0.9"),
@@ -19,7 +20,7 @@ FACTORS = {
     "service": ("exponential", "bimodal", "pareto"),
     "granularity": ("100us", "1ms", "whole"),
 }
-PAIR = ("priority", "planes")
+PAIR = Pair("priority", "planes")
 HEADLINE = SimpleNamespace(label="p99")
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_analysis.analyze import write_report
-from spark_analysis.compare import compare
-from spark_analysis.contract import RecordingError
-from spark_analysis.manifest import load_manifest
-from spark_analysis.paper import build
-from spark_analysis.study import Study
-from spark_analysis.study_words import study_cautions
+from spark_analysis.judging.assembly import compare
+from spark_analysis.judging.study import Study
+from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.telling.paper import build
+from spark_analysis.telling.sentences.sweep_sentences import study_cautions
 from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import pytest
 
-from spark_analysis.contract import Options
-from spark_analysis.metrics import Metric, headline_of, metrics_of
+from spark_analysis.judging.metrics import Metric, headline_of, metrics_of
+from spark_analysis.judging.verdict import Contrast, Measured, judge
+from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.verdict import Contrast, Measured, judge
 
 OPTIONS = Options(
     levels=(Fraction(1, 2), Fraction(99, 100), Fraction(999, 1000)),
@@ -26,6 +26,7 @@ OPTIONS = Options(
 P50, P99, P999, GOODPUT = metrics_of(OPTIONS)
 HEAVY = Measured(
     requests=20_000,
+    runs=8,
     estimate=Estimate(5.0, 4.0, 6.0),
     lost=0.0,
     tail=Tail(200, 1.0, 200.0),
@@ -104,14 +105,40 @@ def test_a_thin_tail_makes_a_verdict_exploratory() -> None:
     assert not judge(P99, HEAVY, HEAVY, LOWER, OPTIONS).exploratory
 
 
-def test_a_tail_that_is_too_thin_is_refused_on_either_side() -> None:
-    found = judge(P99, TOO_THIN, HEAVY, LOWER, OPTIONS)
-    assert found.text == (
-        "refused: the 200 requests beyond p99 come in clusters and weigh like 20 "
-        "(VIF 10); 30 are needed"
-    )
-    assert judge(P99, HEAVY, TOO_THIN, LOWER, OPTIONS).why.startswith("in the baseline")
+NOTHING = replace(LOWER, ratio=Estimate(0.9, 0.7, 1.1), p=0.4)
+TOO_FEW = "the 200 requests beyond p99 come in clusters and weigh like 20 (VIF 10)"
+
+
+def test_a_thin_tail_without_a_finding_is_refused() -> None:
+    found = judge(P99, TOO_THIN, HEAVY, NOTHING, OPTIONS)
+    assert found.text == f"refused: {TOO_FEW}; 30 are needed"
     assert word(arm=TOO_THIN, contrast=None) == "refused"
+
+
+def test_a_thin_tail_does_not_veto_what_all_blocks_say() -> None:
+    """To quote a value and to test a difference are two questions."""
+    found = judge(P99, TOO_THIN, HEAVY, LOWER, OPTIONS)
+    assert (found.word, found.exploratory) == ("better", True)
+    assert found.why.startswith(TOO_FEW)
+    found = judge(P99, HEAVY, TOO_THIN, LOWER, OPTIONS)
+    assert (found.word, found.exploratory) == ("better", True)
+    assert found.why.startswith(f"in the baseline {TOO_FEW}")
+
+
+def test_a_run_too_short_for_its_own_quantile_is_not_compared_by_it() -> None:
+    """20,000 requests in 8 runs: 2.5 of a run lie beyond its p99.9."""
+    found = judge(P999, HEAVY, HEAVY, LOWER, OPTIONS)
+    assert (found.word, found.compared) == ("inconclusive", False)
+    assert found.why == (
+        "a run has 2.5 requests beyond p99.9 on average, too few for a p99.9 of its "
+        "own; 5 are needed"
+    )
+    long = replace(HEAVY, requests=40_000)
+    assert judge(P999, long, long, LOWER, OPTIONS).word == "better"
+    assert judge(P999, long, HEAVY, LOWER, OPTIONS).compared is False
+    assert judge(P999, TOO_THIN, HEAVY, LOWER, OPTIONS).word == "refused"
+    lost = replace(LOST, requests=20_000)
+    assert judge(P999, lost, HEAVY, HIGHER, OPTIONS).word == "worse"
 
 
 def test_goodput_has_no_tail_to_be_thin() -> None:
@@ -120,10 +147,25 @@ def test_goodput_has_no_tail_to_be_thin() -> None:
 
 
 def test_without_answers_there_is_no_quantile() -> None:
-    found = judge(P99, LOST, HEAVY, HIGHER, OPTIONS)
+    found = judge(P99, LOST, HEAVY, None, OPTIONS)
     assert found.text.startswith("refused: 4.2% of the requests got no good answer")
 
 
-def test_an_arm_that_answers_beats_a_baseline_that_does_not() -> None:
-    won = replace(LOWER, ratio=Estimate(0.0, 0.0, 0.0))
-    assert word(arm=HEAVY, baseline=LOST, contrast=won) == "better"
+@pytest.mark.parametrize(
+    ("arm", "baseline", "ratio", "expected"),
+    [(HEAVY, LOST, 0.0, "better"), (LOST, HEAVY, math.inf, "worse")],
+)
+def test_loss_is_judged_alike_on_either_side(
+    arm: Measured, baseline: Measured, ratio: float, expected: str
+) -> None:
+    contrast = replace(LOWER, ratio=Estimate(ratio, ratio, ratio))
+    found = judge(P99, arm, baseline, contrast, OPTIONS)
+    assert found.word == expected
+    assert "4.2% of the requests got no good answer in time" in found.why
+
+
+def test_two_arms_that_lose_requests_are_not_the_same() -> None:
+    tied = replace(LOWER, ratio=Estimate(1.0, 1.0, 1.0), p=1.0, p_same=0.0)
+    found = judge(P99, LOST, LOST, tied, OPTIONS)
+    assert (found.word, found.compared) == ("refused", False)
+    assert found.why.startswith("at least 4.2% of the requests got no good answer")

@@ -10,12 +10,12 @@ from datetime import timedelta
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.metrics.collector import Collector, Sources
-from broker.metrics.request_metrics import RequestMetrics
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import encode_request, request_type
-from experiments.memory_network import MemoryStream
+from broker.observation.metrics.collector import Collector, Sources
+from broker.observation.metrics.request_metrics import RequestMetrics
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import encode_request, request_type
+from experiments.worlds.virtual.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     SECONDS_30,
     batch,
@@ -24,7 +24,7 @@ from tests.broker.apis.requests import (
     produce_fields,
     values_of,
 )
-from tests.virtual.test_kafka_in_virtual_time import (
+from tests.virtual.kafka import (
     SETTINGS,
     answer,
     ask,

@@ -3,12 +3,18 @@
 These tests fail when a release of Trio changes the private names they rest on.
 """
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 import trio
 import trio.lowlevel
 from trio._core import _run
 from trio.testing import wait_all_tasks_blocked
 
-from experiments.determinism import deterministic, run_virtual
+from experiments.worlds.virtual.determinism import deterministic, run_virtual
 
 
 def order_of_ten_tasks(seed):
@@ -70,3 +76,55 @@ def test_a_jump_is_felt_by_everybody():
         return woken_ns
 
     assert run_virtual(main, seed=1) == [5_000_000]
+
+
+def test_no_other_file_knows_the_private_names_of_trio():
+    root = Path(__file__).parents[2]
+    packages = ("schedulers", "planes", "broker", "experiments", "doorkeeper", "tests")
+    found = {
+        path.name
+        for package in packages
+        for path in (root / package).rglob("*.py")
+        if "trio._core" in path.read_text()
+    }
+    assert found == {"determinism.py", "test_determinism.py"}
+
+
+PROGRAM = """
+import trio
+
+async def test_order():
+    order = []
+
+    async def step(name):
+        await trio.sleep(0)
+        order.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in range(10):
+            nursery.start_soon(step, name)
+    print("order:", order)
+"""
+
+
+@pytest.mark.live
+def test_every_test_of_ours_runs_trio_by_the_seed_of_the_run(tmp_path):
+    """Each run is a process, so that nothing is left of the one before."""
+    root = Path(__file__).parents[2]
+    (tmp_path / "conftest.py").write_text((root / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_order.py").write_text(PROGRAM)
+
+    def order(seed):
+        command = [sys.executable, "-m", "pytest", "-s", "-q", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, "-o", "trio_mode=true", "--rootdir", tmp_path, tmp_path],
+            env={**os.environ, "TRIO_SEED": str(seed), "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return next(it for it in done.stdout.splitlines() if it.startswith("order:"))
+
+    first, again, other = order(1), order(1), order(2)
+    assert first == again
+    assert first != other

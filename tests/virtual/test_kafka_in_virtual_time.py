@@ -5,93 +5,35 @@ records that come back are compared with the bytes that were sent.
 """
 
 import random
-import struct
 
 import pytest
 import trio
 
-from broker.apis.kafka_apis import KafkaApis
-from broker.cluster.broker_state import Broker
-from broker.errors import ErrorCode
-from broker.log.memory import MemoryStorage
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import decode_response, encode_request, request_type
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import encode_request
 from tests.broker.apis.requests import (
-    SECONDS_30,
     batch,
-    entity,
     fetch_fields,
-    new_topic,
     produce_fields,
     update_metadata,
     values_of,
 )
+from tests.virtual.kafka import (
+    PARTITIONS,
+    SETTINGS,
+    answer,
+    ask,
+    ask_nothing,
+    create_topic,
+    fetch_all,
+    kafka,
+)
 from tests.virtual.world import SLICE_NS, in_world
 
-PARTITIONS = 20
-START_MS = 1_700_000_000_000
 every_scheduler = pytest.mark.parametrize(
     "scheduler", ["fifo", "planes", "priority", "wfq"]
 )
-SETTINGS = {
-    "log.dirs": "/data",
-    "offsets.topic.num.partitions": "2",
-    # The sockets are polled after every slice.
-    "doorkeeper.quantum.us": "50",
-}
-
-
-def kafka(config, clock):
-    broker = Broker(
-        config,
-        storage=MemoryStorage(),
-        now_ns=clock.now_ns,
-        now_ms=lambda: START_MS + clock.now_ms(),
-        rng=random.Random(5),
-    )
-    return KafkaApis(broker)
-
-
-async def ask(stream, key, version, correlation_id=-1, **fields):
-    """Send a request and return its decoded answer."""
-    await ask_nothing(stream, key, version, correlation_id, **fields)
-    return await answer(stream, key, version)
-
-
-async def ask_nothing(stream, key, version, correlation_id=-1, **fields):
-    body = entity(request_type(key, version), fields)
-    await stream.send_all(encode_request(key, version, correlation_id, "test", body))
-
-
-async def answer(stream, key, version):
-    received = b""
-    while (
-        len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]
-    ):
-        chunk = await stream.receive_some()
-        assert chunk, "the broker closed the connection"
-        received += chunk
-    return decode_response(key, version, received[4:])[1]
-
-
-async def create_topic(stream, partitions=PARTITIONS):
-    created = await ask(
-        stream,
-        ApiKey.CREATE_TOPICS,
-        5,
-        topics=[new_topic("t", partitions)],
-        timeout=SECONDS_30,
-    )
-    assert created.topics[0].error_code is ErrorCode.none
-
-
-async def fetch_all(stream, partitions=PARTITIONS):
-    """Return the records of each partition as they stand in the log."""
-    offsets = {("t", index): 0 for index in range(partitions)}
-    fetched = await ask(stream, ApiKey.FETCH, 11, **fetch_fields(offsets))
-    return {
-        each.partition_index: each.records for each in fetched.responses[0].partitions
-    }
 
 
 @pytest.mark.parametrize("scheduler", ["planes", "priority"])

@@ -7,8 +7,8 @@ go on as what it is: neither at the rank of who completed it, nor at that one's 
 import pytest
 import trio
 
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import encode_request
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire.codec import encode_request
 from tests.broker.apis.requests import (
     SECONDS_30,
     batch,
@@ -18,7 +18,7 @@ from tests.broker.apis.requests import (
     produce_fields,
     update_metadata,
 )
-from tests.virtual.test_kafka_in_virtual_time import (
+from tests.virtual.kafka import (
     SETTINGS,
     answer,
     ask,

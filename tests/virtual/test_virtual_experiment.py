@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import trace
-from experiments.config import Experiment, parse
-from experiments.worlds.virtual import Virtual
+from experiments.design.config import Experiment, parse
+from experiments.load import trace
+from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 

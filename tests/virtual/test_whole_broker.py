@@ -13,6 +13,7 @@ from tests.virtual.world import (
     PRODUCE_NS,
     SLICE_NS,
     US,
+    Handlers,
     in_world,
 )
 
@@ -203,6 +204,25 @@ def test_bounds_on_connections_change_while_the_broker_runs():
     in_world(scenario)
 
 
+def test_what_was_altered_is_in_force_after_a_restart():
+    """`Handlers` remember, as a broker does, what its last life was told."""
+
+    class Remembering(Handlers):
+        def in_force(self, config):
+            return super().in_force(
+                config.updated({"max.connections.per.ip": "1", "num.io.threads": "3"})
+            )
+
+    async def scenario(world):
+        (plane,) = world.server.topology.planes
+        assert plane.seats == 3
+        first = world.connect()
+        await world.ask(first, METADATA)
+        assert await world.connect().receive_some() == b""
+
+    in_world(scenario, application=lambda config, clock: Remembering())
+
+
 def test_samples_tell_what_waits_and_how_idle_everybody_is():
     async def scenario(world):
         async with trio.open_nursery() as nursery:
@@ -258,3 +278,18 @@ def test_broken_laws_are_counted_by_plane_at_the_metrics_endpoint():
     )
     assert overtaken >= 2
     assert {law: count for law, count in found.items() if count} == {"order": overtaken}
+
+
+def test_controllers_are_let_in_before_brokers_and_brokers_before_clients():
+    async def scenario(world):
+        return [acceptor.listener for acceptor in world.server.socket_server.acceptors]
+
+    settings = {
+        "listeners": "CLIENTS://127.0.0.1:1,INTERNAL://127.0.0.1:2,CONTROL://127.0.0.1:3",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,"
+        "CONTROL:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "control.plane.listener.name": "CONTROL",
+        "doorkeeper.scheduler": "planes",
+    }
+    assert in_world(scenario, settings) == ["CONTROL", "INTERNAL", "CLIENTS"]

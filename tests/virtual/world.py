@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 import trio
 
 from broker.config import BrokerConfig
+from broker.handling.registry import APIS
+from broker.node.hosts import Hosts, look_up_here
 from broker.server import BrokerServer, Surroundings
-from experiments.determinism import CostPerClass, run_virtual, spender
-from experiments.memory_network import MemoryNetwork, MemoryStream
+from experiments.worlds.virtual.determinism import CostPerClass, run_virtual, spender
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from planes.slices import preempt
 
 US, MS = 1_000, 1_000_000
@@ -46,8 +48,15 @@ class Handlers:
 
     def __init__(self):
         self.listeners = ()
+        self.apis = APIS
         self.config_listeners = []
+        self._hosts = Hosts(look_up_here)
+        self.addresses = self._hosts.addresses
         self.closed = False
+
+    def in_force(self, config):
+        self._hosts.learn_now(config)
+        return config
 
     def open(self, listeners, timer_moved):
         self.listeners = listeners
@@ -87,6 +96,10 @@ class Observer:
 
     def violations(self, counts):
         self.counts = counts
+
+    def accounts(self, totals):
+        """Virtual time has no CPU of a process."""
+        assert totals == {}
 
     def flush(self):
         """Nothing is buffered."""

@@ -1,22 +1,23 @@
 """Whose configs are meant: the resources that the three config APIs share.
 
-A topic's configs are overrides of the broker's; a broker's can be changed while it runs
-for those keys that act on what is read again each time, for one broker or, under the
-empty name, as every broker's default (KIP-226).
+A topic's configs are overrides of the broker's. Those of a broker's that are alterable
+can be changed while it runs, for one broker or, under the empty name, as every broker's
+default (KIP-226).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from broker.cluster.broker_state import Broker
-from broker.cluster.topic_configs import TOPIC_KEYS, check_topic_configs
+from broker.cluster.topic_configs import check_topic_configs
 from broker.cluster.topics import check_name
-from broker.config import KEYS, find_key
-from broker.errors import ConfigError, ErrorCode, KafkaError
-from broker.network_settings import connection_limits
+from broker.config import BrokerConfig
+from broker.config.alterable import check_threads, is_alterable
+from broker.node.broker import Broker
+from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 
 
 class ResourceType(enum.IntEnum):
@@ -26,35 +27,10 @@ class ResourceType(enum.IntEnum):
     BROKER = 4
 
 
-# Kafka's ``DynamicLogConfig``, ``DynamicConnectionQuota`` and a few of their kind:
-# the first broker key behind each topic config, and what is asked at each use.
-DYNAMIC_BROKER_KEYS: Final = frozenset(
-    {
-        *(
-            topic_key.broker_keys[0].name
-            for topic_key in TOPIC_KEYS.values()
-            if topic_key.broker_keys
-        ),
-        "max.connection.creation.rate",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
-        "producer.id.expiration.ms",
-    }
+# As Kafka's clients spell them (``ConfigResource.Type``).
+_TYPE_NAMES: Final = MappingProxyType(
+    {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 )
-
-# What a listener can have a bound of its own for, behind ``listener.name.NAME.``.
-_DYNAMIC_LISTENER_KEYS: Final = frozenset(
-    {"max.connection.creation.rate", "max.connections"}
-)
-
-
-def is_dynamic(name: str) -> bool:
-    """Tell whether a broker's config can be changed while it runs."""
-    key = find_key(name)
-    if key is None or key.name == name:
-        return name in DYNAMIC_BROKER_KEYS
-    return key.name in _DYNAMIC_LISTENER_KEYS
 
 
 def check_broker_name(name: str, broker: Broker) -> None:
@@ -72,26 +48,34 @@ def check_broker_name(name: str, broker: Broker) -> None:
 
 def unknown_type(number: int) -> KafkaError:
     """Return the error for a resource that has no configs here."""
-    return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type {number}")
+    name = _TYPE_NAMES.get(number, "UNKNOWN")
+    return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {name}")
 
 
 async def replace_configs(
     kind: int,
     name: str,
-    configs: Mapping[str, str],
+    wanted: Callable[[], Mapping[str, str]],
     broker: Broker,
     *,
     validate_only: bool,
 ) -> None:
-    """Give a resource these configs instead of those it has, or raise."""
+    """Give a resource the configs that ``wanted`` returns, or raise.
+
+    It is asked again where others may have altered the resource meanwhile.
+    """
+    configs = wanted()
     if kind == ResourceType.TOPIC:
         check_topic_configs(configs, broker.config)
         if not validate_only:
             await broker.coordinator.set_topic_configs(name, configs)
-    else:
-        _check_broker_configs(configs, broker)
-        if not validate_only:
-            await broker.coordinator.set_broker_configs(name, configs)
+        return
+    # Hosts have to be known to take effect, and a resolver may take its time.
+    await _learn_hosts(_altered(configs, name, broker), broker)
+    configs = wanted()
+    _altered(configs, name, broker)
+    if not validate_only:
+        await broker.coordinator.set_broker_configs(name, configs)
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
@@ -119,19 +103,32 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
     raise unknown_type(kind)
 
 
-def _check_broker_configs(configs: Mapping[str, str], broker: Broker) -> None:
-    fixed = sorted(name for name in configs if not is_dynamic(name))
+def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerConfig:
+    """Return the broker's configuration under these configs, or raise."""
+    fixed = sorted(each for each in configs if not is_alterable(each))
     if fixed:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: {', '.join(fixed)}",
         )
+    dynamic = broker.coordinator.broker_configs
     try:
-        # Hosts have to be known to take effect.
-        connection_limits(broker.config.updated(configs))
+        # By themselves, too: one broker's own configs may hide what is set for all.
+        broker.alterations.under({name: configs})
+        altered = broker.alterations.under({**dynamic, name: configs})
+        check_threads(broker.config, altered)
     except ConfigError as error:
-        # Of a topic this would be INVALID_CONFIG.
-        raise KafkaError(ErrorCode.invalid_request, str(error)) from error
+        raise _invalid(error) from error
+    return altered
 
 
-assert KEYS.keys() >= DYNAMIC_BROKER_KEYS
+async def _learn_hosts(config: BrokerConfig, broker: Broker) -> None:
+    try:
+        await broker.hosts.learn(config)
+    except ConfigError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: ConfigError) -> KafkaError:
+    """Return what a broker's bad config is answered; of a topic, INVALID_CONFIG."""
+    return KafkaError(ErrorCode.invalid_request, str(error))

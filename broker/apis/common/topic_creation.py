@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from broker.cluster.broker_state import Broker
-from broker.cluster.coordinator import NewTopic
 from broker.cluster.topics import (
     GROUP_METADATA_TOPIC,
     check_collision,
@@ -22,7 +20,9 @@ from broker.config import (
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
 )
-from broker.errors import ErrorCode, KafkaError
+from broker.coordination.coordinator import NewTopic
+from broker.node.broker import Broker
+from broker.protocol.errors import ErrorCode, KafkaError
 
 # Kafka's bound on what one request may create (KIP-599's ``MAX_PARTITIONS_PER_BATCH``).
 PARTITIONS_MAX: Final = 10_000
@@ -54,6 +54,23 @@ def place(
         tuple(brokers[(index + offset) % len(brokers)] for offset in range(replicas))
         for index in range(first, first + partitions)
     )
+
+
+def check_replicas(assignment: Assignment, brokers: Sequence[int]) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas can be placed so."""
+    for replicas in assignment:
+        if not replicas or len(set(replicas)) < len(replicas):
+            raise bad_assignment(f"replicas {replicas} are none, or one is named twice")
+        unknown = set(replicas) - set(brokers)
+        if unknown:
+            raise bad_assignment(f"brokers {sorted(unknown)} are not alive")
+        if len(replicas) != len(assignment[0]):
+            raise bad_assignment("partitions have different replication factors")
+
+
+def bad_assignment(message: str) -> KafkaError:
+    """Return the error for an assignment that cannot be."""
+    return KafkaError(ErrorCode.invalid_replica_assignment, message)
 
 
 def check_new_name(name: str, broker: Broker) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
 from typing import Final, TypeAlias
 
-from broker.client.consumer_protocol import Subscription
+from broker.client.consumer.consumer_protocol import Subscription
 from broker.client.partitions import TopicPartition
 
 Members: TypeAlias = Mapping[str, Subscription]
@@ -120,7 +120,7 @@ def _owners(counts: Counts, members: Members) -> dict[TopicPartition, str]:
         newest = max(generation for generation, _ in claimants)
         valid = [member for generation, member in claimants if generation == newest]
         if len(valid) == 1:
-            owners[partition] = valid[0]
+            (owners[partition],) = valid
     return owners
 
 

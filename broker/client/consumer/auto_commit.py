@@ -7,14 +7,26 @@ is when what was returned before has been processed, and committed beside the po
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
-from broker.client.commits import Commits, OffsetAndMetadata
 from broker.client.config import ClientConfig
-from broker.client.consumer_config import AUTO_COMMIT_INTERVAL_MS, ENABLE_AUTO_COMMIT
+from broker.client.consumer.commits import Commits, OffsetAndMetadata
+from broker.client.consumer.consumer_config import (
+    AUTO_COMMIT_INTERVAL_MS,
+    ENABLE_AUTO_COMMIT,
+)
+from broker.client.consumer.group_member import Generation
+from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.partitions import TopicPartition
 from broker.client.signals import Signal
-from broker.client.subscription_state import SubscriptionState
-from broker.errors import KafkaError
+from broker.protocol.errors import KafkaError
+
+
+class _Noted(NamedTuple):
+    """Positions, and the generation in which the partitions were ours."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    generation: Generation
 
 
 class AutoCommit:
@@ -28,7 +40,7 @@ class AutoCommit:
         self._commits = commits
         self._subscriptions = subscriptions
         self._next_s: float | None = None
-        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._noted: _Noted | None = None
         self._due = Signal()
 
     def polled(self, now_s: float) -> None:
@@ -39,7 +51,9 @@ class AutoCommit:
             self._next_s = now_s + self._interval_s
         elif now_s >= self._next_s:
             self._next_s = now_s + self._interval_s
-            self._offsets = returned(self._subscriptions)
+            self._noted = _Noted(
+                returned(self._subscriptions), self._commits.generation
+            )
             self._due.notify()
 
     async def now(self) -> None:
@@ -55,9 +69,10 @@ class AutoCommit:
         """Commit what was noted, until cancelled."""
         while True:
             await self._due.wait()
+            assert self._noted is not None
             # What fails now is committed by the next one.
             with suppress(KafkaError):
-                await self._commits.commit(self._offsets)
+                await self._commits.commit(*self._noted)
 
 
 def returned(

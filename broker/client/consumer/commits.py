@@ -3,7 +3,8 @@
 The second half of Kafka's ``ConsumerCoordinator``. Passing errors are tried again until
 ``default.api.timeout.ms`` is over; a commit of a member that the group has moved on
 without fails at once (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS),
-because what it says may not be true any more.
+because what it says may not be true any more. For the same reason a commit is one of
+the generation that it was asked for in, however often and late it is tried.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import trio
 
 from broker.client.backoff import Backoff
 from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
-from broker.client.consumer_config import DEFAULT_API_TIMEOUT_MS, ISOLATION_LEVEL
+from broker.client.consumer.consumer_config import (
+    DEFAULT_API_TIMEOUT_MS,
+    ISOLATION_LEVEL,
+)
+from broker.client.consumer.group_member import Generation, GroupMember
 from broker.client.failures import check, is_retriable
-from broker.client.group_member import GroupMember
 from broker.client.partitions import TopicPartition, by_topic
 from broker.client.versions import Row
-from broker.errors import KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import KafkaError
+from broker.protocol.wire.codec import Entity
 
 _NONE = -1
 
@@ -48,8 +52,21 @@ class Commits:
             config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
         )
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit ``offsets``; raises `KafkaError`."""
+    @property
+    def generation(self) -> Generation:
+        """Who commits, now."""
+        return self._member.current
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: Generation | None = None,
+    ) -> None:
+        """Commit ``offsets`` as of a generation, by default this one.
+
+        Raises `KafkaError`.
+        """
+        generation = generation or self.generation
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
@@ -65,6 +82,8 @@ class Commits:
         member = self._member
         request = {
             "group_id": member.group,
+            "generation_id_or_member_epoch": generation.number,
+            "member_id": generation.member_id,
             "group_instance_id": member.instance_id,
             "topics": [
                 Row(name=name, partitions=rows) for name, rows in topics.items()
@@ -77,8 +96,11 @@ class Commits:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what is committed; partitions without are left out."""
         grouped = by_topic(partitions)
+        generation = self.generation
         request = {
             "group_id": self._member.group,
+            "generation_id_or_member_epoch": generation.number,
+            "member_id": generation.member_id,
             "topics": [
                 Row(name=name, partition_indexes=numbers)
                 for name, numbers in grouped.items()
@@ -100,20 +122,14 @@ class Commits:
         until_s = trio.current_time() + self._timeout_s
         failures = 0
         while True:
-            member = self._member
-            row = Row(
-                generation_id_or_member_epoch=member.generation,
-                member_id=member.member_id,
-                **request,
-            )
             try:
-                answer = await member.call(api_key, row)
+                answer = await self._member.call(api_key, Row(**request))
                 for topic in answer.topics:
                     for each in topic.partitions:
                         what = f"{api_key.name} of {topic.name}-{each.partition_index}"
                         check(each.error_code, what)
             except KafkaError as error:
-                member.mind(error.code)
+                self._member.mind(error.code)
                 failures += 1
                 wait_s = self._backoff.after(failures)
                 late = trio.current_time() + wait_s >= until_s

@@ -21,34 +21,38 @@ from typing import Any, Final
 
 import trio
 
-from broker.client.auto_commit import AutoCommit, returned
 from broker.client.background import background
-from broker.client.commits import Commits, OffsetAndMetadata
 from broker.client.config import (
     ClientConfig,
     parse_bootstrap,
 )
-from broker.client.consumer_config import (
+from broker.client.consumer.auto_commit import AutoCommit, returned
+from broker.client.consumer.commits import Commits, OffsetAndMetadata
+from broker.client.consumer.consumer_config import (
     ALLOW_AUTO_CREATE_TOPICS,
     DEFAULT_API_TIMEOUT_MS,
     GROUP_ID,
     MAX_POLL_RECORDS,
     consumer_config,
 )
-from broker.client.consumer_coordinator import ConsumerCoordinator
-from broker.client.consumer_record import ConsumerRecord
+from broker.client.consumer.consumer_coordinator import ConsumerCoordinator
+from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.client.consumer.fetcher import Fetcher
+from broker.client.consumer.group_member import GroupMember
+from broker.client.consumer.offset_calls import OffsetAndTimestamp, OffsetCalls
+from broker.client.consumer.positions import Positions
+from broker.client.consumer.rebalance_listener import RebalanceListener
+from broker.client.consumer.subscription_state import (
+    EARLIEST,
+    LATEST,
+    SubscriptionState,
+)
 from broker.client.failures import timed_out
-from broker.client.fetcher import Fetcher
-from broker.client.group_member import GroupMember
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
-from broker.client.offset_calls import OffsetAndTimestamp, OffsetCalls
 from broker.client.partitions import TopicPartition
-from broker.client.positions import Positions
-from broker.client.rebalance_listener import RebalanceListener
 from broker.client.signals import Changes
-from broker.client.subscription_state import EARLIEST, LATEST, SubscriptionState
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
 
 # Iteration looks after rebalances and lets others run once in so many records.
 _RECORDS_PER_POLL: Final = 64

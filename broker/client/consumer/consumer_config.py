@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.client.config import COMMON, ClientConfig, read_settings
-from broker.config.key import boolean, integer, optional_text, text, words
-from broker.errors import ConfigError
+from broker.protocol.config_key import boolean, integer, optional_text, text, words
+from broker.protocol.errors import ConfigError
 
 GROUP_ID: Final = optional_text("group.id", "The group to join and to commit for.")
 GROUP_INSTANCE_ID: Final = optional_text(

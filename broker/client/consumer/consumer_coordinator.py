@@ -25,29 +25,29 @@ from typing import Final
 
 import trio
 
-from broker.client.assignors import COOPERATIVE
-from broker.client.auto_commit import AutoCommit
 from broker.client.backoff import Backoff
 from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
-from broker.client.consumer_config import (
+from broker.client.consumer.assignors import COOPERATIVE
+from broker.client.consumer.auto_commit import AutoCommit
+from broker.client.consumer.consumer_config import (
     HEARTBEAT_INTERVAL_MS,
     MAX_POLL_INTERVAL_MS,
     PARTITION_ASSIGNMENT_STRATEGY,
 )
-from broker.client.consumer_protocol import (
+from broker.client.consumer.consumer_protocol import (
     Subscription,
     decode_assignment,
     encode_subscription,
 )
+from broker.client.consumer.group_leader import GroupLeader
+from broker.client.consumer.group_member import FORGOTTEN, NO_GENERATION, GroupMember
+from broker.client.consumer.rebalance_listener import RebalanceListener, SilentListener
+from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.failures import is_retriable
-from broker.client.group_leader import GroupLeader
-from broker.client.group_member import FORGOTTEN, NO_GENERATION, GroupMember
 from broker.client.metadata import Metadata
 from broker.client.partitions import TopicPartition
-from broker.client.rebalance_listener import RebalanceListener, SilentListener
 from broker.client.signals import Changes
-from broker.client.subscription_state import SubscriptionState
-from broker.errors import ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 
 # Errors of a join or a sync after which the same member tries again.
 _AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *FORGOTTEN})

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.client.partitions import TopicPartition, by_topic
-from broker.errors import ErrorCode, KafkaError
+from broker.protocol.errors import ErrorCode, KafkaError
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")

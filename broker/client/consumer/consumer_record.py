@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from broker.client.partitions import TopicPartition
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import (
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
@@ -24,8 +24,8 @@ from broker.log.batch import (
     BatchHeader,
     split_batches,
 )
-from broker.log.codecs import decompress
-from broker.log.records import read_varint
+from broker.protocol.records.codecs import decompress
+from broker.protocol.records.records import read_varint
 
 _ABORT: Final = b"\0\0"
 
@@ -42,17 +42,24 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction that came to nothing: its producer, and where it begins."""
+
+    first_offset: int
+    producer_id: int
+
+
 class FetchedBatches:
     """The batches of one partition in one answer, and which of them to leave out.
 
-    ``aborted`` are (first offset, producer id), or None if all records are wanted.
+    ``aborted`` is None if all records are wanted.
     """
 
     def __init__(
         self,
         partition: TopicPartition,
         records: bytes,
-        aborted: Iterable[tuple[int, int]] | None,
+        aborted: Iterable[AbortedTransaction] | None,
     ) -> None:
         self._partition = partition
         self._batches = deque(split_batches(records))
@@ -86,8 +93,8 @@ class FetchedBatches:
             return True
         if not (self._committed_only and header.attributes & TRANSACTIONAL):
             return False
-        while self._aborted and self._aborted[0][0] <= header.last_offset:
-            self._aborting.add(self._aborted.popleft()[1])
+        while self._aborted and self._aborted[0].first_offset <= header.last_offset:
+            self._aborting.add(self._aborted.popleft().producer_id)
         return header.producer_id in self._aborting
 
 

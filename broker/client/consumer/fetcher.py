@@ -25,24 +25,24 @@ from broker.client.config import (
     ClientConfig,
 )
 from broker.client.connection import Answer
-from broker.client.consumer_config import (
+from broker.client.consumer.consumer_config import (
     FETCH_MAX_BYTES,
     FETCH_MAX_WAIT_MS,
     FETCH_MIN_BYTES,
     ISOLATION_LEVEL,
     MAX_PARTITION_FETCH_BYTES,
 )
-from broker.client.consumer_record import FetchedBatches
+from broker.client.consumer.consumer_record import AbortedTransaction, FetchedBatches
+from broker.client.consumer.subscription_state import PartitionState, SubscriptionState
 from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Leader, Metadata
 from broker.client.network_client import NetworkClient
 from broker.client.partitions import TopicPartition
 from broker.client.signals import Signal
-from broker.client.subscription_state import PartitionState, SubscriptionState
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
 
 # What was asked: the states by partition, and the version of each at that time.
 _Asked = dict[TopicPartition, tuple[PartitionState, int]]
@@ -173,7 +173,7 @@ class Fetcher:
         aborted = None
         if self._committed_only:
             aborted = [
-                (each.first_offset, each.producer_id)
+                AbortedTransaction(each.first_offset, each.producer_id)
                 for each in found.aborted_transactions or ()
             ]
         try:

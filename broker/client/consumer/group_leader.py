@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.client.assignors import assign
-from broker.client.consumer_protocol import decode_subscription, encode_assignment
-from broker.client.group_member import Joined
+from broker.client.consumer.assignors import assign
+from broker.client.consumer.consumer_protocol import (
+    decode_subscription,
+    encode_assignment,
+)
+from broker.client.consumer.group_member import Joined
 from broker.client.metadata import Metadata, counts_of
 
 

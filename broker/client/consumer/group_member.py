@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from broker.client.config import ClientConfig
-from broker.client.consumer_config import (
+from broker.client.consumer.consumer_config import (
     GROUP_ID,
     GROUP_INSTANCE_ID,
     MAX_POLL_INTERVAL_MS,
@@ -22,9 +22,9 @@ from broker.client.failures import COORDINATOR_MOVED, check
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
 
 _PROTOCOL_TYPE: Final = "consumer"
 _GROUP_KEY: Final = 0
@@ -46,6 +46,13 @@ class Joined(NamedTuple):
     members: tuple[tuple[str, str | None, bytes], ...]
 
 
+class Generation(NamedTuple):
+    """Who a member is in one generation of its group (Kafka: ``Generation``)."""
+
+    number: int
+    member_id: str
+
+
 class GroupMember:
     """One member of one group."""
 
@@ -64,6 +71,11 @@ class GroupMember:
         self._session_ms = config[SESSION_TIMEOUT_MS]
         self._rebalance_ms = config[MAX_POLL_INTERVAL_MS]
         self._coordinator: Address | None = None
+
+    @property
+    def current(self) -> Generation:
+        """Who we are now."""
+        return Generation(self.generation, self.member_id)
 
     async def call(self, api_key: ApiKey, row: Row, timeout_s: float = 0.0) -> Entity:
         """Ask the coordinator, which is found first if need be; raises `KafkaError`."""

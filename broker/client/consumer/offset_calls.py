@@ -14,14 +14,17 @@ import trio
 
 from broker.client.backoff import Backoff
 from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
-from broker.client.consumer_config import DEFAULT_API_TIMEOUT_MS, ISOLATION_LEVEL
+from broker.client.consumer.consumer_config import (
+    DEFAULT_API_TIMEOUT_MS,
+    ISOLATION_LEVEL,
+)
 from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
 from broker.client.partitions import TopicPartition
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
 
 
 class OffsetAndTimestamp(NamedTuple):

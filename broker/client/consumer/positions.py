@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterable
 import trio
 
 from broker.client.backoff import Backoff
-from broker.client.commits import Commits
 from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
-from broker.client.consumer_config import AUTO_OFFSET_RESET
-from broker.client.failures import is_retriable
-from broker.client.offset_calls import OffsetCalls
-from broker.client.signals import Signal
-from broker.client.subscription_state import (
+from broker.client.consumer.commits import Commits
+from broker.client.consumer.consumer_config import AUTO_OFFSET_RESET
+from broker.client.consumer.offset_calls import OffsetCalls
+from broker.client.consumer.subscription_state import (
     EARLIEST,
     LATEST,
     PartitionState,
     SubscriptionState,
 )
-from broker.errors import ErrorCode, KafkaError
+from broker.client.failures import is_retriable
+from broker.client.signals import Signal
+from broker.protocol.errors import ErrorCode, KafkaError
 
 _POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from broker.client.consumer_record import ConsumerRecord, FetchedBatches
+from broker.client.consumer.consumer_record import ConsumerRecord, FetchedBatches
 from broker.client.partitions import TopicPartition
-from broker.errors import KafkaError
+from broker.protocol.errors import KafkaError
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST = -1, -2

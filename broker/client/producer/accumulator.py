@@ -12,12 +12,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from broker.client.buffer_pool import BufferPool
 from broker.client.failures import timed_out
 from broker.client.partitions import TopicPartition
-from broker.client.producer_batch import Headers, ProducerBatch, Receipt
-from broker.client.sequences import Sequences
-from broker.errors import KafkaError
+from broker.client.producer.buffer_pool import BufferPool
+from broker.client.producer.producer_batch import Headers, ProducerBatch, Receipt
+from broker.client.producer.sequences import Sequences
+from broker.protocol.errors import KafkaError
 
 
 @dataclass(slots=True, eq=False)

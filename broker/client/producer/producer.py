@@ -22,17 +22,17 @@ from typing import Any, Final
 
 import trio
 
-from broker.client.accumulator import RecordAccumulator
 from broker.client.background import background
-from broker.client.buffer_pool import BufferPool
 from broker.client.config import ClientConfig, parse_bootstrap
 from broker.client.failures import disconnected
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
-from broker.client.partitioner import StickyPartitioner, partition_for_key
 from broker.client.partitions import TopicPartition
-from broker.client.producer_batch import Headers, Receipt
-from broker.client.producer_config import (
+from broker.client.producer.accumulator import RecordAccumulator
+from broker.client.producer.buffer_pool import BufferPool
+from broker.client.producer.partitioner import StickyPartitioner, partition_for_key
+from broker.client.producer.producer_batch import Headers, Receipt
+from broker.client.producer.producer_config import (
     BATCH_SIZE,
     BUFFER_MEMORY,
     DELIVERY_TIMEOUT_MS,
@@ -42,10 +42,10 @@ from broker.client.producer_config import (
     MAX_REQUEST_SIZE,
     producer_config,
 )
-from broker.client.producer_ids import ProducerIds
-from broker.client.sender import Sender
-from broker.client.sequences import Sequences
-from broker.errors import ErrorCode, KafkaError
+from broker.client.producer.producer_ids import ProducerIds
+from broker.client.producer.sender import Sender
+from broker.client.producer.sequences import Sequences
+from broker.protocol.errors import ErrorCode, KafkaError
 
 # A task that does nothing but send lets others run after this many records.
 _SENDS_PER_TURN: Final = 64

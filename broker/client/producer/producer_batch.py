@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import trio
 
 from broker.client.partitions import TopicPartition
-from broker.errors import KafkaError
-from broker.log.batch import HEADER, HEADER_SIZE, BatchHeader, seal
-from broker.log.codecs import compress
-from broker.log.records import write_varint
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader, seal
+from broker.protocol.records.codecs import compress
+from broker.protocol.records.records import write_varint
 
 NO_OFFSET: Final = -1
 # Lengths and deltas are mostly small.

@@ -15,9 +15,9 @@ from broker.client.config import (
     ClientConfig,
     read_settings,
 )
-from broker.config.key import INT_MAX, boolean, integer, long, text
-from broker.errors import ConfigError
-from broker.log.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from broker.protocol.config_key import INT_MAX, boolean, integer, long, text
+from broker.protocol.errors import ConfigError
+from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 
 CODECS: Final = {
     "none": NONE,

@@ -18,12 +18,12 @@ from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientC
 from broker.client.failures import is_retriable
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
-from broker.client.producer_batch import Identity
-from broker.client.sequences import Sequences
+from broker.client.producer.producer_batch import Identity
+from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
 
 _NO_TRANSACTION = timedelta(milliseconds=2**31 - 1)
 

@@ -15,7 +15,6 @@ from typing import Final
 
 import trio
 
-from broker.client.accumulator import PartitionQueue, RecordAccumulator
 from broker.client.backoff import Backoff
 from broker.client.config import (
     REQUEST_TIMEOUT_MS,
@@ -28,8 +27,9 @@ from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient, Node
 from broker.client.partitions import TopicPartition
-from broker.client.producer_batch import NO_OFFSET, ProducerBatch
-from broker.client.producer_config import (
+from broker.client.producer.accumulator import PartitionQueue, RecordAccumulator
+from broker.client.producer.producer_batch import NO_OFFSET, ProducerBatch
+from broker.client.producer.producer_config import (
     CODECS,
     COMPRESSION_TYPE,
     MAX_IN_FLIGHT,
@@ -37,13 +37,13 @@ from broker.client.producer_config import (
     RETRIES,
     acks_of,
 )
-from broker.client.producer_ids import ProducerIds
-from broker.client.sequences import Sequences
+from broker.client.producer.producer_ids import ProducerIds
+from broker.client.producer.sequences import Sequences
 from broker.client.signals import Signal
 from broker.client.versions import Row
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.api_keys import ApiKey
-from broker.wire.codec import Entity
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
 
 _WRITTEN: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})
 

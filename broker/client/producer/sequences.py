@@ -25,8 +25,8 @@ from __future__ import annotations
 import bisect
 from typing import Final
 
-from broker.client.producer_batch import ANONYMOUS, Identity, ProducerBatch
-from broker.errors import ErrorCode
+from broker.client.producer.producer_batch import ANONYMOUS, Identity, ProducerBatch
+from broker.protocol.errors import ErrorCode
 
 EPOCH_MAX: Final = 2**15 - 1
 _SEQUENCES: Final = 2**31

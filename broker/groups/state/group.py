@@ -7,18 +7,29 @@ protocol type and without members only stores offsets (Kafka's "simple group").
 
 from __future__ import annotations
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.consumer_protocol import subscribed_topics
-from broker.groups.messages import (
+from typing import Final
+
+from broker.groups.state.consumer_protocol import subscribed_topics
+from broker.groups.state.messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     Instant,
     JoinAnswer,
     SyncAnswer,
 )
-from broker.groups.offset_store import OffsetStore
-from broker.groups.roster import Member, Roster
-from broker.groups.transitions import BEFORE, Action, Event, GroupState, Step, step
+from broker.groups.state.offset_store import OffsetStore
+from broker.groups.state.roster import Member, Roster
+from broker.groups.state.transitions import (
+    BEFORE,
+    Action,
+    Event,
+    GroupState,
+    Step,
+    step,
+)
+from broker.protocol.errors import ErrorCode, KafkaError
+
+_INT32_MAX: Final = 2**31 - 1
 
 
 class Group:
@@ -78,7 +89,8 @@ class Group:
 
     def begin_generation(self, now: Instant) -> None:
         """Count the generation up and choose its protocol, if anyone is left."""
-        self.generation += 1
+        # An int32 on the wire and in the log.
+        self.generation = (self.generation + 1) & _INT32_MAX
         self.roster.unsynced.clear()
         if self.roster:
             self.protocol_name = self.roster.select_protocol()

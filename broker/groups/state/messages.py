@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from broker.errors import ErrorCode
-from broker.groups.waiting import Waiting
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 

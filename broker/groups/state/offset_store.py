@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.groups.messages import OffsetCommit
+from broker.groups.state.messages import OffsetCommit
 
 
 class TopicPartition(NamedTuple):
@@ -76,6 +76,10 @@ class OffsetStore:
         for topic, partitions in list(self._offsets.items()):
             for partition in list(partitions):
                 yield TopicPartition(topic, partition)
+
+    def of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic that have an offset."""
+        return [TopicPartition(topic, each) for each in self._offsets.get(topic, ())]
 
     def expired(
         self,

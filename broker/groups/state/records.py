@@ -16,12 +16,14 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.groups.messages import OffsetCommit, Record
+from broker.groups.state.messages import OffsetCommit, Record
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
 _NEWEST_VALUE: Final = 4
 _FLEXIBLE_FROM: Final = 4
+# What is written again is written in a version whose lengths are 16 bits.
+_STRING_BYTES_MAX: Final = 32_767
 
 
 class OffsetKey(NamedTuple):
@@ -242,6 +244,8 @@ class _Reader:
         size = self._varint() - 1 if self._flexible else self.int16()
         if size < 0:
             return None
+        if size > _STRING_BYTES_MAX:
+            raise UnreadableRecord(f"found a string of {size} bytes")
         try:
             return self._take(size).decode()
         except UnicodeDecodeError as fault:

@@ -12,9 +12,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.messages import GroupProtocol, JoinAnswer, JoinedMember, SyncAnswer
-from broker.groups.waiting import Waiting
+from broker.groups.state.messages import (
+    GroupProtocol,
+    JoinAnswer,
+    JoinedMember,
+    SyncAnswer,
+)
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode, KafkaError
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -177,7 +182,8 @@ class Roster:
             names = (protocol.name for protocol in member.protocols)
             ours = (name for name in names if self._supporters[name] == len(self))
             votes[next(ours)] += 1
-        return votes.most_common(1)[0][0]
+        ((elected, _),) = votes.most_common(1)
+        return elected
 
     def joined_count(self) -> int:
         """Count the members whose JoinGroup waits."""

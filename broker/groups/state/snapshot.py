@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.groups.group import Group
-from broker.groups.messages import GroupProtocol, Instant, Record
-from broker.groups.records import GroupValue, MemberValue, group_record
-from broker.groups.roster import Member
-from broker.groups.transitions import GroupState
+from broker.groups.state.group import Group
+from broker.groups.state.messages import GroupProtocol, Instant, Record
+from broker.groups.state.records import GroupValue, MemberValue, group_record
+from broker.groups.state.roster import Member
+from broker.groups.state.transitions import GroupState
 
 
 def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:

@@ -11,11 +11,19 @@ sleeps until then can be woken. Ties break by the order of scheduling.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from sortedcontainers import SortedList
 
 K = TypeVar("K")
+
+
+class _Entry(NamedTuple, Generic[K]):
+    """In order of the deadline; numbers are unique, so keys are never compared."""
+
+    deadline_ns: int
+    number: int
+    key: K
 
 
 class Timers(Generic[K]):
@@ -31,9 +39,8 @@ class Timers(Generic[K]):
 
     def __init__(self, on_earlier_deadline: Callable[[], None] = lambda: None) -> None:
         self._on_earlier_deadline = on_earlier_deadline
-        # Numbers are unique, so keys are never compared.
-        self._entries: dict[K, tuple[int, int, K]] = {}
-        self._by_deadline: SortedList[tuple[int, int, K]] = SortedList()
+        self._entries: dict[K, _Entry[K]] = {}
+        self._by_deadline: SortedList[_Entry[K]] = SortedList()
         self._scheduled = 0
 
     def __len__(self) -> int:
@@ -52,7 +59,7 @@ class Timers(Generic[K]):
         if old is not None:
             self._by_deadline.remove(old)
         self._scheduled += 1
-        entry = (deadline_ns, self._scheduled, key)
+        entry = _Entry(deadline_ns, self._scheduled, key)
         self._entries[key] = entry
         self._by_deadline.add(entry)
         if next_ns is None or deadline_ns < next_ns:
@@ -68,16 +75,16 @@ class Timers(Generic[K]):
         """Return the earliest deadline, None if there is none."""
         if not self._by_deadline:
             return None
-        deadline_ns: int = self._by_deadline[0][0]
-        return deadline_ns
+        nearest: _Entry[K] = self._by_deadline[0]
+        return nearest.deadline_ns
 
     def pop_due(self, now_ns: int) -> K | None:
         """Remove and return the key with the earliest deadline that has come."""
-        if not self._by_deadline or self._by_deadline[0][0] > now_ns:
+        if not self._by_deadline or self._by_deadline[0].deadline_ns > now_ns:
             return None
-        key: K = self._by_deadline.pop(0)[2]
-        del self._entries[key]
-        return key
+        entry: _Entry[K] = self._by_deadline.pop(0)
+        del self._entries[entry.key]
+        return entry.key
 
     def check(self) -> None:
         """Assert that the list holds each key's entry, and nothing else."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from broker.errors import ErrorCode
+from broker.protocol.errors import ErrorCode
 
 
 class GroupState(enum.Enum):

@@ -18,7 +18,7 @@ import struct
 from bisect import bisect_right
 from typing import Final
 
-from broker.log.storage import File, Storage, remove_if_there
+from broker.disk.storage import File, Storage, remove_if_there
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")

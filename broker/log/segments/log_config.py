@@ -32,6 +32,9 @@ class LogConfig:
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS
 
+    # Of a deleted partition's directory.
+    file_delete_delay_ms: int = 60_000
+
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
@@ -47,6 +50,11 @@ class LogConfig:
 
     # The broker's producer.id.expiration.ms.
     producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def flushes(self) -> bool:
+        """Tell whether flush.messages or flush.ms is set."""
+        return min(self.flush_messages, self.flush_ms) < LONG_MAX
 
     @property
     def compacts(self) -> bool:

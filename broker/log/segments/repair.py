@@ -9,13 +9,12 @@ active segment after an orderly stop), `recover` believes nothing and reads it a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.errors import KafkaError
-from broker.log.batch import NO_TIMESTAMP, BatchHeader, check_crc, corrupt
-from broker.log.config import LONG_MAX
-from broker.log.segment import RELATIVE_MAX, Segment
+from broker.log.segments.log_config import LONG_MAX
+from broker.log.segments.segment import RELATIVE_MAX, Segment
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import NO_TIMESTAMP, BatchHeader, check_crc, corrupt
 
 _READ_BYTES: Final = 1 << 20
 
@@ -47,33 +46,48 @@ def resume(segment: Segment) -> int | None:
     return next_offset if end == segment.size else None
 
 
+class Recovered(NamedTuple):
+    """What is left of a segment: its next offset, bytes cut off, and the reason."""
+
+    next_offset: int
+    cut_bytes: int
+    reason: str
+
+
 def recover(
     segment: Segment,
     on_batch: Callable[[BatchHeader], None],
     end_offset: int = LONG_MAX,
-) -> tuple[int, int]:
+) -> Recovered:
     """Keep what is whole, cut off the rest, build the indexes anew.
 
     Nothing of ``end_offset``, where the next segment begins, or above belongs here.
-    Calls ``on_batch`` for each batch kept; returns the next offset and the number of
-    bytes cut off. Reads the whole segment and checks every CRC.
+    Calls ``on_batch`` for each batch kept. Reads the whole segment and checks every
+    CRC.
     """
     segment.forget()
     next_offset, end = segment.base_offset, 0
     end_offset = min(end_offset, segment.base_offset + RELATIVE_MAX + 1)
     # From the first batch that is corrupt on, nothing was ever written whole.
-    with suppress(KafkaError):
+    reason = "it ends within a batch"
+    try:
         for position, header in checked(segment):
             if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+                reason = (
+                    f"a batch of offsets {header.base_offset} to {header.last_offset} "
+                    f"stands where those from {next_offset} to {end_offset} belong"
+                )
                 break
             _note(segment, position, header)
             on_batch(header)
             next_offset, end = header.last_offset + 1, position + header.size
+    except KafkaError as damage:
+        reason = damage.message or reason
     torn = segment.size - end
     if torn:
         segment.file.truncate(end)
         segment.size = end
-    return next_offset, torn
+    return Recovered(next_offset, torn, reason)
 
 
 def truncate(segment: Segment, offset: int) -> int:

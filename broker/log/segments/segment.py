@@ -14,9 +14,15 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
-from broker.log.batch import (
+from broker.disk.doomed import DELETED
+from broker.disk.storage import File, Storage, join, remove_if_there
+from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.protocol.buffer import Buffer
+from broker.protocol.records.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     NO_TIMESTAMP,
@@ -24,9 +30,6 @@ from broker.log.batch import (
     corrupt,
     parse_header,
 )
-from broker.log.config import LONG_MAX, LogConfig
-from broker.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from broker.log.storage import Buffer, File, Storage, join, remove_if_there
 
 # Base offset, batch length and last offset delta: what finding an offset takes.
 _WHERE: Final = struct.Struct(">qi11xi")
@@ -210,6 +213,12 @@ class Segment:
             and not self.indexes_full
         )
 
+    def first_time_ms(self) -> int | None:
+        """Return the time stamp of the first batch; None without one. May read."""
+        if self.first_timestamp is None and self.size:
+            self.first_timestamp = next(self.headers())[1].max_timestamp
+        return self.first_timestamp
+
     def cut(self) -> None:
         """Cut off what a failed write left behind the last batch."""
         self.file.truncate(self.size)
@@ -280,6 +289,19 @@ class Segment:
             position += header.size
 
     # ---- the life of its files ----
+
+    def doom(self) -> list[str]:
+        """Rename the files out of the way; return the paths that are to be removed.
+
+        Slices of the log stay readable.
+        """
+        doomed = []
+        for kind in (".log", ".index", ".timeindex", ".txnindex"):
+            path = self.path(kind)
+            with suppress(FileNotFoundError):
+                self._storage.rename(path, path + DELETED)
+                doomed.append(path + DELETED)
+        return doomed
 
     def remove(self) -> None:
         """Remove the files; slices of the log stay readable."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from broker.log.segment import Segment
+from broker.log.segments.segment import Segment
 
 
 class Segments:

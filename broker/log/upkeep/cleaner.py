@@ -12,20 +12,26 @@ offsets, producer fields and codec; one that lost everything stays as an empty h
 if it is its producer's last, for the sake of the sequence numbers. Control records
 stay.
 
-Work is cut into steps of one batch: `compaction` is a generator, so that whoever drives
-it can do something else in between. The log may grow, roll and lose its oldest segments
+Work is cut into steps: `compaction` is a generator, so that whoever drives it can do
+something else in between. The log may grow, roll and lose its oldest segments
 meanwhile; a segment being replaced that went away ends the work without harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
-from broker.errors import KafkaError
-from broker.log.batch import (
+from broker.log.log import Log
+from broker.log.operation import in_steps, operation
+from broker.log.segments.log_config import LONG_MAX
+from broker.log.segments.segment import Segment
+from broker.log.steps import STEP_RECORDS, Steps, watched
+from broker.log.upkeep.swap import Swap
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
@@ -33,12 +39,12 @@ from broker.log.batch import (
     BatchHeader,
     parse_header,
 )
-from broker.log.records import Record, build_batch, read_records
-from broker.log.segment import Segment
-from broker.log.swap import Swap
-
-if TYPE_CHECKING:
-    from broker.log.log import Log
+from broker.protocol.records.records import (
+    BatchBuilder,
+    Record,
+    build_batch,
+    iter_records,
+)
 
 # Bounds the memory of a pass, as log.cleaner.dedupe.buffer.size does in Kafka.
 KEYS_MAX: Final = 1_000_000
@@ -60,6 +66,7 @@ def dirty_ratio(log: Log, now_ms: int, up_to_offset: int) -> float:
     return dirty / (clean + dirty) if dirty else 0.0
 
 
+@operation
 def compaction_due(log: Log, now_ms: int, up_to_offset: int) -> bool:
     """Tell whether min.cleanable.dirty.ratio or max.compaction.lag.ms asks for it."""
     config = log.config
@@ -68,13 +75,10 @@ def compaction_due(log: Log, now_ms: int, up_to_offset: int) -> bool:
     ratio = dirty_ratio(log, now_ms, up_to_offset)
     if ratio > config.min_cleanable_dirty_ratio:
         return True
-    oldest = log.segments[log.segments.index_of(log.cleaner_offset)]
-    first_ms = oldest.first_timestamp
-    return (
-        ratio > 0
-        and first_ms is not None
-        and now_ms - first_ms > config.max_compaction_lag_ms
-    )
+    if ratio == 0 or config.max_compaction_lag_ms == LONG_MAX:
+        return False
+    first_ms = log.segments[log.segments.index_of(log.cleaner_offset)].first_time_ms()
+    return first_ms is not None and now_ms - first_ms > config.max_compaction_lag_ms
 
 
 def cleanable_end(log: Log, now_ms: int, up_to_offset: int) -> int:
@@ -88,41 +92,45 @@ def cleanable_end(log: Log, now_ms: int, up_to_offset: int) -> int:
     raise AssertionError("the active segment ends the loop")
 
 
-def compact(log: Log, now_ms: int, up_to_offset: int) -> None:
-    """Compact what may be, now; see `compaction`."""
-    for _ in compaction(log, now_ms, up_to_offset):
-        pass
-
-
+@in_steps
 def compaction(
-    log: Log, now_ms: int, up_to_offset: int, keys_max: int = KEYS_MAX
-) -> Iterator[None]:
-    """Compact the ended segments below ``up_to_offset``, step by step.
+    log: Log,
+    now_ms: int,
+    up_to_offset: int,
+    keys_max: int = KEYS_MAX,
+    moved: Callable[[int], None] = lambda size: None,
+) -> Steps[None]:
+    """Compact the ended segments below ``up_to_offset``.
 
-    Raises KAFKA_STORAGE_ERROR; before the last rename of a segment the log is then as
-    it was, after it out of service.
+    ``moved`` is told the bytes read and written. Raises KAFKA_STORAGE_ERROR; before the
+    last rename of a segment the log is then as it was, after it out of service. Ends
+    early if the log is truncated.
     """
     end = cleanable_end(log, now_ms, up_to_offset)
     start = max(log.cleaner_offset, log.segments[0].base_offset)
     if start >= end:
         return
     generation = log.durability.generation
-    with closing(_passes(log, start, end, now_ms, keys_max)) as passes:
-        for _ in passes:
-            yield
-            if log.durability.generation != generation:
-                # The log was truncated: what was noted of it is not true any more.
-                return
+    yield from watched(
+        _passes(log, start, end, now_ms, keys_max, moved),
+        # Else what was noted of the log is not true any more.
+        lambda: log.durability.generation == generation,
+    )
 
 
 def _passes(
-    log: Log, start: int, end: int, now_ms: int, keys_max: int
-) -> Generator[None, None, None]:
-    offsets = _LastOffsets(keys_max)
+    log: Log,
+    start: int,
+    end: int,
+    now_ms: int,
+    keys_max: int,
+    moved: Callable[[int], None],
+) -> Steps[None]:
+    offsets = _LastOffsets(keys_max, moved)
     yield from offsets.read(log, start, end)
     if not offsets.end:
         return
-    work = _Copy(log, offsets, now_ms)
+    work = _Copy(log, offsets, now_ms, moved)
     for group in _groups(log, offsets.end):
         yield from work.rewrite(group)
     log.cleaner_offset = max(log.cleaner_offset, offsets.end)
@@ -131,13 +139,14 @@ def _passes(
 class _LastOffsets:
     """The last offset of each key in a range of the log; long keys by their hash."""
 
-    def __init__(self, keys_max: int) -> None:
+    def __init__(self, keys_max: int, moved: Callable[[int], None]) -> None:
         self._offsets: dict[bytes, int] = {}
         self._keys_max = keys_max
+        self._moved = moved
         # The map speaks for offsets below this one.
         self.end = 0
 
-    def read(self, log: Log, start: int, end: int) -> Iterator[None]:
+    def read(self, log: Log, start: int, end: int) -> Steps[None]:
         """Take in the batches from ``start`` to ``end``, or until the map is full."""
         for segment in list(log.segments):
             if segment.base_offset >= end:
@@ -146,14 +155,29 @@ class _LastOffsets:
             if place is None:
                 continue
             for position, header in segment.headers(place[0]):
-                for record in _records(segment, position, header) or ():
-                    if record.key is not None:
-                        self._offsets[_hashed(record.key)] = record.offset
+                self._moved(header.size)
+                yield from self._take_in(segment, position, header)
                 self.end = header.last_offset + 1
                 if len(self._offsets) >= self._keys_max:
                     return
-                yield
+                yield None
         self.end = end
+
+    def _take_in(
+        self, segment: Segment, position: int, header: BatchHeader
+    ) -> Steps[None]:
+        """Note the keys of a batch, if all of it can be read; else it stays."""
+        if _is_left_alone(header):
+            return
+        found: dict[bytes, int] = {}
+        batch = segment.file.read(position, header.size)
+        with suppress(KafkaError):
+            for number, record in enumerate(iter_records(header, batch), 1):
+                if record.key is not None:
+                    found[_hashed(record.key)] = record.offset
+                if not number % STEP_RECORDS:
+                    yield None
+            self._offsets.update(found)
 
     def is_last(self, record: Record) -> bool:
         """Tell whether no later record of the same key is known."""
@@ -168,19 +192,8 @@ def _hashed(key: bytes) -> bytes:
     return blake2b(key, digest_size=_KEY_BYTES).digest()
 
 
-def _records(
-    segment: Segment, position: int, header: BatchHeader
-) -> list[Record] | None:
-    """Return a batch's records; None if it is control records, or cannot be read.
-
-    What cannot be unpacked within the limits is left alone: keys unknown, it stays.
-    """
-    if header.attributes & CONTROL or not header.record_count:
-        return None
-    try:
-        return read_records(header, segment.file.read(position, header.size))
-    except KafkaError:
-        return None
+def _is_left_alone(header: BatchHeader) -> bool:
+    return bool(header.attributes & CONTROL) or not header.record_count
 
 
 def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
@@ -203,48 +216,88 @@ def _groups(log: Log, end: int) -> Iterator[list[Segment]]:
         yield group
 
 
+class _Kept(NamedTuple):
+    """What of a batch stays."""
+
+    records: int
+    tombstones: int
+    max_timestamp: int
+    is_whole: bool
+
+
 class _Copy:
     """Copies groups of segments without what is replaced or expired."""
 
-    def __init__(self, log: Log, offsets: _LastOffsets, now_ms: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        offsets: _LastOffsets,
+        now_ms: int,
+        moved: Callable[[int], None],
+    ) -> None:
         self._log = log
         self._offsets = offsets
         self._now_ms = now_ms
+        self._moved = moved
         self._last_of_producers = log.producers.last_offsets()
 
-    def rewrite(self, group: list[Segment]) -> Iterator[None]:
+    def rewrite(self, group: list[Segment]) -> Steps[None]:
         """Put one compacted segment in the place of a group."""
         swap = Swap(self._log, group, self._now_ms)
         try:
             for segment in group:
                 for position, header in segment.headers():
-                    kept = self._filtered(segment, position, header)
+                    self._moved(header.size)
+                    batch = segment.file.read(position, header.size)
+                    kept = yield from self._filtered(header, batch)
                     if kept is not None:
+                        self._moved(kept[0].size)
                         swap.add(*kept)
-                    yield
-            swap.commit()
+                    yield None
+            yield from swap.commit()
         finally:
             swap.abandon_unless_committed()
 
     def _filtered(
-        self, segment: Segment, position: int, header: BatchHeader
-    ) -> tuple[BatchHeader, bytes] | None:
-        """Return what stays of a batch, None if nothing does."""
-        batch = segment.file.read(position, header.size)
+        self, header: BatchHeader, batch: bytes
+    ) -> Steps[tuple[BatchHeader, bytes] | None]:
+        """Return what stays of a batch, None if nothing does.
+
+        What cannot be unpacked within the limits is left alone: keys unknown.
+        """
         if header.record_count == 0:
             return self._empty(header)
-        records = _records(segment, position, header)
-        if records is None:
+        if _is_left_alone(header):
             return header, batch
+        try:
+            kept = yield from self._looked_through(header, batch)
+        except KafkaError:
+            return header, batch
+        if not kept.records:
+            return self._empty(header)
+        sets_horizon = bool(kept.tombstones and not header.attributes & DELETE_HORIZON)
+        if kept.is_whole and not sets_horizon:
+            return header, batch
+        return (yield from self._built(header, batch, kept, sets_horizon))
+
+    def _staying(self, header: BatchHeader, batch: bytes) -> Iterator[Record | None]:
+        """Yield each record that stays, None for each that does not."""
         has_horizon = bool(header.attributes & DELETE_HORIZON)
         expired = has_horizon and self._now_ms >= header.base_timestamp
-        kept = [record for record in records if self._stays(record, expired)]
-        if not kept:
-            return self._empty(header)
-        sets_horizon = not has_horizon and any(r.value is None for r in kept)
-        if len(kept) == len(records) and not sets_horizon:
-            return header, batch
-        return self._built(header, kept, sets_horizon)
+        for record in iter_records(header, batch):
+            yield record if self._stays(record, expired) else None
+
+    def _looked_through(self, header: BatchHeader, batch: bytes) -> Steps[_Kept]:
+        records = tombstones = number = 0
+        max_timestamp = -LONG_MAX
+        for number, record in enumerate(self._staying(header, batch), 1):
+            if record is not None:
+                records += 1
+                tombstones += record.value is None
+                max_timestamp = max(max_timestamp, record.timestamp)
+            if not number % STEP_RECORDS:
+                yield None
+        return _Kept(records, tombstones, max_timestamp, records == number)
 
     def _stays(self, record: Record, expired: bool) -> bool:
         if record.offset >= self._offsets.end:
@@ -252,19 +305,25 @@ class _Copy:
         return self._offsets.is_last(record) and not (expired and record.value is None)
 
     def _built(
-        self, header: BatchHeader, kept: list[Record], sets_horizon: bool
-    ) -> tuple[BatchHeader, bytes]:
+        self, header: BatchHeader, batch: bytes, kept: _Kept, sets_horizon: bool
+    ) -> Steps[tuple[BatchHeader, bytes]]:
         """Build a batch of the records that stay, under the old one's header."""
+        anew = header
         if not header.attributes & LOG_APPEND_TIME:
-            header = header._replace(max_timestamp=max(r.timestamp for r in kept))
+            anew = anew._replace(max_timestamp=kept.max_timestamp)
         if sets_horizon:
-            header = header._replace(
+            anew = anew._replace(
                 attributes=header.attributes | DELETE_HORIZON,
                 base_timestamp=self._now_ms + self._log.config.delete_retention_ms,
             )
-        records = ((each.offset, each.timestamp, each.body) for each in kept)
-        batch = build_batch(header, records)
-        return parse_header(batch), batch
+        builder = BatchBuilder(anew)
+        for number, record in enumerate(self._staying(header, batch), 1):
+            if record is not None:
+                builder.add(record.offset, record.timestamp, record.body)
+            if not number % STEP_RECORDS:
+                yield None
+        built = builder.build()
+        return parse_header(built), built
 
     def _empty(self, header: BatchHeader) -> tuple[BatchHeader, bytes] | None:
         """Keep the numbers of a producer's last batch, and no record."""

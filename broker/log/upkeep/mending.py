@@ -14,19 +14,18 @@ directory offline in both cases.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.durability import storage_error
-from broker.log.repair import checked, recover
-
-if TYPE_CHECKING:
-    from broker.log.log import Log
-    from broker.log.segment import Segment
+from broker.log.log import Log
+from broker.log.operation import operation
+from broker.log.segments.repair import checked, recover
+from broker.log.segments.segment import Segment
+from broker.protocol.errors import ErrorCode, KafkaError
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
+@operation
 def mend(log: Log) -> bool:
     """Take up service if a full disk ended it; return whether it did.
 
@@ -37,13 +36,10 @@ def mend(log: Log) -> bool:
     if not durability.mendable:
         return False
     undurable = [*durability.unflushed, log.segments.active]
-    try:
-        for segment in undurable:
-            _check(segment)
-        for segment in undurable:
-            _write_again(segment)
-    except OSError as error:
-        raise storage_error(log.directory, error) from error
+    for segment in undurable:
+        _check(segment)
+    for segment in undurable:
+        _write_again(segment)
     durability.take_up()
     # It leaves service again if this fails.
     durability.flush(log.segments.active, log.log_end_offset)

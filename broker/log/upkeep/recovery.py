@@ -13,25 +13,40 @@ Left-overs of interrupted work are finished or undone: a compaction that had com
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.errors import KafkaError
-from broker.log.batch import BatchHeader
-from broker.log.config import LONG_MAX, LogConfig
+from broker.disk.closable import ClosableStorage
+from broker.disk.doomed import Doomed
+from broker.disk.failures import LogStorageError
+from broker.disk.storage import Storage, join, remove_if_there
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.log import Log
 from broker.log.producers import Producers, replay_producers
-from broker.log.repair import load_indexes, recover, resume
-from broker.log.segment import Segment, file_name
-from broker.log.segments import Segments
-from broker.log.storage import Storage, join, remove_if_there
-from broker.log.swap import SWAP
+from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.log.segments.repair import load_indexes, recover, resume
+from broker.log.segments.segment import Segment, file_name
+from broker.log.segments.segment_list import Segments
+from broker.log.upkeep.swap import SWAP
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import BatchHeader
 
 _LOG: Final = re.compile(r"(\d{20})\.log")
 _OF_SEGMENT: Final = re.compile(r"(\d{20})\.(index|timeindex|txnindex)")
 _UNDONE: Final = (".cleaned", ".deleted", ".tmp", ".index.swap", ".timeindex.swap")
+
+
+class Loss(NamedTuple):
+    """Bytes of a segment's file that recovery cut off, and why."""
+
+    path: str
+    size: int
+    reason: str
+
+
+Report = Callable[[Loss], None]
 
 
 def open_log(
@@ -40,11 +55,21 @@ def open_log(
     storage: Storage,
     now_ms: int,
     *,
-    clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    doomed: Doomed | None = None,
+    report: Report = lambda loss: None,
+    on_failure: Callable[[LogStorageError], None] = lambda _: None,
 ) -> Log:
-    """Open or create a log; see `Log.open`."""
+    """Open or create the log of a directory called ``topic-partition``.
+
+    ``clean``: the last stop was orderly, so indexes are believed. Else everything
+    from ``recovery_point`` on is read and checked. ``doomed`` takes what the log lets
+    go of, ``report`` hears of every byte that is cut off, ``on_failure`` of errors of
+    its device from then on. Raises ``OSError``.
+    """
+    storage = ClosableStorage(storage, on_failure)
     storage.make_directory(directory)
     changed = _finish_interrupted_work(storage, directory, config, now_ms)
     opened = partial(
@@ -56,6 +81,8 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        doomed=doomed,
+        report=report,
     )
     try:
         return opened(changed=changed, look_at_all=False)
@@ -67,12 +94,14 @@ def open_log(
 def _open(
     directory: str,
     config: LogConfig,
-    storage: Storage,
+    storage: ClosableStorage,
     now_ms: int,
     *,
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    doomed: Doomed | None,
+    report: Report,
     changed: bool,
     look_at_all: bool,
 ) -> Log:
@@ -85,14 +114,9 @@ def _open(
         clean=clean,
         recovery_point=recovery_point,
         look_at_all=look_at_all,
+        report=report,
     )
-    log_end_offset = opening.run()
-    if log_end_offset < log_start_offset:
-        # The disk lost what the checkpoint says was there: nothing of it is readable.
-        for lost in reversed(segments):
-            lost.remove()
-        segments.clear()
-        log_end_offset = log_start_offset
+    log_end_offset = opening.end_offset(log_start_offset)
     if not segments:
         changed = True
         segments.append(segment(log_end_offset, create=True))
@@ -109,7 +133,7 @@ def _open(
         opening.repaired,
         names_changed=changed or bool(opening.repaired),
     )
-    return Log(
+    log = Log(
         directory=directory,
         config=config,
         storage=storage,
@@ -119,8 +143,12 @@ def _open(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         durability=durability,
+        doomed=Doomed() if doomed is None else doomed,
         now_ms=now_ms,
     )
+    if clean and durability.everything:
+        log.settled_offset = log_end_offset
+    return log
 
 
 class _Opening:
@@ -134,7 +162,9 @@ class _Opening:
         clean: bool,
         recovery_point: int,
         look_at_all: bool,
+        report: Report,
     ) -> None:
+        self._report = report
         self._segments = segments
         self._look_at_all = look_at_all
         self._epochs = epochs
@@ -159,11 +189,13 @@ class _Opening:
             next_offset = resume(segment) if unseen else None
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
-                next_offset, torn = recover(segment, self._note_epoch, limit)
+                next_offset, torn, reason = recover(segment, self._note_epoch, limit)
                 if not is_last:
                     self.repaired.append(segment)
+                if torn:
+                    self._report(Loss(segment.path(".log"), torn, reason))
                 if torn and not self._believed(number):
-                    self._drop_after(number)
+                    self.drop_after(number, f"it follows {segment!r}, which was cut")
                     return next_offset
             log_end_offset = next_offset
         return log_end_offset
@@ -181,9 +213,23 @@ class _Opening:
     def _note_epoch(self, header: BatchHeader) -> None:
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 
-    def _drop_after(self, number: int) -> None:
+    def end_offset(self, log_start_offset: int) -> int:
+        """Return the log's end, which is not before its start."""
+        end_offset = self.run()
+        if end_offset >= log_start_offset:
+            return end_offset
+        # The disk lost what the checkpoint says was there: nothing of it is readable.
+        why = f"the log ends at {end_offset}, before its start, {log_start_offset}"
+        self.drop_after(-1, why)
+        return log_start_offset
+
+    def drop_after(self, number: int, why: str) -> None:
+        """Remove the segments after that number, the newest first."""
         while len(self._segments) > number + 1:
-            self._segments.pop().remove()
+            dropped = self._segments.pop()
+            if dropped.size:
+                self._report(Loss(dropped.path(".log"), dropped.size, why))
+            dropped.remove()
 
 
 def _base_offsets(storage: Storage, directory: str) -> list[int]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from broker.metrics.metric import Metric
 from broker.network.connection_quotas import ConnectionQuotas
-from broker.topology import CONTROL_PLANE
-from planes.plane import NowNs
+from broker.observation.metric import Metric
+from broker.requests.topology import CONTROL_PLANE
+from planes.clock import NowNs
 
 _RATE = "kafka_server_socket_server_metrics_{}connection_accept_rate"
 

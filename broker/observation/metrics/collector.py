@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.errors import ErrorCode
-from broker.metrics.histogram import Histogram
-from broker.metrics.metric import NO_LABELS, Metric
-from broker.metrics.request_metrics import PHASES, RequestMetrics, Stats
 from broker.network.memory_pool import MemoryPool
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
-from broker.topology import CONTROL_PLANE
+from broker.observation.histogram import Histogram
+from broker.observation.metric import NO_LABELS, Metric
+from broker.observation.metrics.request_metrics import PHASES, RequestMetrics, Stats
+from broker.protocol.errors import ErrorCode
+from broker.requests.topology import CONTROL_PLANE
 from planes import PlaneCore
-from planes.plane import NowNs
+from planes.clock import NowNs
 
 _NS_PER_MS: Final = 1e6
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
@@ -49,7 +49,7 @@ class Collector:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._last_ns = sources.now_ns()
-        self._last_busy_ns: dict[PlaneCore, int] = {}
+        self._last_occupied_ns: dict[PlaneCore, int] = {}
         self._last_idle_ns: dict[Processor, int] = {}
 
     def collect(self) -> Iterator[Metric]:
@@ -86,12 +86,16 @@ class Collector:
         yield _gauge("doorkeeper_plane_away", plane.away, labels)
         yield _gauge("doorkeeper_plane_refused", channel.refused, labels)
         yield from _of_admission(plane, labels)
-        busy_ns = plane.attained_ns - self._last_busy_ns.get(plane, 0)
-        self._last_busy_ns[plane] = plane.attained_ns
+        # As Kafka's meter has it: a handler is idle while it has no request at all, be
+        # it without the CPU.
+        occupied_ns = plane.occupied_ns(now_ns)
+        taken_ns = occupied_ns - self._last_occupied_ns.get(plane, 0)
+        self._last_occupied_ns[plane] = occupied_ns
+        all_ns = period_ns * plane.seats
         handler = "kafka_server_kafkarequesthandlerpool"
         yield _gauge(
             f"{handler}_{prefix}requesthandleravgidle_percent",
-            _ratio(period_ns - busy_ns, period_ns),
+            _ratio(all_ns - taken_ns, all_ns),
         )
         processors = self._sources.processors[plane]
         idle = [self._idle(each, now_ns, period_ns) for each in processors]

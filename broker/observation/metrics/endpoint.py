@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from broker.metrics.metric import Metric
+from broker.observation.metric import Metric
 
 _HEAD_BYTES_MAX: Final = 8192
 _TIMEOUT_S: Final = 10
@@ -69,7 +69,7 @@ async def _answer(
     elif path != b"/metrics":
         status, body = "404 Not Found", "the metrics are at /metrics\n"
     else:
-        status, body = "200 OK", exposition(collect())
+        status, body = "200 OK", exposition((*collect(), _tasks()))
     content = body.encode()
     answer_head = (
         f"HTTP/1.1 {status}\r\n"
@@ -78,6 +78,12 @@ async def _answer(
         "Connection: close\r\n\r\n"
     )
     await stream.send_all(answer_head.encode() + content)
+
+
+def _tasks() -> Metric:
+    """Return how many tasks Trio has: what is forgotten shows here first."""
+    living = trio.lowlevel.current_statistics().tasks_living
+    return Metric(name="doorkeeper_trio_tasks", kind="gauge", value=living)
 
 
 def _labels(metric: Metric) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from broker.metrics.metric import Metric
-from broker.purgatory import Purgatory
+from broker.observation.metric import Metric
+from broker.requests.purgatory import Purgatory
 
 
 def purgatory_metrics(purgatories: Iterable[Purgatory]) -> Iterator[Metric]:

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from broker.classifier import REPLICATION
-from broker.metrics.histogram import Histogram
-from broker.request import Request
-from broker.wire.api_keys import ApiKey
+from broker.observation.histogram import Histogram
+from broker.protocol.api_keys import ApiKey
+from broker.requests.classifier import REPLICATION
+from broker.requests.request import Request
 
 # Kafka's names, in the order of `planes.task.Phases`; SuspendedTimeMs is ours.
 PHASES: Final = (
@@ -88,7 +88,7 @@ class RequestMetrics:
 
 
 def _names(api_key: int, request_class: str) -> Iterator[str]:
-    yield "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
+    yield ApiKey(api_key).api_name
     if api_key == _FETCH:
         follower = request_class == REPLICATION
         yield "FetchFollower" if follower else "FetchConsumer"

@@ -10,11 +10,11 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     BrokerConfig,
 )
-from broker.metrics.metric import Metric
-from broker.request import Request
+from broker.observation.metric import Metric
+from broker.requests.request import Request
 from planes import PlaneCore
+from planes.clock import NowNs
 from planes.laws import Laws, Tolerance, total
-from planes.plane import NowNs
 from schedulers import Job
 
 

@@ -4,7 +4,8 @@ The broker writes stamps only; durations are the analysis' to derive. A row is p
 when its response has been sent, and written with many others, so that recording costs
 a request about a microsecond. Names (classes, flows, planes) stand once, as JSON
 strings, in a file beside the rows; rows hold their line numbers. Another file beside
-them says, once the broker has stopped, how often it broke a law (``planes.laws``).
+them says, once the broker has stopped, how often it broke a law (``planes.laws``), and
+one whose its CPU was.
 
 Requests with a negative correlation id are not recorded: load generators number the
 requests that count from 0, and set up topics with negative ids.
@@ -22,11 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TextIO
 
-from broker.request import Request
+from broker.requests.request import Request
 
 NAMES_SUFFIX: Final = ".names"
 SAMPLES_SUFFIX: Final = ".samples"
 LAWS_SUFFIX: Final = ".laws"
+ACCOUNTS_SUFFIX: Final = ".accounts"
 _FLUSH_BYTES: Final = 1 << 16
 
 
@@ -70,6 +72,12 @@ class SampleRow(NamedTuple):
     handler_idle: float
     processor_idle: float
 
+
+_FIELDS: Final = RequestRow._fields
+_MEASURED: Final = _FIELDS.index("service_ns")
+# When what happened, in this order; and what was counted besides.
+STAMPS: Final = _FIELDS[_FIELDS.index("received_ns") : _MEASURED]
+MEASURES: Final = _FIELDS[_MEASURED : _FIELDS.index("error_code")]
 
 # Little-endian and packed: as a NumPy structured type, and for `struct`.
 _NUMPY_TO_STRUCT: Final = {"i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}
@@ -119,9 +127,16 @@ class Recorder:
     """Writes rows; the streams are its own from now on."""
 
     def __init__(
-        self, requests: BinaryIO, samples: BinaryIO, names: TextIO, laws: TextIO
+        self,
+        requests: BinaryIO,
+        samples: BinaryIO,
+        names: TextIO,
+        laws: TextIO,
+        accounts: TextIO,
     ) -> None:
         self._laws = laws
+        self._accounts_file = accounts
+        self._accounts: Mapping[str, int] = {}
         self._requests = requests
         self._samples = samples
         self._names = Names(names)
@@ -166,6 +181,10 @@ class Recorder:
         """Note how often each law was broken (``planes.laws``), at the end."""
         self._violations = counts
 
+    def accounts(self, totals: Mapping[str, int]) -> None:
+        """Note what CPU was used and billed, at the end."""
+        self._accounts = totals
+
     def flush(self) -> None:
         """Hand all rows to the operating system."""
         self._requests.write(b"".join(self._rows))
@@ -178,6 +197,8 @@ class Recorder:
         self.flush()
         self._laws.write(json.dumps(self._violations) + "\n")
         self._laws.close()
+        self._accounts_file.write(json.dumps(self._accounts) + "\n")
+        self._accounts_file.close()
         self._requests.close()
         self._samples.close()
         self._names.close()
@@ -191,6 +212,7 @@ def open_recorder(path: Path) -> Recorder:
         _beside(path, SAMPLES_SUFFIX).open("wb"),
         _beside(path, NAMES_SUFFIX).open("w", encoding="utf-8"),
         _beside(path, LAWS_SUFFIX).open("w", encoding="utf-8"),
+        _beside(path, ACCOUNTS_SUFFIX).open("w", encoding="utf-8"),
     )
 
 
@@ -205,6 +227,13 @@ def read_violations(path: Path) -> dict[str, int] | None:
     text = _beside(path, LAWS_SUFFIX).read_text(encoding="utf-8")
     counts: dict[str, int] | None = json.loads(text) if text else None
     return counts
+
+
+def read_accounts(path: Path) -> dict[str, int]:
+    """Return what CPU was used and billed; nothing if the broker was not stopped."""
+    text = _beside(path, ACCOUNTS_SUFFIX).read_text(encoding="utf-8")
+    totals: dict[str, int] = json.loads(text) if text else {}
+    return totals
 
 
 def read_requests(path: Path) -> Iterator[RequestRow]:

@@ -8,9 +8,10 @@ import trio
 
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
-from broker.recording import Recorder, SampleRow
+from broker.observation.recording.recording import Recorder, SampleRow
 from planes import PlaneCore
-from planes.plane import NowNs
+from planes.clock import NowNs
+from planes.housekeeping import Housekeeping
 
 
 class Sampler:
@@ -22,11 +23,13 @@ class Sampler:
         processors: Mapping[PlaneCore, Sequence[Processor]],
         recorder: Recorder,
         now_ns: NowNs,
+        housekeeping: Housekeeping,
     ) -> None:
         self._channels = channels
         self._processors = processors
         self._recorder = recorder
         self._now_ns = now_ns
+        self._housekeeping = housekeeping
         self._last_ns = now_ns()
         self._busy_ns: dict[PlaneCore, int] = {}
         self._idle_ns: dict[PlaneCore, int] = {}
@@ -35,7 +38,8 @@ class Sampler:
         """Take a sample per period until cancelled."""
         while True:
             await trio.sleep(period_ns / 1e9)
-            self.sample()
+            with self._housekeeping:
+                self.sample()
 
     def sample(self) -> None:
         """Record one row per plane, and hand all rows to the operating system."""

@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.storage import Buffer
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import ErrorCode, KafkaError
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from broker.wire.api_keys import ApiKey
-from broker.wire.controller import (
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas import (
     controlled_shutdown,
     leader_and_isr,
     stop_replica,
     update_metadata,
 )
-from broker.wire.schema import Message
+from broker.protocol.schemas.message import Message
 
 REQUESTS: Final[Mapping[int, Message]] = MappingProxyType(
     {

@@ -13,9 +13,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from broker.wire.api_keys import ApiKey
-from broker.wire.controller.convert import convert
-from broker.wire.schema import Field, Message, Struct, entity_type
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas.convert import convert
+from broker.protocol.schemas.message import Field, Message, Struct, entity_type
 
 REQUEST: Final = Message(
     api_key=ApiKey.CONTROLLED_SHUTDOWN,

@@ -19,9 +19,15 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from broker.wire.api_keys import ApiKey
-from broker.wire.controller.convert import convert, group
-from broker.wire.schema import Field, Message, Struct, entity_type, nested_type
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas.convert import convert, group
+from broker.protocol.schemas.message import (
+    Field,
+    Message,
+    Struct,
+    entity_type,
+    nested_type,
+)
 
 _PARTITION_STATE: Final = Struct(
     name="LeaderAndIsrPartitionState",

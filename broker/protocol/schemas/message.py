@@ -23,7 +23,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i64
 
-from broker.wire.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey
+from broker.protocol.api_keys import FIRST_FLEXIBLE, NEVER, ApiKey
 
 # What a field's type is called in the tables -> kio's Python type and wire type.
 _PRIMITIVES: Final[dict[str, tuple[Any, str]]] = {

@@ -14,9 +14,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from broker.wire.api_keys import ApiKey
-from broker.wire.controller.convert import convert, group
-from broker.wire.schema import Field, Message, Struct, entity_type, nested_type
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas.convert import convert, group
+from broker.protocol.schemas.message import (
+    Field,
+    Message,
+    Struct,
+    entity_type,
+    nested_type,
+)
 
 _PARTITION_V0: Final = Struct(
     name="StopReplicaPartitionV0",

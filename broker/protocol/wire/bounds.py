@@ -3,7 +3,9 @@
 kio's native reader reserves memory for as many items as an array says that it has,
 and aborts the process where that fails: a frame of twenty bytes could end the broker.
 It takes null for an array that must not be, ignores the sizes of tagged fields, and
-refuses a tag that it does not know, which KIP-482 would have skipped.
+refuses a tag that it does not know, which KIP-482 would have skipped: such fields are
+cut out of the frame. It decodes all in one go, a microsecond for each item of an array,
+during which a broker does nothing else: so the items of a frame are counted, too.
 
 `bounds_check` makes a function that walks a frame without building anything. It is
 Python source, compiled once per message and version as ``dataclasses`` compiles an
@@ -13,31 +15,34 @@ Python source, compiled once per message and version as ``dataclasses`` compiles
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct, calcsize
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from broker.errors import MalformedFrame
-from broker.wire.introspect import FIXED, FieldKind, has_array, kind_of
-from broker.wire.writer import encode_varint
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.introspect import FIXED, FieldKind, has_array, kind_of
+from broker.protocol.wire.writer import STRING_BYTES_MAX, encode_varint
 
 # Walks (frame, offset, length of the frame); returns the offset where it stopped.
-Check: TypeAlias = Callable[[bytes, int, int], int]
+Check: TypeAlias = "Callable[[bytes, int, int, Walk], int]"
 
 _FIXED_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {wire_type: calcsize(f">{letter}") for wire_type, letter in FIXED.items()}
 )
 _INT32: Final = Struct(">i")
+# Sixteen plain numbers take as long to decode as one string or struct.
+_NUMBERS_SHIFT: Final = 4
 
 
 def bounds_check(entity: type[Any]) -> Check | None:
     """Return the check of ``entity``, or ``None`` where there is nothing to check.
 
-    Called with (frame, offset, length of the frame), it raises `MalformedFrame`
-    where an array cannot be as long as it says or a tagged field has another size
-    than it says, `UnknownTag` at the first tag that the schema does not have, and
-    `IndexError` or `struct.error` where the frame ends too early.
+    Called with (frame, offset, length of the frame, walk), it raises `MalformedFrame`
+    where an array cannot be as long as it says, a tagged field has another size than it
+    says or there are more items than the walk may meet, and `IndexError` or
+    `struct.error` where the frame ends too early. Tagged fields that the schema does
+    not have it notes in the walk. Cost: 0.1 us an item.
     """
     if not entity.__flexible__ and not has_array(entity):
         return None
@@ -50,18 +55,20 @@ def bounds_check(entity: type[Any]) -> Check | None:
 class _Source:
     """The source of one check, growing field by field.
 
-    In it ``f`` is the frame, ``o`` the offset, ``n`` the frame's length. Bytes of
-    fixed size are not skipped one by one but added up in ``ahead``.
+    In it ``f`` is the frame, ``o`` the offset, ``n`` the frame's length, ``w`` the
+    `Walk`. Bytes of fixed size are not skipped one by one but added up in ``ahead``.
     """
 
     def __init__(self) -> None:
-        self.lines = ["def check(f, o, n):"]
+        self.lines = ["def check(f, o, n, w):"]
         self.names: dict[str, Any] = {
             "int32": _INT32.unpack_from,
             "varint": _varint,
             "long_string": _long_string,
+            "long_bytes": _long_bytes,
             "tags": _skip_tags,
             "refuse": _refuse_length,
+            "too_many": _refuse_items,
         }
         self.ahead = 0
 
@@ -83,7 +90,7 @@ class _Source:
             table = f"known_{len(self.names)}"
             self.names[table] = known
             at = self.here()
-            self.line(depth, f"if f[{at}]: o = tags(f, {at}, n, {table})")
+            self.line(depth, f"if f[{at}]: o = tags(f, {at}, n, {table}, w)")
             self.line(depth, f"else: o = {at} + 1")
         self.settle(depth)
 
@@ -122,8 +129,13 @@ class _Source:
         null = "" if kind.nullable else "c < 0 or "
         self.line(depth, f"if {null}{needed} > n - o: refuse(c, n - o)")
         if kind.wire_type in _FIXED_BYTES:
-            self.line(depth, f"if c > 0: o += {needed}")
+            self.line(depth, "if c > 0:")
+            self.line(depth + 1, f"o += {needed}; w.left -= c >> {_NUMBERS_SHIFT}")
+            self.line(depth + 1, "if w.left < 0: too_many()")
             return
+        self.line(depth, "if c > 0:")
+        self.line(depth + 1, "w.left -= c")
+        self.line(depth + 1, "if w.left < 0: too_many()")
         self.line(depth, "for _ in range(c):")
         if kind.struct is not None:
             self.struct(kind.struct, depth + 1)
@@ -146,7 +158,8 @@ class _Source:
             self.line(
                 depth, "elif 0 < f[o + 1] < 128: o += 1 + (c & 127 | f[o + 1] << 7)"
             )
-            self.line(depth, "else: o = long_string(f, o)")
+            long = "long_string" if wire_type == "string" else "long_bytes"
+            self.line(depth, f"else: o = {long}(f, o)")
         elif wire_type == "string":
             self.line(depth, f"c = f[{at}] << 8 | f[{at} + 1]")
             self.line(depth, f"o = {at} + 2 + (c if c < 32768 else 0)")
@@ -179,32 +192,36 @@ def _field_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check:
     return source.compiled(f"{entity.__name__}.{field.name}")
 
 
-class UnknownTag(Exception):
-    """A tagged field that the schema does not have, and how to be without it."""
+class Walk:
+    """One way through a frame: ``left`` is how many items it may still meet.
 
-    def __init__(self, count_at: int, count: int, start: int, end: int) -> None:
-        super().__init__(count_at, count, start, end)
-        # (offset, value to subtract 1 from), then the sizes of enclosing tagged fields.
-        self.count = (count_at, count)
-        self.start = start
-        self.end = end
-        self.enclosing: list[tuple[int, int]] = []
+    ``edits`` are what makes the frame one without unknown tags: (start, end, what to
+    put in its place), in the order of the frame.
+    """
 
-    def cut(self, frame: bytes) -> bytes:
-        """Return ``frame`` without the field."""
-        shorter = frame[: self.start] + frame[self.end :]
-        shorter = _replace_varint(shorter, *self.count, self.count[1] - 1)
-        for at, size in self.enclosing:
-            removed = len(frame) - len(shorter)
-            shorter = _replace_varint(shorter, at, size, size - removed)
-        return shorter
+    __slots__ = ("edits", "left")
+
+    def __init__(self, items_max: int) -> None:
+        self.left = items_max
+        self.edits: list[tuple[int, int, bytes]] = []
+
+    def edited(self, frame: bytes) -> bytes:
+        """Return ``frame`` without unknown tags. Cost: one copy."""
+        pieces: list[bytes] = []
+        at = 0
+        for start, end, instead in self.edits:
+            pieces += (frame[at:start], instead)
+            at = end
+        pieces.append(frame[at:])
+        return b"".join(pieces)
 
 
 def _skip_tags(
-    frame: bytes, offset: int, length: int, known: Mapping[int, Check]
+    frame: bytes, count_at: int, length: int, known: Mapping[int, Check], walk: Walk
 ) -> int:
-    count_at = offset
-    count, offset = _varint(frame, offset)
+    count, offset = _varint(frame, count_at)
+    edits = walk.edits
+    before, tags_at, kept = len(edits), offset, count
     for _ in range(count):
         start = offset
         tag, size_at = _varint(frame, start)
@@ -214,23 +231,38 @@ def _skip_tags(
             raise MalformedFrame(f"tagged field of {size} bytes ends beyond the frame")
         check = known.get(tag)
         if check is None:
-            raise UnknownTag(count_at, count, start, end)
-        try:
-            found = check(frame, offset, length)
-        except UnknownTag as unknown:
-            unknown.enclosing.append((size_at, size))
-            raise
-        if found != end:
-            raise MalformedFrame(f"tagged field of {found - offset} bytes, not {size}")
+            walk.left -= 1
+            if walk.left < 0:
+                _refuse_items()
+            kept -= 1
+            edits.append((start, end, b""))
+        else:
+            within = len(edits)
+            found = check(frame, offset, length, walk)
+            if found != end:
+                found -= offset
+                raise MalformedFrame(f"tagged field of {found} bytes, not {size}")
+            if len(edits) > within:
+                rest = encode_varint(size - _removed(edits[within:]))
+                edits.insert(within, (size_at, offset, rest))
         offset = end
+    if kept < count:
+        edits.insert(before, (count_at, tags_at, encode_varint(kept)))
     return offset
 
 
-def _replace_varint(frame: bytes, at: int, old: int, new: int) -> bytes:
-    return frame[:at] + encode_varint(new) + frame[at + len(encode_varint(old)) :]
+def _removed(edits: Iterable[tuple[int, int, bytes]]) -> int:
+    return sum(end - start - len(instead) for start, end, instead in edits)
 
 
 def _long_string(frame: bytes, offset: int) -> int:
+    length, offset = _varint(frame, offset)
+    if length - 1 > STRING_BYTES_MAX:
+        raise MalformedFrame(f"string of {length - 1} bytes")
+    return offset + max(length - 1, 0)
+
+
+def _long_bytes(frame: bytes, offset: int) -> int:
     length, offset = _varint(frame, offset)
     # An overlong zero is null too.
     return offset + max(length - 1, 0)
@@ -245,6 +277,10 @@ def _varint(frame: bytes, offset: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, offset
     raise MalformedFrame("varint of more than five bytes")
+
+
+def _refuse_items() -> None:
+    raise MalformedFrame("more items than a frame may have")
 
 
 def _refuse_length(items: int, bytes_left: int) -> None:

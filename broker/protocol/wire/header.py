@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.errors import MalformedFrame
-from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.errors import MalformedFrame
 
 _FIXED: Final = struct.Struct(">hhi")
 _WITH_LENGTH: Final = struct.Struct(">hhih")

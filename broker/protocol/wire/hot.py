@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.request import Buffer
-from broker.wire.writer import encode_varint
+from broker.protocol.buffer import Piece
+from broker.protocol.wire.writer import cut, encode_string, encode_varint
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -92,10 +92,10 @@ def _produce_tail(partition: ProducePartition, version: int) -> bytes:
     pieces = [_array(len(errors), flexible)]
     for index, error_message in errors:
         pieces.append(_I32.pack(index))
-        pieces.append(_nullable_string(error_message, flexible))
+        pieces.append(_text(error_message, flexible))
         if flexible:
             pieces.append(b"\0")
-    pieces.append(_nullable_string(message, flexible))
+    pieces.append(_text(message, flexible))
     if flexible:
         if leader is None or version < 10:
             pieces.append(b"\0")
@@ -125,7 +125,7 @@ class FetchPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: Buffer | None
+    records: Piece | None
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
@@ -140,7 +140,7 @@ def encode_fetch_response(
     throttle_ms: int = 0,
     error_code: int = 0,
     session_id: int = 0,
-) -> list[Buffer]:
+) -> list[Piece]:
     """Return the frame of a FetchResponse, versions 4 to 17, in pieces to send.
 
     Topics go by name up to version 12 and by id from 13 on. The first piece holds
@@ -148,7 +148,7 @@ def encode_fetch_response(
     """
     assert 4 <= version <= 17, version
     flexible = version >= 12
-    pieces: list[Buffer] = []
+    pieces: list[Piece] = []
     pending: list[bytes] = []
     append = pending.append
     if version >= 7:
@@ -222,7 +222,7 @@ def _fetch_tags(partition: FetchPartition) -> bytes:
     return tags
 
 
-def _size(records: Buffer | None) -> int:
+def _size(records: Piece | None) -> int:
     if records is None:
         return 0
     if isinstance(records, (bytes, memoryview)):
@@ -243,13 +243,14 @@ def _bytes_length(length: int, flexible: bool) -> bytes:
 
 
 def _string(value: str, flexible: bool) -> bytes:
-    encoded = value.encode()
+    encoded = encode_string(value)
     if flexible:
         return encode_varint(len(encoded) + 1) + encoded
     return _I16.pack(len(encoded)) + encoded
 
 
-def _nullable_string(value: str | None, flexible: bool) -> bytes:
+def _text(value: str | None, flexible: bool) -> bytes:
+    """Return a message for people, which may be cut."""
     if value is None:
         return b"\0" if flexible else b"\xff\xff"
-    return _string(value, flexible)
+    return _string(cut(value), flexible)

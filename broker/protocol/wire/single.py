@@ -4,7 +4,7 @@
 no tagged fields. For everything else it returns ``None`` and kio reads the frame, so it
 is never wrong, only quicker: half of kio's 3 us, and the batch is a view of the frame
 instead of a copy. Tests hold it equal to kio in every version. Its answer without an
-error, `encode_single_produce`, takes a fifth of what `broker.wire.hot` takes.
+error, `encode_single_produce`, takes a fifth of what `broker.protocol.wire.hot` takes.
 
 The shape, non-flexible (3 to 8) and flexible (9 to 11)::
 
@@ -18,7 +18,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeAlias
 
-from broker.wire.hot import ProducePartition, encode_produce_response
+from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 
 _BEFORE_NAME: Final = Struct(">hhiih")
 _BEFORE_RECORDS: Final = Struct(">iii")

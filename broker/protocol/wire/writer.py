@@ -13,27 +13,48 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 # Private to kio, whose version is pinned: kio has no public way to ask for this.
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-from broker.wire.introspect import FIXED, FieldKind, kind_of
+from broker.protocol.wire.introspect import FIXED, FieldKind, kind_of
 
-# Appends the pieces of an entity's encoding to a list.
+# Appends the pieces of an entity's encoding to a list; the other one in steps.
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
+WriteInSteps: TypeAlias = Callable[[Any, Callable[[bytes], None]], Iterator[None]]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_UUID: Final = bytes(16)
+# About half a millisecond.
+_STEP_ITEMS: Final = 512
+# The longest string of Kafka's protocol, encoded.
+STRING_BYTES_MAX: Final = 32_767
 
 
 def compile_writer(entity: type[Any]) -> Write:
     """Return the function that writes what has the fields of ``entity``."""
     source = _Source()
     source.struct(entity, "e0", 1)
-    return source.compiled(entity.__name__)
+    write: Write = source.compiled(entity.__name__)
+    return write
+
+
+def compile_stepping_writer(entity: type[Any]) -> WriteInSteps:
+    """Return the same as a generator, which yields after every 512 items of arrays.
+
+    An array is copied before its first item is written: it may change between steps.
+    """
+    source = _Source(steps=True)
+    source.line(1, "t = 0")
+    source.struct(entity, "e0", 1)
+    # What is never reached makes it a generator where there is no array.
+    source.line(1, "return")
+    source.line(1, "yield")
+    write: WriteInSteps = source.compiled(entity.__name__)
+    return write
 
 
 class _Source:
@@ -44,7 +65,8 @@ class _Source:
     follows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, steps: bool = False) -> None:
+        self.steps = steps
         self.lines = ["def write(e0, put):"]
         self.names: dict[str, Any] = {
             "pack": struct.pack,
@@ -53,6 +75,8 @@ class _Source:
             "compact_null": _compact_nullable_string,
             "legacy": _legacy_string,
             "legacy_null": _legacy_nullable_string,
+            "compact_text": _compact_text,
+            "legacy_text": _legacy_text,
             "ms": _milliseconds,
             "epoch_ms": _epoch_milliseconds,
             "no_uuid": _NO_UUID,
@@ -60,14 +84,13 @@ class _Source:
         self.formats: list[str] = []
         self.values: list[str] = []
 
-    def compiled(self, name: str) -> Write:
+    def compiled(self, name: str) -> Any:
         """Return the function."""
         if len(self.lines) == 1:
             self.line(1, "pass")
         code = compile("\n".join(self.lines), f"<writer of {name}>", "exec")
         exec(code, self.names)
-        write: Write = self.names["write"]
-        return write
+        return self.names["write"]
 
     def struct(self, entity: type[Any], variable: str, depth: int) -> None:
         """Write the fields of the struct in ``variable``, and its tags after them."""
@@ -120,7 +143,12 @@ class _Source:
             letter = FIXED[kind.wire_type]
             self.line(depth, f"if a: put(pack(f'>{{len(a)}}{letter}', *a))")
             return
+        if self.steps:
+            self.line(depth, "a = a and tuple(a)")
         self.line(depth, f"for {item} in a or ():")
+        if self.steps:
+            self.line(depth + 1, "t += 1")
+            self.line(depth + 1, f"if not t % {_STEP_ITEMS}: yield")
         if kind.struct is not None:
             self.struct(kind.struct, item, depth + 1)
         else:
@@ -139,10 +167,12 @@ class _Source:
             self.values.append(_as_number(wire_type, value))
             return
         self.flush(depth)
-        null = "_null" if kind.nullable else ""
         if wire_type == "string":
             form = "compact" if entity.__flexible__ else "legacy"
-            self.line(depth, f"put({form}{null}({value}))")
+            # What is for people to read may be cut; a name may not.
+            is_text = value.endswith("error_message")
+            null = "_null" if kind.nullable else ""
+            self.line(depth, f"put({form}{'_text' if is_text else null}({value}))")
             return
         self.line(depth, f"b = {value}")
         if entity.__flexible__:
@@ -240,8 +270,28 @@ _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 _I16: Final = struct.Struct(">h")
 
 
-def _compact_string(value: str) -> bytes:
+def encode_string(value: str) -> bytes:
+    """Return the bytes of a string that stands on the wire, without its length.
+
+    Kafka's strings have at most 32,767 bytes, in both ways to write a length.
+
+    :raises ValueError: if it has more.
+    """
     encoded = value.encode()
+    if len(encoded) > STRING_BYTES_MAX:
+        raise ValueError(f"a string of {len(encoded)} bytes: {value[:40]!r}...")
+    return encoded
+
+
+def cut(text: str) -> str:
+    """Return ``text``, or as much of its beginning as a string on the wire can hold."""
+    if len(text) * 4 <= STRING_BYTES_MAX:
+        return text
+    return text.encode()[:STRING_BYTES_MAX].decode(errors="ignore")
+
+
+def _compact_string(value: str) -> bytes:
+    encoded = encode_string(value)
     return encode_varint(len(encoded) + 1) + encoded
 
 
@@ -250,12 +300,20 @@ def _compact_nullable_string(value: str | None) -> bytes:
 
 
 def _legacy_string(value: str) -> bytes:
-    encoded = value.encode()
+    encoded = encode_string(value)
     return _I16.pack(len(encoded)) + encoded
 
 
 def _legacy_nullable_string(value: str | None) -> bytes:
     return b"\xff\xff" if value is None else _legacy_string(value)
+
+
+def _compact_text(value: str | None) -> bytes:
+    return _compact_nullable_string(None if value is None else cut(value))
+
+
+def _legacy_text(value: str | None) -> bytes:
+    return _legacy_nullable_string(None if value is None else cut(value))
 
 
 def _milliseconds(value: timedelta) -> int:

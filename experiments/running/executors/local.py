@@ -20,9 +20,16 @@ from collections.abc import Generator, Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
-from experiments.cells import CellFailed, Failure, Outcome, Work, attempt, expect
-from experiments.executors.executor import Todo
-from experiments.worlds.child import die_with
+from experiments.processes.child import die_with
+from experiments.running.cells import (
+    CellFailed,
+    Failure,
+    Outcome,
+    Work,
+    attempt,
+    expect,
+)
+from experiments.running.executor import Todo
 
 # Besides the one that it runs, each process has one cell waiting.
 _UNDER_WAY = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from experiments.cells import Bench, Outcome
-from experiments.executors.executor import Todo
+from experiments.running.cells import Bench, Outcome
+from experiments.running.executor import Todo
 from experiments.worlds.world import World
 
 

@@ -19,9 +19,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from experiments.cells import CellFailed, Failure, Outcome, Work, attempt, expect
-from experiments.environment import code_sha256
-from experiments.executors.executor import Todo
+from experiments.records.environment import code_sha256
+from experiments.running.cells import (
+    CellFailed,
+    Failure,
+    Outcome,
+    Work,
+    attempt,
+    expect,
+)
+from experiments.running.executor import Todo
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VERSIONS = ("3.9.1", "4.1.1")
-JARS = Path(__file__).parents[1] / ".tools"
+JARS = Path(__file__).parents[3] / ".tools"
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
 _TOOLS = "org.apache.kafka.tools."

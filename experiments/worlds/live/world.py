@@ -13,59 +13,32 @@ that ends before it listens stops the experiment: its configuration will not do.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from experiments import trace
-from experiments.config import Experiment
-from experiments.generator import Address, Job
-from experiments.load import Seen
-from experiments.trace import Trace
-from experiments.worlds.child import Binding
+from experiments.design.config import Experiment
+from experiments.load.generator import Address, Target
+from experiments.load.trace import Trace
+from experiments.processes.children import Child, RunFailed
+from experiments.processes.places import Places
+from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.processes import Child, RunFailed
 from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
 
 # Starting both processes, setting up, joining and writing the rows.
 _OVERHEAD_S = 0.8
 _START_TIMEOUT_S = 20.0
-# Beyond the trace's length and the drain: set-up, reading answers, writing rows.
-_GENERATOR_GRACE_S = 40.0
 _STOP_TIMEOUT_S = 10.0
-_NICE = -15
 _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """The CPUs of a run, None where there is only one for both, and the priority."""
-
-    broker: int | None
-    generator: int | None
-    nice: int
-
-    @classmethod
-    def here(cls) -> Places:
-        """Choose from the CPUs that this process may use, of two cores if there are."""
-        nice = _raised_priority()
-        broker, *others = sorted(os.sched_getaffinity(0))
-        if not others:
-            return cls(broker=None, generator=None, nice=nice)
-        core = _siblings(broker)
-        apart = [cpu for cpu in others if _siblings(cpu) != core]
-        return cls(broker=broker, generator=(apart or others)[0], nice=nice)
-
-    def binding(self, cpu: int | None) -> Binding:
-        """Return what binds a child of this process to a CPU."""
-        return Binding(parent=os.getpid(), cpu=cpu, nice=self.nice)
+def make(tick: Callable[[], None]) -> Live:
+    """Return this world."""
+    return Live(tick)
 
 
 class Live:
@@ -79,10 +52,7 @@ class Live:
 
     def environment(self) -> Mapping[str, Any]:
         """Say where the processes run."""
-        broker, generator = self._places.broker, self._places.generator
-        pinned = broker is not None
-        cpus = {"broker": broker, "generator": generator} if pinned else None
-        return {"pinned": pinned, "cpus": cpus, "nice": self._places.nice}
+        return self._places.environment()
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
@@ -103,16 +73,15 @@ class Live:
                 )
 
     def _run(self, cell: Cell, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
-        limits, workload = cell.experiment.limits, cell.experiment.workload
-        with self._broker(cell, at) as broker, self._load(cell, replayed, at) as load:
-            load.tell(json.dumps(_listeners(cell, broker)))
+        generator = generating.start(cell, replayed, at, self._places, self._tick)
+        with self._broker(cell, at) as broker, generator as load:
+            load.tell(_target(cell, broker).line())
             before = broker.cpu_time()
-            patience_s = workload.duration_s + limits.drain_s + _GENERATOR_GRACE_S
-            summary = json.loads(load.line(patience_s, broker))
+            summary = json.loads(load.line(generating.patience_s(cell), broker))
             after = broker.cpu_time()
             fault = broker.stop(_STOP_TIMEOUT_S)
         end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
-        seen = _observations(at)
+        seen = generating.observations(at)
         return record_run(self.name, cell, replayed, out, seen, _recording(at), end)
 
     def _broker(self, cell: Cell, at: Path) -> Child:
@@ -120,41 +89,11 @@ class Live:
         properties.write_text(_properties(cell, at), encoding="utf-8")
         binding = self._places.binding(self._places.broker).text()
         command = [
-            *(sys.executable, "-m", "experiments.worlds.child", binding),
+            *(sys.executable, "-m", "experiments.processes.child", binding),
+            *(sys.executable, "-m", "doorkeeper"),
             *("serve", "--config", str(properties)),
         ]
         return Child("broker", command, at / "broker.err", tick=self._tick)
-
-    def _load(self, cell: Cell, replayed: Trace, at: Path) -> Child:
-        trace.store(replayed, at / "trace.parquet")
-        job = Job(
-            trace=str(at / "trace.parquet"),
-            content=cell.experiment.content(),
-            out=str(_observed(at)),
-            binding=asdict(self._places.binding(self._places.generator)),
-        )
-        file = at / "job.json"
-        file.write_text(json.dumps(asdict(job)), encoding="utf-8")
-        command = [sys.executable, "-m", "experiments.generator", str(file)]
-        return Child("generator", command, at / "generator.err", tick=self._tick)
-
-
-def _siblings(cpu: int) -> str:
-    """Return the CPUs that share a core with this one, as the kernel lists them."""
-    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-    siblings = topology / "thread_siblings_list"
-    return siblings.read_text(encoding="utf-8") if siblings.exists() else str(cpu)
-
-
-def _raised_priority() -> int:
-    """Return the nice value that children can be given: the raised one, if allowed."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-    except PermissionError:
-        return usual
-    os.setpriority(os.PRIO_PROCESS, 0, usual)
-    return _NICE
 
 
 def _properties(cell: Cell, at: Path) -> str:
@@ -171,7 +110,7 @@ def _properties(cell: Cell, at: Path) -> str:
     return "".join(f"{key}={value}\n" for key, value in keys.items())
 
 
-def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
+def _target(cell: Cell, broker: Child) -> Target:
     """Wait until the broker listens; return where, for data and for control.
 
     When it is ready, a broker says ``listening on NAME://host:port`` for each listener.
@@ -191,7 +130,7 @@ def _listeners(cell: Cell, broker: Child) -> dict[str, Address | None]:
             raise broker.failure(f"said {line!r}, not where it listens")
         found[name] = (host.strip("[]"), int(port))
     data = [address for name, address in found.items() if name != control]
-    return {"data": data[0], "control": found.get(control or "")}
+    return Target(data=data[0], control=found.get(control or ""))
 
 
 def _said(cell: Cell, broker: Child) -> str:
@@ -207,16 +146,5 @@ def _said(cell: Cell, broker: Child) -> str:
         raise WorldError(f"arm {cell.arm.name!r} cannot start: {failure}") from failure
 
 
-def _observations(at: Path) -> Seen:
-    """Read the generator's file into arrays."""
-    with pa.OSFile(str(_observed(at)), "rb") as source:
-        table = pa.ipc.open_file(source).read_all()
-    return {name: table[name].to_numpy() for name in table.column_names}
-
-
 def _recording(at: Path) -> Path:
     return at / "broker.rows"
-
-
-def _observed(at: Path) -> Path:
-    return at / "observed.arrow"

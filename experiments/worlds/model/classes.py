@@ -17,9 +17,9 @@ from broker.config import (
     DOORKEEPER_WFQ_FLOW,
     BrokerConfig,
 )
-from experiments.workload import CONTROL
-from experiments.worlds.model_config import ModelSection
-from experiments.worlds.model_task import ModelTask
+from experiments.design.model_config import ModelSection
+from experiments.design.workload import CONTROL
+from experiments.worlds.model.task import ModelTask
 from planes.admission import HOPELESS
 from planes.lock import TaskLock
 

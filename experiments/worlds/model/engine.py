@@ -2,8 +2,8 @@
 
 The engine drives ``PlaneCore`` and its scheduler exactly as the dispatcher does, but
 time is a heap of events and a request is a demand in nanoseconds. A *site* is what
-serves: one plane whose seats are independent servers (M/G/c), or one CPU at which all
-planes take turns (``planes.Cpu``).
+serves: one plane whose seats are independent servers (M/G/c), one CPU at which all
+planes take turns (``planes.Cpu``), or threads that a kernel preempts (``threads``).
 
 A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
 its own service, anywhere if that is 0. A policy is asked when ``Scheduler.preempts``
@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from experiments.worlds.model_locks import Locks
-from experiments.worlds.model_site import NEVER_NS, Site
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.locks import Locks
+from experiments.worlds.model.site import NEVER_NS, Site
+from experiments.worlds.model.task import ModelTask
+from experiments.worlds.model.threads import Threads
 from planes import PlaneCore
 
 
@@ -55,23 +56,26 @@ class Engine:
     """
 
     def __init__(
-        self, sites: Iterable[Site], *, quantum_ns: int, refusal_ns: int = 0
+        self, sites: Iterable[Site | Threads], *, quantum_ns: int, refusal_ns: int = 0
     ) -> None:
         self.now_ns = 0
         self.sites = tuple(sites)
+        # Threads see to themselves: of what a site does, only `wake` is asked of them.
+        self._site_of = {
+            plane: cast(Site, it) for it in self.sites for plane in it.planes
+        }
         # Time, serial number, and what it is about; the last one never comes.
         self._events: list[tuple[int, int, Any]] = [(NEVER_NS, 0, None)]
         self._serial = 0
-        self._refusal_ns = refusal_ns
+        self.quantum_ns = quantum_ns
+        self.refusal_ns = refusal_ns
         self._locks = Locks(self._stir)
         # What the run's source wants to hear.
         self._done: Callable[[ModelTask], None]
         self._room: Callable[[PlaneCore, int], None]
         self._hears_room = False
         for site in self.sites:
-            site.check_every_ns = site.overheads.granularity_ns or quantum_ns
-            for plane in site.planes:
-                plane.site = site
+            site.begin(self)
 
     def run(self, source: Arrivals, *, until_ns: int = NEVER_NS - 1) -> None:
         """Serve what the source lets in. Cost: O(log n) an event."""
@@ -111,12 +115,21 @@ class Engine:
         """Call something at a moment of the run."""
         self._push(at_ns, call)
 
+    def took(self, task: ModelTask, now_ns: int) -> None:
+        """Hear from a site that it has picked a task."""
+        if self._hears_room and task.dequeued_ns == now_ns:
+            self._room(task.plane, now_ns)
+
+    def served(self, task: ModelTask) -> None:
+        """Hear from a site that a task is done."""
+        self._done(task)
+
     def offer(self, task: ModelTask, now_ns: int) -> bool:
         """Put a task into its plane's queue, and see to it that it is served."""
         plane = task.plane
         if not plane.offer(task, now_ns):
             return False
-        site = plane.site
+        site = task.site = self._site_of[plane]
         if site.wake is not None:
             site.wake(plane)
         if site.free:
@@ -130,7 +143,7 @@ class Engine:
 
     def _stir(self, task: ModelTask, now_ns: int) -> None:
         """A task waits for a server again: see to it once this event is over."""
-        site = task.plane.site
+        site: Site = task.site
         if site.wake is not None:
             site.wake(task.plane)
         self._push(now_ns, partial(self._serve, site))
@@ -188,7 +201,7 @@ class Engine:
     def _turn_ns(self, task: ModelTask, now_ns: int) -> int | None:
         """Return how long a turn lasts that is refused or locks; None: it sleeps."""
         if task.refusal is not None:
-            task.demand_ns, task.lock = self._refusal_ns, None
+            task.demand_ns, task.lock = self.refusal_ns, None
         if task.lock is None:
             return task.demand_ns - task.attained_ns
         left_ns = self._locks.begin(task, now_ns)
@@ -208,7 +221,7 @@ class Engine:
     def _end(self, task: ModelTask, now_ns: int) -> None:
         """Let a task go that has had its demand, and start the next."""
         plane: PlaneCore = task.plane
-        site = plane.site
+        site: Site = task.site
         finish, done = site.finish, self._done
         if task.runner is None and finish is not None:
             finish(task, now_ns - task.charged_ns, now_ns)
@@ -247,7 +260,7 @@ class Engine:
 
     def _ask(self, task: ModelTask, now_ns: int) -> None:
         """Ask at a preemption point whether the task must give way."""
-        site = task.plane.site
+        site: Site = task.site
         site.charge(task, now_ns - task.charged_ns, now_ns)
         task.charged_ns = now_ns
         task.check_serial = 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.task import ModelTask
 from planes.lock import TaskLock, lend
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
 
@@ -13,7 +13,7 @@ class OpenLoop:
     """Offers each task to its ``plane`` when it is due.
 
     ``done`` is called with every task served. A full queue is an error: what happens
-    then is decided by readers (``model_readers``), and there are none here.
+    then is decided by readers (``readers``), and there are none here.
     """
 
     hears_room: bool = False

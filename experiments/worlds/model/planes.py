@@ -10,12 +10,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker import topology
 from broker.config import NUM_IO_THREADS, QUEUED_MAX_REQUESTS, BrokerConfig
-from experiments.workload import CONTROL
-from experiments.worlds.model_task import ModelTask
+from broker.requests import topology
+from experiments.design.workload import CONTROL
+from experiments.worlds.model.task import ModelTask
 from planes import Admission, Block, PlaneCore
 from planes.admission import Exempt
+from planes.lending import Lending
 from schedulers import SchedulerConfig, make
 
 
@@ -30,6 +31,7 @@ class Layout:
     plane_of: Callable[[ModelTask], PlaneCore]
     own_reader: bool
     flat_levels: bool = False
+    lending: Lending | None = None
 
 
 def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Layout:
@@ -41,6 +43,7 @@ def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Lay
             planes=tuple(built.planes),
             plane_of=_by_class(built.planes[0], built.planes[-1]),
             own_reader=separate or "reader" in own,
+            lending=built.lending,
         )
     seats, capacity = config[NUM_IO_THREADS], config[QUEUED_MAX_REQUESTS]
     assert seats > 1, "a worker of its own needs num.io.threads above 1"

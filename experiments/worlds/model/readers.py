@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
 
@@ -51,7 +51,7 @@ class Processor:
 
 
 class Readers:
-    """The requests of a trace, in front of the planes: `model_engine.Arrivals`.
+    """The requests of a trace, in front of the planes: `engine.Arrivals`.
 
     ``route`` says which plane a request goes to; ``done`` is called with every request
     whose response has been sent, and ``served`` once its handler is done with it.

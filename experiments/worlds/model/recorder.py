@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from broker.apis.refusal import error_of
-from experiments.recording import MEASURES, NEVER, STAMPS, Int64s, Results
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_readers import Processor, Readers
-from experiments.worlds.model_task import ModelTask
+from broker.handling.error_answer import error_of
+from broker.handling.registry import APIS
+from broker.observation.recording.recording import MEASURES, SampleRow
+from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.records.recording import NEVER, STAMPS, Int64s, Results
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.readers import Processor, Readers
+from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
 
-# In this order `Recorder.record` writes them; intended and client-side stamps follow.
-_RECORDED = (
-    "received_ns",
-    "enqueued_ns",
-    "dequeued_ns",
-    "local_done_ns",
-    "remote_done_ns",
-    "response_dequeued_ns",
-    "response_sent_ns",
-    *MEASURES,
-)
+# A row of what `Recorder.record` keeps; what clients know follows from it.
+_ROW = ("request_id", *BROKER_STAMPS, *MEASURES, "error_code")
+_stamps = attrgetter(*BROKER_STAMPS)
 
 
 class Recorder:
@@ -37,7 +33,7 @@ class Recorder:
         self._servers = servers
         self._processors = processors
         self._requests = array("q")
-        self._samples: list[tuple[int, str, int, int, int, int, float, float]] = []
+        self._samples: list[SampleRow] = []
         self._busy_ns = dict.fromkeys(servers, 0)
         self._blocked_ns = 0
 
@@ -46,13 +42,7 @@ class Recorder:
         self._requests.extend(
             (
                 task.number,
-                task.received_ns,
-                task.enqueued_ns,
-                task.dequeued_ns,
-                task.local_done_ns,
-                task.remote_done_ns,
-                task.response_dequeued_ns,
-                task.response_sent_ns,
+                *_stamps(task),
                 task.attained_ns if task.locking is None else task.service_ns,
                 task.suspended_ns,
                 task.preemptions,
@@ -65,18 +55,17 @@ class Recorder:
 
         A client sends when it means to; it has its answer as soon as that is sent.
         """
-        width = 2 + len(_RECORDED)
-        table = np.frombuffer(self._requests, dtype=np.int64).reshape(-1, width)
-        rows = len(intended_ns)
+        table = np.frombuffer(self._requests, dtype=np.int64).reshape(-1, len(_ROW))
+        known = dict(zip(_ROW, table.T, strict=True))
+        rows, index = len(intended_ns), known["request_id"]
         columns = {
             name: np.full(rows, NEVER, np.int64) for name in (*STAMPS, *MEASURES)
         }
-        columns["sent_ns"] = intended_ns
-        index = table[:, 0]
-        for place, name in enumerate(_RECORDED, start=1):
-            columns[name][index] = table[:, place]
+        for name in (*BROKER_STAMPS, *MEASURES):
+            columns[name][index] = known[name]
         error_codes = np.zeros(rows, np.int16)
-        error_codes[index] = table[:, -1]
+        error_codes[index] = known["error_code"]
+        columns["sent_ns"] = intended_ns
         columns["client_done_ns"] = columns["response_sent_ns"].copy()
         return Results(
             columns=columns,
@@ -85,7 +74,7 @@ class Recorder:
         )
 
     def sample_every(self, engine: Engine, readers: Readers, every_ns: int) -> None:
-        """Sample the planes once per period for as long as the run lasts."""
+        """SampleRow the planes once per period for as long as the run lasts."""
 
         def sample(now_ns: int) -> None:
             self._sample(readers, now_ns, every_ns)
@@ -93,17 +82,12 @@ class Recorder:
 
         engine.at(every_ns, sample)
 
-    def samples(self) -> tuple[Mapping[str, Any], int]:
-        """Return the samples as columns, and their number."""
-        names = (
-            *("t_ns", "plane", "queued", "waiting", "seated", "refused"),
-            *("handler_idle", "processor_idle"),
-        )
-        columns = zip(*self._samples, strict=True) if self._samples else [()] * 8
-        samples = {
-            name: list(column) for name, column in zip(names, columns, strict=True)
+    def samples(self) -> Mapping[str, Any]:
+        """Return the samples as columns, as `SampleRow` names them."""
+        return {
+            name: [getattr(sample, name) for sample in self._samples]
+            for name in SampleRow._fields
         }
-        return samples, len(self._samples)
 
     def _sample(self, readers: Readers, now_ns: int, every_ns: int) -> None:
         blocked_ns = sum(
@@ -117,13 +101,21 @@ class Recorder:
             busy_ns = plane.attained_ns - self._busy_ns[plane]
             self._busy_ns[plane] = plane.attained_ns
             idle = max(0.0, 1 - busy_ns / (every_ns * servers))
-            row = (
-                *(now_ns, plane.name, plane.queued, len(plane.scheduler)),
-                *(plane.seated, readers.outside(plane), idle, max(0.0, 1 - share)),
+            sample = SampleRow(
+                t_ns=now_ns,
+                plane=plane.name,
+                queued=plane.queued,
+                waiting=len(plane.scheduler),
+                seated=plane.seated,
+                refused=readers.outside(plane),
+                handler_idle=idle,
+                processor_idle=max(0.0, 1 - share),
             )
-            self._samples.append(row)
+            self._samples.append(sample)
 
 
 def _error_code(task: ModelTask) -> int:
     """Return what the answer says: Kafka's code if the request was turned away."""
-    return 0 if task.refusal is None else int(error_of(task.api_key, task.refusal))
+    return (
+        0 if task.refusal is None else int(error_of(APIS[task.api_key], task.refusal))
+    )

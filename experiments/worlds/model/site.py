@@ -3,16 +3,16 @@
 A *site* is one plane whose seats are independent servers (M/G/c), one CPU at which all
 planes take turns (``planes.Cpu``), or one pool of seats that they lend each other.
 Here stands what never changes of it, worked out once, beside its state; what happens
-at it is the engine's (``model_engine``).
+at it is the engine's (``engine``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from experiments.worlds.model_task import ModelTask
+from experiments.worlds.model.task import ModelTask
 from planes import Cpu, PlaneCore
 from planes.lending import Lending
 from schedulers import IN_SERVICE, NEVER
@@ -27,6 +27,12 @@ class Overheads:
     granularity_ns: int = 0
     preemption_ns: int = 0
     switch_ns: int = 0
+
+
+class Run(Protocol):
+    """What a site wants to know of the run that it is part of."""
+
+    quantum_ns: int
 
 
 class Site:
@@ -63,13 +69,12 @@ class Site:
         preempts = {plane.scheduler.preempts for plane in self.planes}
         self.watches = not lone or IN_SERVICE in preempts
         # What other servers and planes do may change the answer too.
+        policy = first.scheduler
         hinted = self.watches and lone and self.free == 1
         self.outranked_at_ns: Callable[[ModelTask], int | None] | None = (
-            getattr(first.scheduler, "outranked_at_ns", None) if hinted else None
+            policy.outranked_at_ns if hinted and policy.foresees else None
         )
-        self.least_turn_ns: int = (
-            getattr(first.scheduler, "least_turn_ns", 0) if hinted else 0
-        )
+        self.least_turn_ns = policy.least_turn_ns if hinted else 0
         self.may_idle = not all(
             plane.scheduler.work_conserving for plane in self.planes
         )
@@ -86,3 +91,7 @@ class Site:
         self.waiting: Callable[[], int] = (
             lengths[0] if len(lengths) == 1 else lambda: sum(it() for it in lengths)
         )
+
+    def begin(self, run: Run) -> None:
+        """Take part in a run."""
+        self.check_every_ns = self.overheads.granularity_ns or run.quantum_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from planes import Task
 from planes.lock import TaskLock
@@ -20,7 +21,7 @@ class ModelTask(Task):
     may have to with ``check_from_ns`` of service; all others mean nothing any more.
     With a ``lock``, ``section_ns`` is how long it still has to be held; the ``runner``
     is who runs in the present turn, begun at ``turn_began_ns`` of service
-    (`model_locks`).
+    (`locks`).
 
     The initialiser is written out because a run makes millions of tasks, and that of a
     dataclass with so many defaults takes twice as long.
@@ -38,6 +39,8 @@ class ModelTask(Task):
     section_ns: int
     runner: ModelTask | None
     turn_began_ns: int
+    # The `Site` that serves it; that file knows this one.
+    site: Any
 
     def __init__(
         self,
@@ -68,4 +71,4 @@ class ModelTask(Task):
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
-        self.throttled_until_ns = 0
+        self.throttled_until_ns = self.prior_ns = 0

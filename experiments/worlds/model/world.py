@@ -1,10 +1,10 @@
 """The model world: the broker's planes under the same traces, without a broker.
 
-Planes, policies and admission are the broker's own objects, built from the same keys;
-connections, processors and handlers are a few lines each (``model_readers``,
-``model_engine``). What is left out: bytes, partitions, locks, disks, purgatory, and the
-network's own time. So a run of a million requests takes seconds, and whatever differs
-between this world and the live one is not the doing of the policy.
+Planes, policies, admission and locks are the broker's own objects, built from the same
+keys; connections, processors and handlers are a few lines each (``readers``,
+``engine``). What is left out: bytes, partitions, disks, purgatory, and the network's
+own time. So a run of a million requests takes seconds, and where this world differs
+from the live one, what is left out is the reason, not the policy.
 
 The file reads as the table of contents of a run.
 """
@@ -24,25 +24,31 @@ from broker.config import (
     NUM_NETWORK_THREADS,
     BrokerConfig,
 )
-from broker.laws import LawBook
-from experiments import recording
-from experiments.config import Experiment
-from experiments.senders import senders
-from experiments.trace import Trace
-from experiments.workload import CLASS_OF_API, CONTROL
-from experiments.worlds.model_classes import Classes
-from experiments.worlds.model_config import ModelSection
-from experiments.worlds.model_engine import Engine
-from experiments.worlds.model_planes import Layout, lay_out
-from experiments.worlds.model_readers import Connection, Processor, Readers
-from experiments.worlds.model_recorder import Recorder
-from experiments.worlds.model_site import Overheads, Site
-from experiments.worlds.model_task import ModelTask
+from broker.observation.recording.laws import LawBook
+from experiments.design.config import Experiment
+from experiments.design.model_config import ModelSection
+from experiments.design.workload import CLASS_OF_API, CONTROL
+from experiments.load.senders import senders
+from experiments.load.trace import Trace
+from experiments.records import recording
+from experiments.worlds.model.classes import Classes
+from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.planes import Layout, lay_out
+from experiments.worlds.model.readers import Connection, Processor, Readers
+from experiments.worlds.model.recorder import Recorder
+from experiments.worlds.model.site import Overheads, Site
+from experiments.worlds.model.task import ModelTask
+from experiments.worlds.model.threads import Kernel, Threads
 from experiments.worlds.world import Cell, RunFiles, RunResult
 from planes import Cpu
 
 _REQUESTS_PER_S = 60_000
 _OVERHEAD_S = 0.2
+
+
+def make(tick: Callable[[], None]) -> Model:
+    """Return this world."""
+    return Model(tick)
 
 
 class Model:
@@ -82,8 +88,8 @@ class Model:
         labels = cell.labels(self.name)
         rows = recording.requests_table(labels, trace, results, timeout_ns)
         recording.write(rows, out.requests)
-        samples, count = run.recorder.samples()
-        recording.write(recording.samples_table(labels, samples, count), out.samples)
+        samples = recording.samples_table(labels, run.recorder.samples())
+        recording.write(samples, out.samples)
         return RunResult(
             valid=True,
             trace_sha256=trace.sha256,
@@ -160,14 +166,23 @@ class _Run:
         self.engine.run(self.readers, until_ns=self.ended_ns)
 
 
-def _sites(layout: Layout, settings: ModelSection, quantum_ns: int) -> list[Site]:
+def _sites(
+    layout: Layout, settings: ModelSection, quantum_ns: int
+) -> list[Site | Threads]:
     overheads = Overheads(
         granularity_ns=round(settings.granularity_us * 1000),
         preemption_ns=round(settings.preemption_us * 1000),
         switch_ns=round(settings.switch_us * 1000),
     )
-    if settings.server == "seats" and layout.planes[0].lending is not None:
-        return [Site(layout.planes, overheads, cpu=layout.planes[0].lending)]
+    if settings.server == "threads":
+        kernel = Kernel(
+            cpus=settings.cpus,
+            slice_ns=round(settings.slice_us * 1000),
+            wakes=settings.wakes,
+        )
+        return [Threads(layout.planes, kernel, overheads)]
+    if settings.server == "seats" and layout.lending is not None:
+        return [Site(layout.planes, overheads, cpu=layout.lending)]
     if settings.server == "seats":
         return [Site([plane], overheads) for plane in layout.planes]
     cpu = Cpu(layout.planes, quantum_ns=quantum_ns)

@@ -1,4 +1,4 @@
-"""One seed, one run: the only place that makes Trio deterministic and time virtual.
+"""One seed, one run: the only file that knows how Trio is made deterministic.
 
 Trio shuffles every batch of runnable tasks with a private generator, and sorts it first
 only when a private flag is set (Hypothesis sets it); ``MockClock`` alone leaves both as

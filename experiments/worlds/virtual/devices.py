@@ -16,8 +16,8 @@ from collections.abc import Coroutine, Sequence
 
 import trio
 
-from broker.apis.kafka_apis import KafkaApis
-from broker.request import Request, Response
+from broker.handling.kafka_apis import KafkaApis
+from broker.requests.request import Request, Response
 
 _NS = 1_000_000_000
 
@@ -35,7 +35,10 @@ class OnDevices:
         self._apis = apis
         self._demands_ns = demands_ns
         self._piece_ns = piece_ns
+        self.apis = apis.apis
         self.config_listeners = apis.config_listeners
+        self.addresses = apis.addresses
+        self.in_force = apis.in_force
         self.open = apis.open
         self.next_expiry_ns = apis.next_expiry_ns
         self.expire = apis.expire

@@ -27,8 +27,8 @@ from broker.network.transport import (
     Bytes,
     Connection,
 )
-from broker.request import FileRegion
-from broker.timer import DeadlineTimer
+from broker.protocol.buffer import FileRegion
+from broker.requests.timer import DeadlineTimer
 
 OnEvent = Callable[["MemoryConnection", int], None]
 

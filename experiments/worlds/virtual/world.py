@@ -17,32 +17,34 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from broker.apis.kafka_apis import KafkaApis
-from broker.cluster.broker_state import Broker
 from broker.config import BrokerConfig
-from broker.log.memory import MemoryStorage
 from broker.network.transport import WRITABLE
-from broker.recording import open_recorder
-from broker.request import Request
+from broker.observation.recording.recording import open_recorder
+from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
-from experiments import answers, frames, load, wire
-from experiments.arrivals import SECOND_NS
-from experiments.config import Experiment
-from experiments.determinism import VirtualClock, run_virtual, spender
-from experiments.exchange import Channel, Exchange, Observed, Schedule
-from experiments.memory_network import MemoryConnection, MemoryNetwork, MemoryStream
-from experiments.senders import senders
-from experiments.trace import Trace
-from experiments.workload import Workload, is_controllers
+from experiments.design.config import Experiment
+from experiments.design.workload import Workload, is_controllers
+from experiments.load import answers, frames, replaying, wire
+from experiments.load.arrivals import SECOND_NS
+from experiments.load.exchange import Channel, Exchange, Observed, Schedule
+from experiments.load.senders import senders
+from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.virtual_devices import OnDevices
+from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual, spender
+from experiments.worlds.virtual.devices import OnDevices
+from experiments.worlds.virtual.memory_network import (
+    MemoryConnection,
+    MemoryNetwork,
+    MemoryStream,
+)
 from experiments.worlds.world import Cell, RunFiles, RunResult
 from planes import Task
 
@@ -50,8 +52,12 @@ from planes import Task
 _REAL_S_PER_REQUEST = 0.0004
 _LEAD_NS = 20_000_000
 _RECEIVE_BYTES = 1 << 18
-_TIMESTAMP_MS = 1_700_000_000_000
 _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
+
+
+def make(tick: Callable[[], None]) -> Virtual:
+    """Return this world; its runs are too short to tell of."""
+    return Virtual()
 
 
 class Virtual:
@@ -155,7 +161,7 @@ class Replay:
         self._rng = random.Random(f"{cell.experiment.experiment.seed}/{cell.block}")
         self._player: Player | None = None
 
-    async def run(self, clock: VirtualClock) -> tuple[load.Seen, LoadEnd]:
+    async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
         network = MemoryNetwork(
             now_ns=clock.now_ns,
@@ -169,7 +175,7 @@ class Replay:
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
                 node = await _prepare(network, server.ports, workload)
-                schedule = load.schedule(workload, self._replayed, node, _TIMESTAMP_MS)
+                schedule = replaying.schedule(workload, self._replayed, node, START_MS)
                 links = _connect(network, server.ports, workload)
                 origin_ns = clock.now_ns() + _LEAD_NS
                 span_s = workload.duration_s + self._experiment.limits.drain_s
@@ -180,7 +186,7 @@ class Replay:
                 server.stop()
             travelling.cancel_scope.cancel()
         seen = {
-            **load.seen(observed, self._replayed),
+            **replaying.seen(observed, self._replayed),
             "offered_ns": origin_ns + self._replayed.table["intended_ns"].to_numpy(),
         }
         return seen, LoadEnd(
@@ -210,14 +216,7 @@ class Replay:
             spend=spend,
             recorder=open_recorder(self._record),
         )
-        broker = Broker(
-            config,
-            storage=MemoryStorage(),
-            now_ns=clock.now_ns,
-            now_ms=lambda: _TIMESTAMP_MS + clock.now_ms(),
-            rng=self._rng,
-        )
-        apis = KafkaApis(broker)
+        apis = kafka_apis(config, clock, self._rng)
         if not at_devices:
             return BrokerServer(config, apis, surroundings)
         demands_ns = self._replayed.column("demand_ns")
@@ -327,22 +326,12 @@ async def _prepare(
     """Create and fill the load's topics; return the broker as controllers name it."""
     stream = MemoryStream(network.connect(ports[_DATA]))
     answer = b""
-    requests = load.setup_requests(workload, _TIMESTAMP_MS)
+    requests = replaying.setup_requests(workload, START_MS)
     for number, (api_key, body) in enumerate(requests, start=1):
         rest = wire.rest("doorkeeper-setup", body)
         await stream.send_all(wire.head(api_key, -number, len(rest)) + rest)
-        answer = await _exactly(stream, 4)
-        answer = await _exactly(stream, int.from_bytes(answer))
+        answer = await receive_frame(stream)
         code = answers.error_of(api_key, answer)
         assert code == 0, f"set-up request with API key {api_key} was answered {code}"
     await stream.aclose()
-    return load.node_of(answer)
-
-
-async def _exactly(stream: MemoryStream, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        piece = await stream.receive_some(size - len(received))
-        assert piece, "the broker closed the set-up connection"
-        received += piece
-    return bytes(received)
+    return replaying.node_of(answer)

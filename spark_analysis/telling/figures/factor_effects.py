@@ -7,11 +7,11 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spark_analysis.attribution import Attribution, Effect
-from spark_analysis.attribution_words import told
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.style import INK, MUTED, new_figure, plain_log_axis
+from spark_analysis.judging.attribution import Attribution, Effect
+from spark_analysis.judging.comparison import Comparison
 from spark_analysis.statistics.factorial import Kind
+from spark_analysis.telling.figures.interval_bars import draw_interval, limits_of
+from spark_analysis.telling.figures.style import INK, MUTED, new_figure, plain_log_axis
 
 _KINDS: Final[dict[Kind, tuple[str, str]]] = {
     "alone": ("#0072b2", "o"),
@@ -31,7 +31,7 @@ def effects(comparison: Comparison) -> Figure:
     figure = new_figure(0.8 + len(names) * (0.6 + 0.24 * count))
     axes = figure.subplots(len(names), 2, squeeze=False)
     for row, name in zip(axes, names, strict=True):
-        found = told(comparison, name)
+        found = comparison.attribution_told(name)
         if found is None:
             for axis in row:
                 _empty(axis)
@@ -53,27 +53,39 @@ def _empty(axis: Axes) -> None:
 
 
 def _factors(axis: Axes, found: Attribution, factors: tuple[str, ...]) -> None:
+    limits = limits_of(effect.ratio for effect in found.effects)
     axis.axvline(found.whole.ratio.value, color=INK, lw=0.9, linestyle=(0, (4, 3)))
     for shift, (kind, (shade, symbol)) in enumerate(_KINDS.items()):
         for place, effect in enumerate(found.of(kind)):
-            height = place + (shift - 1) * _STEP
-            _dot(axis, effect, height, shade, symbol)
+            _dot(axis, effect, place + (shift - 1) * _STEP, shade, symbol, limits)
         axis.plot([], [], symbol, color=shade, markersize=6, label=kind)
     _finish(axis, list(factors))
 
 
 def _effects(axis: Axes, found: Attribution) -> None:
     shown = found.of("effect")
+    limits = limits_of(effect.ratio for effect in shown)
     for place, effect in enumerate(shown):
-        _dot(axis, effect, place, INK, "o")
+        _dot(axis, effect, place, INK, "o", limits)
     _finish(axis, [" × ".join(effect.factors) for effect in shown])
 
 
-def _dot(axis: Axes, effect: Effect, height: float, shade: str, symbol: str) -> None:
-    value, low, high = effect.ratio
-    colour = shade if effect.found else MUTED
-    axis.plot((low, high), (height, height), color=colour, linewidth=2.4, alpha=0.5)
-    axis.plot(value, height, symbol, color=colour, markersize=5)
+def _dot(
+    axis: Axes,
+    effect: Effect,
+    place: float,
+    shade: str,
+    symbol: str,
+    limits: tuple[float, float],
+) -> None:
+    draw_interval(
+        axis,
+        effect.ratio,
+        place,
+        limits=limits,
+        shade=shade if effect.found else MUTED,
+        symbol=symbol,
+    )
 
 
 def _finish(axis: Axes, labels: list[str]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.style import (
+from spark_analysis.judging.comparison import Comparison, Curve
+from spark_analysis.telling.figures.interval_bars import draw_interval, limits_of
+from spark_analysis.telling.figures.style import (
     MUTED,
     colour,
     dash,
@@ -61,14 +63,7 @@ def _curves(axis: Axes, comparison: Comparison, class_name: str) -> None:
     for curve in comparison.curves:
         if curve.class_name != class_name:
             continue
-        axis.plot(
-            curve.latency_ms,
-            curve.share,
-            color=colour(comparison, curve.arm),
-            linestyle=dash(comparison, curve.arm),
-            label=curve.arm,
-            drawstyle="steps-pre",
-        )
+        _curve(axis, comparison, curve)
     level = comparison.headline.level
     assert level is not None
     axis.axhline(float(1 - level), color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
@@ -86,6 +81,32 @@ def _curves(axis: Axes, comparison: Comparison, class_name: str) -> None:
     axis.yaxis.set_major_formatter(FuncFormatter(_share))
 
 
+def _curve(axis: Axes, comparison: Comparison, curve: Curve) -> None:
+    """Draw a curve in its band; faint where its share may as well be none."""
+    shade = colour(comparison, curve.arm)
+    floor = float(curve.share.min(initial=1.0)) / 2
+    axis.fill_between(
+        curve.latency_ms,
+        np.maximum(curve.low, floor),
+        np.maximum(curve.high, floor),
+        step="pre",
+        color=shade,
+        alpha=0.13,
+        linewidth=0,
+    )
+    known = curve.low > 0
+    for part, alpha in ((known, 1.0), (~known, 0.35)):
+        axis.plot(
+            curve.latency_ms,
+            np.where(part, curve.share, np.nan),
+            color=shade,
+            linestyle=dash(comparison, curve.arm),
+            label=curve.arm if alpha == 1.0 else None,
+            alpha=alpha,
+            drawstyle="steps-pre",
+        )
+
+
 def _share(value: float, _: int) -> str:
     return f"{plain(value * 100)} %"
 
@@ -95,10 +116,13 @@ def quantiles(comparison: Comparison) -> Figure:
     names = comparison.class_names
     arms = comparison.arm_names
     figure = new_figure(0.7 + len(names) * (0.35 + 0.24 * len(arms)))
+    metric = comparison.headline
+    shown = [cell.estimate for cell in comparison.cells if cell.metric == metric]
+    limits = limits_of(estimate for estimate in shown if estimate)
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)
     for axis, name in zip(axes.flat, names, strict=True):
         for place, arm in enumerate(arms):
-            _dot(axis, comparison, name, arm, place)
+            _dot(axis, comparison, name, arm, place, limits)
         axis.set(xscale="log", title=name, ylim=(len(arms) - 0.4, -0.6))
         axis.set_yticks(range(len(arms)), arms)
         axis.grid(axis="y", visible=False)
@@ -108,22 +132,33 @@ def quantiles(comparison: Comparison) -> Figure:
 
 
 def _dot(
-    axis: Axes, comparison: Comparison, class_name: str, arm: str, place: int
+    axis: Axes,
+    comparison: Comparison,
+    class_name: str,
+    arm: str,
+    place: int,
+    limits: tuple[float, float],
 ) -> None:
     cell = comparison.cell(class_name, arm, comparison.headline.name)
-    if cell.refused:
+    if cell.estimate is None:
+        lost = math.isinf(cell.measured.estimate.value)
         axis.text(
             0.01,
             place,
-            "not shown: the tail is too thin",
+            "none: too many requests got no answer"
+            if lost
+            else "not shown: the tail is too thin",
             transform=axis.get_yaxis_transform(),
             va="center",
             color=MUTED,
             fontsize=8,
         )
         return
-    value, low, high = cell.measured.estimate
-    shade = colour(comparison, arm)
-    ends = (max(low, value / 100), min(high, value * 100))
-    axis.plot(ends, (place, place), color=shade, linewidth=2.4, alpha=0.45)
-    axis.plot(value, place, marker(comparison, arm), color=shade, markersize=6)
+    draw_interval(
+        axis,
+        cell.estimate,
+        place,
+        limits=limits,
+        shade=colour(comparison, arm),
+        symbol=marker(comparison, arm),
+    )

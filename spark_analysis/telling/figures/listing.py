@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from matplotlib.figure import Figure
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures import (
-    attribution,
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.figures import (
+    factor_effects,
     latency,
     over_time,
-    phases,
-    ratios,
-    sweep,
+    phase_bars,
+    ratio_forest,
+    sweep_maps,
 )
-from spark_analysis.study import Study
 
 
 class Plot(NamedTuple):
@@ -34,21 +34,23 @@ _PLOTS: Final[Mapping[str, Plot]] = {
     "ccdf": Plot(
         "How slow, how often",
         "Share of requests that took longer than a given time, on logarithmic scales: "
-        "further left is faster, and the right end of a curve is its tail. A curve "
-        "that stops early lost the requests below it.",
+        "further left is faster, and the right end of a curve is its tail. The band is "
+        "an interval over runs, at each time by itself; a faint curve is a share that "
+        "may as well be none. A curve that stops early lost the requests below it.",
         latency.exceedance_curves,
     ),
     "quantiles": Plot(
         "The $quantile and how well it is known",
-        "Pooled $quantile with its interval over blocks; a missing dot is a tail too "
-        "thin to show.",
+        "Pooled $quantile with its interval over blocks, each by itself; an arrow goes "
+        "on beyond the picture; a missing dot is a tail too thin to show.",
         latency.quantiles,
     ),
     "ratios": Plot(
         "Against $baseline",
-        "Ratio to the baseline with its interval: left of 1 is faster. Inside the "
-        "shaded margin arms count as the same; grey dots are undecided.",
-        ratios.forest,
+        "Ratio to the baseline with its interval, each by itself: left of 1 is faster. "
+        "An arrow goes on beyond the picture. Inside the shaded margin arms count as "
+        "the same; grey dots are undecided.",
+        ratio_forest.forest,
     ),
     "attribution": Plot(
         "Where the effect comes from",
@@ -57,14 +59,14 @@ _PLOTS: Final[Mapping[str, Plot]] = {
         "are far apart, factors work together. The dashed rule is the whole effect, of "
         "which the shares are the product. Right: main effects and interactions. Grey "
         "is undecided; intervals hold for all lines of a class at once.",
-        attribution.effects,
+        factor_effects.effects,
     ),
     "phases": Plot(
         "Where the time goes",
         "Mean time by phase: all answered requests, and those beyond the $tail. What a "
         "scheduler can change is the request queue; what admission can change is "
         "blocked and unread.",
-        phases.stacked,
+        phase_bars.stacked,
     ),
     "queue": Plot(
         "The request queue over time",
@@ -75,9 +77,10 @@ _PLOTS: Final[Mapping[str, Plot]] = {
     "blocks": Plot(
         "Block by block",
         "Each thin line is one block: the same requests under every arm, each dot one "
-        "run's $quantile. Parallel lines mean that the effect is the same whatever the "
+        "run's $quantile. A triangle at the top is a run that lost too many requests "
+        "to have one. Parallel lines mean that the effect is the same whatever the "
         "requests.",
-        ratios.block_lines,
+        ratio_forest.block_lines,
     ),
     "drift": Plot(
         "Did the machine change while we looked?",
@@ -107,7 +110,7 @@ def study_plots(study: Study) -> Mapping[str, StudyPlot]:
             f"Ratio of the {label} to {baseline}'s, averaged over the points of each "
             "level with its interval over blocks: below 1 is faster. A line that is "
             "level says that the factor does not matter to that arm.",
-            sweep.by_level,
+            sweep_maps.by_level,
         )
     }
     for pair in dict.fromkeys(cell.pair for cell in study.pairs):
@@ -118,7 +121,7 @@ def study_plots(study: Study) -> Mapping[str, StudyPlot]:
             "one is ahead (false discoveries are kept to a share over the whole map), "
             "= where both are the same within the margin, grey where undecided, "
             "hatched where a tail is too thin to be shown.",
-            functools.partial(sweep.pair_map, pair=pair),
+            functools.partial(sweep_maps.pair_map, pair=pair),
         )
     return found
 
@@ -130,6 +133,9 @@ def plots(comparison: Comparison) -> Mapping[str, Plot]:
         "tail": comparison.tail_metric.label,
         "baseline": comparison.manifest.baseline,
     }
+    missing = set() if comparison.design is not None else {"attribution"}
+    if not comparison.manifest.brokers_recorded:
+        missing |= {"phases", "queue"}
     return {
         name: Plot(
             Template(plot.title).substitute(words),
@@ -137,5 +143,5 @@ def plots(comparison: Comparison) -> Mapping[str, Plot]:
             plot.draw,
         )
         for name, plot in _PLOTS.items()
-        if name != "attribution" or comparison.design is not None
+        if name not in missing
     }

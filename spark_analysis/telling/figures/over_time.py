@@ -7,8 +7,8 @@ import statistics
 
 from matplotlib.figure import Figure
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.style import (
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.telling.figures.style import (
     MUTED,
     colour,
     legend,
@@ -56,7 +56,7 @@ def drift(comparison: Comparison) -> Figure:
     """Draw every run against its own arm's median, in order of execution."""
     metric = comparison.headline.name
     first = comparison.class_names[0]
-    place = {
+    order = {
         (run.block, run.arm): number
         for number, run in enumerate(comparison.manifest.runs, start=1)
         if run.valid
@@ -65,7 +65,7 @@ def drift(comparison: Comparison) -> Figure:
     axis = figure.subplots()
     for arm in comparison.arm_names:
         runs = [
-            (place[run.block, run.arm], run.values[metric])
+            (order[run.block, run.arm], run.values[metric])
             for run in comparison.run_values
             if run.arm == arm
             and run.class_name == first

@@ -7,10 +7,10 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spark_analysis.comparison import Comparison, PhaseMeans
-from spark_analysis.figures.style import new_figure
-from spark_analysis.phases import PHASES
-from spark_analysis.wording import digits
+from spark_analysis.judging.comparison import Comparison, PhaseMeans
+from spark_analysis.recordings.phases import PHASES
+from spark_analysis.telling.figures.style import new_figure
+from spark_analysis.telling.sentences.numbers import digits
 
 # What waits for admission in warm colours, the queue in blue, work in green, the way
 # back in greys: ten phases cannot all differ, their neighbours do.

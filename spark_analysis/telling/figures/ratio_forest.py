@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.figures.style import (
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.telling.figures.interval_bars import draw_interval, limits_of
+from spark_analysis.telling.figures.style import (
     INK,
     MUTED,
     colour,
@@ -18,8 +20,6 @@ from spark_analysis.figures.style import (
 )
 
 COLUMNS = 4
-# An interval without an end is drawn up to here.
-RATIO_MIN, RATIO_MAX = 1e-3, 1e3
 
 
 def forest(comparison: Comparison) -> Figure:
@@ -33,8 +33,12 @@ def forest(comparison: Comparison) -> Figure:
         margin = math.log1p(metric.margin)
         axis.axvspan(math.exp(-margin), math.exp(margin), color=MUTED, alpha=0.25, lw=0)
         axis.axvline(1, color=INK, linewidth=0.8)
-        for place, (name, arm) in enumerate(rows):
-            _ratio(axis, comparison, comparison.cell(name, arm, metric.name), place)
+        cells = [comparison.cell(name, arm, metric.name) for name, arm in rows]
+        limits = limits_of(
+            cell.shown_contrast.ratio for cell in cells if cell.shown_contrast
+        )
+        for place, cell in enumerate(cells):
+            _ratio(axis, comparison, cell, place, limits)
         for group in range(1, len(comparison.class_names)):
             axis.axhline(group * len(arms) - 0.5, color=MUTED, linewidth=0.5)
         better = "left is faster" if metric.lower_is_better else "right is more"
@@ -50,10 +54,16 @@ def forest(comparison: Comparison) -> Figure:
     return figure
 
 
-def _ratio(axis: Axes, comparison: Comparison, cell: Cell, place: int) -> None:
-    if cell.refused or cell.contrast is None:
+def _ratio(
+    axis: Axes,
+    comparison: Comparison,
+    cell: Cell,
+    place: int,
+    limits: tuple[float, float],
+) -> None:
+    if cell.shown_contrast is None:
         axis.annotate(
-            "not shown",
+            "not shown" if cell.refused else "not compared",
             (1, place),
             xycoords="data",
             xytext=(5, 0),
@@ -63,16 +73,14 @@ def _ratio(axis: Axes, comparison: Comparison, cell: Cell, place: int) -> None:
             fontsize=8,
         )
         return
-    decided = cell.verdict.word != "inconclusive"
-    shade = colour(comparison, cell.arm) if decided else MUTED
-    value, low, high = (clamp(ratio) for ratio in cell.contrast.ratio)
-    axis.plot((low, high), (place, place), color=shade, linewidth=2.4, alpha=0.5)
-    axis.plot(value, place, marker(comparison, cell.arm), color=shade, markersize=6)
-
-
-def clamp(ratio: float) -> float:
-    """Return a ratio that can be drawn."""
-    return min(max(ratio, RATIO_MIN), RATIO_MAX)
+    draw_interval(
+        axis,
+        cell.shown_contrast.ratio,
+        place,
+        limits=limits,
+        shade=colour(comparison, cell.arm) if cell.decided else MUTED,
+        symbol=marker(comparison, cell.arm),
+    )
 
 
 def _keep_one_in_sight(axis: Axes) -> None:
@@ -93,26 +101,10 @@ def block_lines(comparison: Comparison) -> Figure:
     for axis, name in zip(panels, names, strict=False):
         by_block: dict[int, dict[str, float]] = {}
         for run in comparison.run_values:
-            if run.class_name == name and math.isfinite(run.values[metric]):
+            if run.class_name == name:
                 by_block.setdefault(run.block, {})[run.arm] = run.values[metric]
         for values in by_block.values():
-            shown = [(place, arm) for place, arm in enumerate(arms) if arm in values]
-            axis.plot(
-                [place for place, _ in shown],
-                [values[arm] for _, arm in shown],
-                color=MUTED,
-                linewidth=0.7,
-                alpha=0.8,
-            )
-            for place, arm in shown:
-                axis.plot(
-                    place,
-                    values[arm],
-                    marker(comparison, arm),
-                    color=colour(comparison, arm),
-                    markersize=4,
-                    alpha=0.85,
-                )
+            _block(axis, comparison, values)
         axis.set(yscale="log", title=name, xlim=(-0.5, len(arms) - 0.5))
         axis.set_xticks(range(len(arms)), arms, rotation=40, ha="right")
         axis.grid(axis="x", visible=False)
@@ -122,3 +114,33 @@ def block_lines(comparison: Comparison) -> Figure:
     for axis in axes[:, 0]:
         axis.set_ylabel(f"{comparison.headline.label} of one run [ms]")
     return figure
+
+
+def _block(axis: Axes, comparison: Comparison, values: Mapping[str, float]) -> None:
+    """Draw one block's runs, by arm; an infinite value is a triangle at the top."""
+    places = {arm: place for place, arm in enumerate(comparison.arm_names)}
+    finite = {arm: value for arm, value in values.items() if math.isfinite(value)}
+    drawn = sorted(finite, key=lambda arm: places[arm])
+    axis.plot(
+        [places[arm] for arm in drawn],
+        [finite[arm] for arm in drawn],
+        color=MUTED,
+        linewidth=0.7,
+        alpha=0.8,
+    )
+    for arm in values:
+        shade = colour(comparison, arm)
+        if arm in finite:
+            symbol = marker(comparison, arm)
+            at = axis.transData
+        else:
+            symbol, at = "^", axis.get_xaxis_transform()
+        axis.plot(
+            places[arm],
+            finite.get(arm, 0.985),
+            symbol,
+            transform=at,
+            color=shade,
+            markersize=4,
+            alpha=0.85,
+        )

@@ -23,8 +23,8 @@ from matplotlib.ticker import (
     NullFormatter,
 )
 
-from spark_analysis.comparison import Comparison
-from spark_analysis.wording import digits
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.telling.sentences.numbers import digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

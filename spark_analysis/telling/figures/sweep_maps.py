@@ -12,8 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
-from spark_analysis.figures.ratios import clamp
-from spark_analysis.figures.style import (
+from spark_analysis.judging.pairs import Pair, PairCell
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.figures.interval_bars import draw_interval, limits_of
+from spark_analysis.telling.figures.style import (
     INK,
     MUTED,
     colour,
@@ -22,9 +24,7 @@ from spark_analysis.figures.style import (
     new_figure,
     plain_log_axis,
 )
-from spark_analysis.pairs import Pair, PairCell
-from spark_analysis.study import Study
-from spark_analysis.wording import ratio
+from spark_analysis.telling.sentences.numbers import ratio
 
 _FIRST: Final = "#0072b2"
 _SECOND: Final = "#d55e00"
@@ -53,6 +53,11 @@ def _level_panel(axis: Axes, study: Study, class_name: str, factor: str) -> None
     shown = study.comparisons[0]
     axis.axhline(1, color=INK, linewidth=0.8)
     axis.set_yscale("log")
+    limits = limits_of(
+        found.ratio
+        for found in study.levels
+        if found.class_name == class_name and found.ratio
+    )
     for rank, arm in enumerate(rivals):
         shift = (rank - (len(rivals) - 1) / 2) * 0.5 / max(len(rivals), 1)
         places, values = [], []
@@ -62,11 +67,17 @@ def _level_panel(axis: Axes, study: Study, class_name: str, factor: str) -> None
             if found.ratio is None:
                 continue
             place = levels.index(found.level) + shift
-            value, low, high = (clamp(end) for end in found.ratio)
-            shade = colour(shown, arm)
-            axis.plot((place, place), (low, high), color=shade, lw=2.2, alpha=0.5)
+            draw_interval(
+                axis,
+                found.ratio,
+                place,
+                limits=limits,
+                shade=colour(shown, arm),
+                symbol=marker(shown, arm),
+                upright=True,
+            )
             places.append(place)
-            values.append(value)
+            values.append(found.ratio.value)
         axis.plot(
             places,
             values,
@@ -128,9 +139,14 @@ def _map_of_class(part: SubFigure, study: Study, cells: Sequence[PairCell]) -> N
         if x == 0 and down:
             axis.set_ylabel(down, fontsize=8)
         if x == len(columns) - 1 and row:
-            told = "\n".join(f"{k} {v}" for k, v in zip(rest, row, strict=False))
+            levels_here = "\n".join(f"{k} {v}" for k, v in zip(rest, row, strict=False))
             axis.text(
-                1.03, 0.5, told, fontsize=8.5, va="center", transform=axis.transAxes
+                1.03,
+                0.5,
+                levels_here,
+                fontsize=8.5,
+                va="center",
+                transform=axis.transAxes,
             )
 
 
@@ -192,8 +208,8 @@ def _map_cell(axis: Axes, cell: PairCell, x: int, y: int) -> None:
 def _strength(cell: PairCell) -> float:
     """Return how strong a colour is: 0.2 for a ratio near 1, 1 from fourfold on."""
     assert cell.ratio is not None
-    value = clamp(cell.ratio.value)
-    return 0.2 + 0.8 * min(1.0, abs(math.log(value)) / math.log(_FULL))
+    log = abs(math.log(cell.ratio.value)) if 0 < cell.ratio.value < math.inf else 9.9
+    return 0.2 + 0.8 * min(1.0, log / math.log(_FULL))
 
 
 def _shade(cell: PairCell) -> str:

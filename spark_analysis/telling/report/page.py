@@ -8,9 +8,12 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from spark_analysis.contract import Manifest
-from spark_analysis.figures.listing import plots
-from spark_analysis.report.parts import (
+from spark_analysis.judging.study import Study
+from spark_analysis.judging.verdict import RUN_EXCEEDANCES_MIN
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.telling.figures.listing import plots
+from spark_analysis.telling.report.point_parts import (
     again_part,
     cards,
     comparison_part,
@@ -19,15 +22,13 @@ from spark_analysis.report.parts import (
     sentences_part,
     warnings_part,
 )
-from spark_analysis.report.sweep import (
+from spark_analysis.telling.report.sweep_parts import (
     attribution_part,
     figure_part,
     pairs_part,
     sweep_body,
 )
-from spark_analysis.statistics.sign_flip import smallest_p
-from spark_analysis.study import Study
-from spark_analysis.wording import digits, p_value, percent
+from spark_analysis.telling.sentences.numbers import digits, p_value, percent
 
 _HERE: Final = Path(__file__).parent
 _SECTIONS: Final = {
@@ -132,7 +133,7 @@ def _prose(study: Study) -> str:
         else ""
     )
     windows = dict.fromkeys(point.window_ns for point in manifest.points)
-    told = [f"{start / 1e9:g} and {end / 1e9:g}" for start, end in windows]
+    bounds = [f"{start / 1e9:g} and {end / 1e9:g}" for start, end in windows]
     text = Template((_HERE / "prose.html").read_text(encoding="utf-8"))
     return text.substitute(
         one_in=digits(1 / options.alpha).removesuffix(".0"),
@@ -146,7 +147,8 @@ def _prose(study: Study) -> str:
         unreachable=unreachable,
         shown=f"{options.exceedances_shown:g}",
         headline_at=f"{options.exceedances_headline:g}",
-        windows=", or ".join(told),
+        run_exceedances=RUN_EXCEEDANCES_MIN,
+        windows=", or ".join(bounds),
         over_points=_OVER_POINTS if study.pairs else "",
     )
 

@@ -6,11 +6,22 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.contract import Manifest
-from spark_analysis.figures.style import INK, colour
-from spark_analysis.lead import lead
-from spark_analysis.sentences import (
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.telling.figures.style import INK, colour
+from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.numbers import (
+    NONE,
+    digits,
+    interval,
+    p_value,
+    percent,
+    ratio,
+    ratio_interval,
+)
+from spark_analysis.telling.sentences.sweep_sentences import study_cautions
+from spark_analysis.telling.sentences.verdict_sentences import (
     Story,
     again_sentence,
     differs,
@@ -20,47 +31,36 @@ from spark_analysis.sentences import (
     story,
     subject,
 )
-from spark_analysis.study import Study
-from spark_analysis.study_words import study_cautions
-from spark_analysis.table import Table
-from spark_analysis.tables import (
+from spark_analysis.telling.tables.point_tables import (
     again_table,
     comparison_table,
     phases_table,
     runs_table,
     verdict_word,
 )
-from spark_analysis.violations import violations_table
-from spark_analysis.wording import (
-    NONE,
-    digits,
-    interval,
-    p_value,
-    percent,
-    ratio,
-    ratio_interval,
-)
+from spark_analysis.telling.tables.table import Table
+from spark_analysis.telling.tables.violations_table import violations_table
 
 
 def cards(comparison: Comparison) -> str:
     """Return the answer in words, then one card per rival."""
-    told = [_card(comparison, story(comparison, arm)) for arm in comparison.rivals]
+    cards = [_card(comparison, story(comparison, arm)) for arm in comparison.rivals]
     said = " ".join(escape(sentence) for sentence in lead(comparison))
     return (
-        f"<p class='lead'>{said}</p><div class='cards'>{''.join(told)}</div>"
+        f"<p class='lead'>{said}</p><div class='cards'>{''.join(cards)}</div>"
         f"<p class='note'>{escape(again_sentence(comparison))}</p>"
     )
 
 
-def _card(comparison: Comparison, told: Story) -> str:
-    cell, base = told.benefit, comparison.manifest.baseline
-    style = f"style='--arm:{colour(comparison, told.arm)}'"
-    name = escape(told.arm)
+def _card(comparison: Comparison, of_arm: Story) -> str:
+    cell, base = of_arm.benefit, comparison.manifest.baseline
+    style = f"style='--arm:{colour(comparison, of_arm.arm)}'"
+    name = escape(of_arm.arm)
     if cell is None:
         first = escape(comparison.class_names[0])
         return (
             f"<section class='card' {style}><h3>{name}</h3><p class='big'>refused</p>"
-            f"<p>No quantile of {first} may be shown: its tails are too thin.</p>"
+            f"<p>No quantile of {first} can be compared: its tails are too thin.</p>"
             "</section>"
         )
     than = f" than under {base}" if differs(cell) else f" to {base}'s"
@@ -69,7 +69,7 @@ def _card(comparison: Comparison, told: Story) -> str:
     prices = "".join(
         f"<div><dt>{escape(f'{p.class_name} {p.metric.label}')}</dt>"
         f"<dd>{_chip(p, finding(p))}</dd></div>"
-        for p in told.others
+        for p in of_arm.others
     )
     return (
         f"<section class='card' {style}><h3>{name}</h3>"
@@ -92,14 +92,14 @@ def _sureness(comparison: Comparison, cell: Cell) -> str:
 
 def warnings_part(study: Study) -> str:
     """Return what a reader must know before believing anything."""
-    told = "".join(
+    warnings = "".join(
         f"<p class='warning'>{escape(text)}</p>" for text in study_cautions(study)
     )
     broken = violations_table(study.manifest)
     if not broken.rows:
-        return told
+        return warnings
     table = plain_table(broken)
-    return f"{told}<details><summary>Broken laws</summary>{table}</details>"
+    return f"{warnings}<details><summary>Broken laws</summary>{table}</details>"
 
 
 def comparison_part(comparison: Comparison) -> str:
@@ -123,17 +123,17 @@ def comparison_part(comparison: Comparison) -> str:
 
 def _arm_row(comparison: Comparison, class_name: str, arm: str) -> str:
     """Return one arm's row; intervals stand small beside what they belong to."""
-    told = comparison.cell(class_name, arm, comparison.headline.name)
+    leading = comparison.cell(class_name, arm, comparison.headline.name)
     shade = colour(comparison, arm)
     style = "" if shade == INK else f" style='--arm:{shade}'"
     parts = [f"<td><span class='arm'{style}>{escape(arm)}</span></td>"]
     for metric in comparison.metrics:
         cell = comparison.cell(class_name, arm, metric.name)
-        text = NONE if cell.refused else digits(cell.measured.estimate.value)
-        if cell is told and not cell.refused:
-            text += f" <small>{interval(cell.measured.estimate)}</small>"
+        text = digits(cell.estimate.value) if cell.estimate else NONE
+        if cell is leading and cell.estimate:
+            text += f" <small>{interval(cell.estimate)}</small>"
         parts.append(f"<td class='n'>{text}</td>")
-    contrast = None if told.refused else told.contrast
+    contrast = leading.shown_contrast
     parts.append(
         f"<td class='n'>{ratio(contrast.ratio.value)} "
         f"<small>{ratio_interval(contrast.ratio)}</small></td>"
@@ -141,7 +141,7 @@ def _arm_row(comparison: Comparison, class_name: str, arm: str) -> str:
         if contrast
         else f"<td class='n'>{NONE}</td><td class='n'>{NONE}</td>"
     )
-    parts.append(f"<td>{_chip(told, verdict_word(told))}</td>")
+    parts.append(f"<td>{_chip(leading, verdict_word(leading))}</td>")
     return f"<tr>{''.join(parts)}</tr>"
 
 
@@ -190,7 +190,14 @@ def runs_part(comparison: Comparison) -> str:
         + (f"<ul>{listed}</ul>" if listed else "")
         + "<details><summary>All runs</summary>"
         + plain_table(runs_table(comparison))
-        + "</details><details><summary>Time by phase, as a table</summary>"
+        + "</details>"
+        + (_phases_part(comparison) if comparison.phases else "")
+    )
+
+
+def _phases_part(comparison: Comparison) -> str:
+    return (
+        "<details><summary>Time by phase, as a table</summary>"
         + plain_table(phases_table(comparison))
         + "</details>"
     )
@@ -206,8 +213,8 @@ def environment_part(manifest: Manifest) -> str:
     )
     for arm in manifest.arms:
         settings = ", ".join(f"{k}={v}" for k, v in arm.settings.items())
-        told = f"scheduler {arm.scheduler}" + (f", {settings}" if settings else "")
-        rows.append((f"arm {arm.name}", told))
+        program = f"scheduler {arm.scheduler}" + (f", {settings}" if settings else "")
+        rows.append((f"arm {arm.name}", program))
     body = "".join(
         f"<tr><td>{escape(key.replace('_', ' '))}</td>"
         f"<td class='w'>{escape(text)}</td></tr>"
@@ -218,13 +225,13 @@ def environment_part(manifest: Manifest) -> str:
 
 def _facts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Write nested facts in a line: {"broker": 0} becomes "broker 0"."""
-    told = []
+    facts = []
     for key, value in values.items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{k} {v}" for k, v in value.items())
         if value is not None:
-            told.append((key, str(value)))
-    return told
+            facts.append((key, str(value)))
+    return facts
 
 
 def plain_table(table: Table) -> str:
@@ -246,8 +253,8 @@ def plain_table(table: Table) -> str:
 
 
 def _table(heads: str, body: str, caption: str) -> str:
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f"<div class='scroll'><table>{told}<thead><tr>{heads}</tr></thead>"
+        f"<div class='scroll'><table>{head}<thead><tr>{heads}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )

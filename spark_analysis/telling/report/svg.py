@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spark_analysis.figures.style import INK
+from spark_analysis.telling.figures.style import INK
 
 
 def inline(svg: str, name: str, label: str) -> str:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from spark_analysis.attribution_table import attribution_table
-from spark_analysis.comparison import Comparison
-from spark_analysis.figures.listing import Plot, StudyPlot, plots, study_plots
-from spark_analysis.report.parts import (
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.figures.listing import Plot, StudyPlot, plots, study_plots
+from spark_analysis.telling.report.point_parts import (
     again_part,
     comparison_part,
     plain_table,
     runs_part,
     sentences_part,
 )
-from spark_analysis.report.svg import inline
-from spark_analysis.study import Study
-from spark_analysis.study_tables import levels_table, pairs_table
-from spark_analysis.study_words import (
+from spark_analysis.telling.report.svg import inline
+from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
     study_again,
     study_attribution,
 )
+from spark_analysis.telling.tables.attribution_table import attribution_table
+from spark_analysis.telling.tables.sweep_tables import levels_table, pairs_table
 
 
 def sweep_body(study: Study, svgs: Mapping[str, str]) -> str:
@@ -43,14 +43,14 @@ def sweep_body(study: Study, svgs: Mapping[str, str]) -> str:
             plain_table(levels_table(study)),
             _folded("Every pair at every point", plain_table(pairs_table(study))),
             "<h2 id='points'>Point by point</h2>",
-            *(_point(study, place, svgs) for place in range(len(study.comparisons))),
+            *(_point(study, index, svgs) for index in range(len(study.comparisons))),
         ]
     )
 
 
-def _point(study: Study, place: int, svgs: Mapping[str, str]) -> str:
+def _point(study: Study, index: int, svgs: Mapping[str, str]) -> str:
     """Return one point, folded."""
-    comparison, folder = study.comparisons[place], study.folder(place)
+    comparison, folder = study.comparisons[index], study.folder(index)
     figures = [
         figure_part(f"{folder}/{name}", plot, svgs[f"{folder}/{name}"])
         for name, plot in plots(comparison).items()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_analysis.attribution import Attribution, Design
-from spark_analysis.comparison import Comparison
-from spark_analysis.metrics import headline_of
+from spark_analysis.judging.attribution import Attribution, Design
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.metrics import headline_of
 from spark_analysis.statistics.factorial import Combination, combinations_of
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.wording import (
+from spark_analysis.telling.sentences.numbers import (
     THIN_SPACE,
     change,
     listed,
@@ -24,22 +24,6 @@ from spark_analysis.wording import (
 
 # A combination gets nearly all with this part of the whole.
 _NEARLY_ALL = 0.9
-
-
-def told(comparison: Comparison, class_name: str) -> Attribution | None:
-    """Return the attribution by which a class is told.
-
-    By the p99 or the highest quantile below it that all arms may show; by goodput where
-    there is none.
-    """
-    highest = comparison.metrics.index(headline_of(comparison.metrics))
-    found = {
-        of.metric.name: of
-        for of in comparison.attributions
-        if of.class_name == class_name and not of.why
-    }
-    order = [*reversed(comparison.metrics[: highest + 1]), comparison.metrics[-1]]
-    return next((found[m.name] for m in order if m.name in found), None)
 
 
 class Said(NamedTuple):
@@ -57,7 +41,7 @@ def attribution_sentences(comparison: Comparison) -> tuple[Said, ...]:
         return (Said(f"The arms are no full design: {why}."),) if why else ()
     said = []
     for name in comparison.class_names:
-        attribution = told(comparison, name)
+        attribution = comparison.attribution_told(name)
         refused = _refused(comparison, name)
         if attribution is None:
             said.append(Said(f"Of {name} no effect can be told: {refused}."))
@@ -84,8 +68,8 @@ def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     level = percent(comparison.manifest.options.confidence)
     what = f"The {kind} of {of.class_name}"
     evidence = (
-        f"ratio {ratio(whole.ratio.value)}, simultaneous {level} interval "
-        f"{ratio_interval(whole.ratio)}"
+        f"ratio {ratio(whole.ratio.value)}, {level} interval for all lines of the "
+        f"class at once {ratio_interval(whole.ratio)}"
     )
     if not whole.found:
         return Said(
@@ -107,7 +91,8 @@ def _source(design: Design, of: Attribution) -> str:
     assert of.reach is not None
     enough = _enough(design, of)
     named = ", or from ".join(
-        f"{_together(design, cell)}, {part_words(of.reach[cell])}" for cell in enough
+        f"{_together(design, combination)}, {part_words(of.reach[combination])}"
+        for combination in enough
     )
     needed = frozenset.intersection(*enough)
     if len(enough) > 1 and needed:
@@ -131,8 +116,8 @@ def _each(design: Design, of: Attribution) -> str:
     return f"Alone: {alone}; leaving one out: {without}."
 
 
-def _together(design: Design, cell: Combination) -> str:
-    names = [name for name in design.factors if name in cell]
+def _together(design: Design, combination: Combination) -> str:
+    names = [name for name in design.factors if name in combination]
     return f"{listed(names)} together" if len(names) > 1 else f"the {names[0]}"
 
 
@@ -140,10 +125,10 @@ def _enough(design: Design, of: Attribution) -> list[Combination]:
     """Return the combinations with nearly all of which no smaller one has it."""
     assert of.reach is not None
     found: list[Combination] = []
-    for cell in combinations_of(design.factors)[1:]:
-        reaches = of.reach[cell].value >= _NEARLY_ALL
-        if reaches and not any(smaller < cell for smaller in found):
-            found.append(cell)
+    for combination in combinations_of(design.factors)[1:]:
+        reaches = of.reach[combination].value >= _NEARLY_ALL
+        if reaches and not any(smaller < combination for smaller in found):
+            found.append(combination)
     return found
 
 
@@ -160,8 +145,8 @@ def _drawback(of: Attribution) -> str:
     against = [e for e in of.of("last") if e.found and (e.ratio.value < 1) != gain]
     if not against:
         return ""
-    told = listed(f"{e.factors[0]} (ratio {ratio(e.ratio.value)})" for e in against)
-    return f" Added to the others, it is undone in part by {told}."
+    undoing = listed(f"{e.factors[0]} (ratio {ratio(e.ratio.value)})" for e in against)
+    return f" Added to the others, it is undone in part by {undoing}."
 
 
 def part_words(part: Estimate | None) -> str:

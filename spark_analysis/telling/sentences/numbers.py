@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from spark_analysis.metrics import Metric
+from spark_analysis.judging.metrics import Metric
 from spark_analysis.statistics.intervals import Estimate
 
 NONE = "–"

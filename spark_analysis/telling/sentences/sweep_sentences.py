@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_analysis.attribution_words import Said, attribution_sentences
-from spark_analysis.cautions import cautions
-from spark_analysis.comparison import Comparison
-from spark_analysis.pairs import Pair, PairCell
-from spark_analysis.sentences import again_sentence, differs, replays_apart
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.pairs import Pair, PairCell
+from spark_analysis.judging.study import Study
 from spark_analysis.statistics.sign_flip import smallest_p
-from spark_analysis.study import Study
-from spark_analysis.violations import violations_sentence
-from spark_analysis.wording import (
+from spark_analysis.telling.sentences.attribution_sentences import (
+    Said,
+    attribution_sentences,
+)
+from spark_analysis.telling.sentences.cautions import (
+    cautions,
+    unbilled_sentence,
+    violations_sentence,
+)
+from spark_analysis.telling.sentences.numbers import (
     change,
     listed,
     p_value,
     percent,
     ratio,
     ratio_interval,
+)
+from spark_analysis.telling.sentences.verdict_sentences import (
+    again_sentence,
+    differs,
+    replays_apart,
 )
 
 # Points are named up to this number, and counted beyond.
@@ -105,8 +115,8 @@ def _where(cells: Sequence[PairCell]) -> str:
 
 def study_lead(study: Study) -> tuple[str, ...]:
     """Return what a sweep found on the first class, and where effects come from."""
-    told = pair_sentences(study, study.class_names[:1])
-    return (*told, *(said.plain for said in study_attribution(study)))
+    pairs = pair_sentences(study, study.class_names[:1])
+    return (*pairs, *(said.plain for said in study_attribution(study)))
 
 
 def study_attribution(study: Study) -> tuple[Said, ...]:
@@ -152,8 +162,8 @@ def study_cautions(study: Study) -> tuple[str, ...]:
         found.append("This experiment is unfinished.")
     if study.points_missing:
         names = [point.name for point in study.points_missing]
-        told = listed(names) if len(names) <= _NAMED else f"{len(names)} points"
-        found.append(f"Left out, without a block that has all arms: {told}.")
+        named = listed(names) if len(names) <= _NAMED else f"{len(names)} points"
+        found.append(f"Left out, without a block that has all arms: {named}.")
     short = [c for c in study.comparisons if _dropped(c)]
     if short:
         found.append(f"At {len(short)} points some block or arm had to be left out.")
@@ -165,8 +175,8 @@ def study_cautions(study: Study) -> tuple[str, ...]:
         )
     if any(c.again and replays_apart(c) for c in study.comparisons):
         found += [study_again(study)] if manifest.deterministic else []
-    laws = violations_sentence(manifest)
-    return (*found, laws) if laws else tuple(found)
+    found += filter(None, (violations_sentence(manifest), unbilled_sentence(manifest)))
+    return tuple(found)
 
 
 def _dropped(comparison: Comparison) -> bool:

@@ -6,12 +6,13 @@ what would be wrong to conclude.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.metrics import GOODPUT
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.metrics import GOODPUT
 from spark_analysis.statistics.sign_flip import smallest_p
-from spark_analysis.wording import (
+from spark_analysis.telling.sentences.numbers import (
     change,
     interval,
     p_value,
@@ -31,36 +32,52 @@ def subject(cell: Cell) -> str:
 def sentence(comparison: Comparison, cell: Cell) -> str:
     """Return the verdict on a cell as one sentence."""
     baseline = comparison.manifest.baseline
-    metric, contrast = cell.metric, cell.contrast
+    metric = cell.metric
     if cell.refused:
         return f"The {subject(cell)} under {cell.arm} is not shown: {cell.verdict.why}."
     value = quantity(cell.measured.estimate.value, metric)
-    if contrast is None:
+    if cell.contrast is None:
         spread = interval(cell.measured.estimate)
         return f"The {subject(cell)} under {cell.arm} is {value} ({spread})."
     if cell.verdict.word == "identical":
         return (
             f"The {subject(cell)} under {cell.arm} is identical to {baseline}'s in "
-            f"every block, {value}, as it must be in the "
+            f"every block{_unless_withheld(cell, f', {value}')}, as it must be in the "
             f"{comparison.manifest.world} world."
         )
-    told = from_to(comparison, cell)
-    evidence = _evidence(comparison, cell)
+    contrast = cell.compared
+    if contrast is None:
+        return (
+            f"The {subject(cell)} under {cell.arm} is {value} over all runs, and not "
+            f"compared: {cell.verdict.why}."
+        )
+    grounds = f"{from_to(comparison, cell)}; {_evidence(comparison, cell)}"
     if cell.verdict.word == "equivalent":
         return (
             f"The {subject(cell)} under {cell.arm} equals {baseline}'s within "
-            f"{percent(metric.margin)} ({told}; {evidence})."
+            f"{percent(metric.margin)} ({grounds})."
         )
     if cell.verdict.word == "inconclusive":
         return (
-            f"Nothing is decided on the {subject(cell)} under {cell.arm}: {told}; "
-            f"{evidence}{_why_undecided(comparison, cell)}."
+            f"Nothing is decided on the {subject(cell)} under {cell.arm}: {grounds}"
+            f"{_why_undecided(comparison, cell)}."
         )
     mark = " This is exploratory: the tail is thin." if cell.verdict.exploratory else ""
+    why = f" No values are quoted: {cell.verdict.why}." if cell.verdict.why else ""
     return (
-        f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm} than "
-        f"under {baseline} ({told}; {evidence}).{mark}"
+        f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm}"
+        f"{than_under(cell, baseline)} ({grounds}).{why or mark}"
     )
+
+
+def than_under(cell: Cell, baseline: str) -> str:
+    """Return what a change is measured from; a quantile that is lost has no degree."""
+    finite = cell.contrast is not None and 0 < cell.contrast.ratio.value < math.inf
+    return f" than under {baseline}" if finite and differs(cell) else ""
+
+
+def _unless_withheld(cell: Cell, text: str) -> str:
+    return "" if cell.withheld else text
 
 
 def _evidence(comparison: Comparison, cell: Cell) -> str:
@@ -97,9 +114,9 @@ def _why_undecided(comparison: Comparison, cell: Cell) -> str:
 class Story:
     """What an arm does for the first class, and what comes with it.
 
-    ``benefit`` is told by the headline quantile, or the highest one below it that may
-    be shown, None where there is none. ``others`` tell the other classes likewise, and
-    every class's goodput where it differs.
+    ``benefit`` is told by the headline quantile, or the highest one below it by which
+    the arm is compared, None where there is none. ``others`` tell the other classes
+    likewise, and every class's goodput where it differs.
     """
 
     arm: str
@@ -113,48 +130,59 @@ def story(comparison: Comparison, arm: str) -> Story:
     others = []
     for name in comparison.class_names:
         goodput = comparison.cell(name, arm, GOODPUT)
-        told = None if name == first else _telling_cell(comparison, name, arm)
-        others += [told] if told is not None else []
+        leading = None if name == first else telling_cell(comparison, name, arm)
+        others += [leading] if leading is not None else []
         others += [goodput] if differs(goodput) else []
     return Story(
         arm=arm,
-        benefit=_telling_cell(comparison, first, arm),
+        benefit=telling_cell(comparison, first, arm),
         others=tuple(others),
     )
 
 
-def headline(comparison: Comparison, told: Story) -> str:
+def headline(comparison: Comparison, of_arm: Story) -> str:
     """Return a story as a sentence or two."""
-    cell = told.benefit
+    cell = of_arm.benefit
     if cell is None:
         first = comparison.class_names[0]
-        return f"{told.arm}: no quantile of {first} may be shown, its tails are thin."
-    than = f" than under {comparison.manifest.baseline}" if differs(cell) else ""
+        return (
+            f"{of_arm.arm}: no quantile of {first} can be compared, its tails are thin."
+        )
+    than = than_under(cell, comparison.manifest.baseline)
     others = ", ".join(
         f"{other.class_name} {other.metric.label} {finding(other)}"
-        for other in told.others
+        for other in of_arm.others
     )
     return (
-        f"{told.arm}: the {subject(cell)} is {finding(cell)}{than} "
+        f"{of_arm.arm}: the {subject(cell)} is {finding(cell)}{than} "
         f"({from_to(comparison, cell)})."
         + (f" The others: {others}." if others else "")
     )
 
 
 def from_to(comparison: Comparison, cell: Cell) -> str:
-    """Return the baseline's value and the cell's."""
+    """Return the baseline's value and the cell's, whose quotient is the ratio told.
+
+    These are the geometric means over blocks of the runs' own values, as the ratio is,
+    and not the values over all runs that stand in tables.
+    """
     baseline = comparison.manifest.baseline
     base = comparison.cell(cell.class_name, baseline, cell.metric.name)
-    return (
-        f"{quantity(base.measured.estimate.value, cell.metric)} → "
-        f"{quantity(cell.measured.estimate.value, cell.metric)}"
+    if base.withheld or cell.withheld:
+        return "values not shown"
+    before, after = (
+        quantity(comparison.typical(cell.class_name, arm, cell.metric), cell.metric)
+        for arm in (baseline, cell.arm)
     )
+    return f"{before} → {after} in a typical run"
 
 
 def finding(cell: Cell) -> str:
     """Return what was found in a few words: a change, sameness, or nothing."""
     if cell.refused:
         return "not shown"
+    if cell.contrast is not None and cell.compared is None:
+        return "not compared"
     if differs(cell):
         assert cell.contrast is not None
         return change(cell.contrast.ratio.value)
@@ -168,13 +196,14 @@ def differs(cell: Cell) -> bool:
     return cell.verdict.word in ("better", "worse")
 
 
-def _telling_cell(comparison: Comparison, class_name: str, arm: str) -> Cell | None:
+def telling_cell(comparison: Comparison, class_name: str, arm: str) -> Cell | None:
+    """Return the cell of the highest quantile, up to the headline, that is compared."""
     highest = comparison.headline.level
     for metric in reversed(comparison.metrics):
         if metric.level is None or (highest is not None and metric.level > highest):
             continue
         cell = comparison.cell(class_name, arm, metric.name)
-        if not cell.refused:
+        if cell.shown_contrast is not None:
             return cell
     return None
 
@@ -189,7 +218,7 @@ def again_sentence(comparison: Comparison) -> str:
         )
     if comparison.manifest.deterministic:
         return _replayed_sentence(comparison, arm)
-    cells = [c for c in comparison.of_arm(arm) if not c.refused and c.contrast]
+    cells = [c for c in comparison.of_arm(arm) if c.shown_contrast]
     ratios = [c.contrast.ratio.value for c in cells if c.contrast]
     wrong = [c for c in cells if differs(c)]
     spread = (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_analysis.attribution import Attribution, Effect
-from spark_analysis.comparison import Comparison
+from spark_analysis.judging.attribution import Attribution, Effect
+from spark_analysis.judging.comparison import Comparison
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.table import (
+from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.tables.table import (
     Column,
     Table,
     number,
@@ -16,7 +17,6 @@ from spark_analysis.table import (
     ratio_or_none,
     share_ends,
 )
-from spark_analysis.wording import percent
 
 _KINDS = {
     "effect": "effect",
@@ -65,9 +65,6 @@ def _rows(of: Attribution) -> list[tuple[Any, ...]]:
 
 def _row(effect: Effect) -> tuple[Any, ...]:
     part = effect.part
-    word = "inconclusive"
-    if effect.found:
-        word = "lower" if effect.ratio.value < 1 else "higher"
     return (
         _KINDS[effect.kind],
         " × ".join(effect.factors),
@@ -76,5 +73,5 @@ def _row(effect: Effect) -> tuple[Any, ...]:
         None if part is None else part.value * 100,
         None if part is None else Estimate(*(end * 100 for end in part)),
         effect.p,
-        word,
+        effect.decision if effect.found else "inconclusive",
     )

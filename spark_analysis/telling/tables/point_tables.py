@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from spark_analysis.attribution_table import attribution_table
-from spark_analysis.comparison import Cell, Comparison, PhaseMeans
-from spark_analysis.phases import PHASES
-from spark_analysis.table import (
+from spark_analysis.judging.comparison import Cell, Comparison, PhaseMeans
+from spark_analysis.recordings.phases import PHASES
+from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.tables.attribution_table import attribution_table
+from spark_analysis.telling.tables.table import (
     Column,
     Table,
     count,
@@ -19,7 +20,6 @@ from spark_analysis.table import (
     ratio_ends,
     ratio_or_none,
 )
-from spark_analysis.wording import percent
 
 
 def tables(comparison: Comparison) -> tuple[Table, ...]:
@@ -27,7 +27,7 @@ def tables(comparison: Comparison) -> tuple[Table, ...]:
     return (
         comparison_table(comparison),
         cells_table(comparison),
-        phases_table(comparison),
+        *([phases_table(comparison)] if comparison.phases else ()),
         again_table(comparison),
         runs_table(comparison),
         *([attribution_table(comparison)] if comparison.attributions else ()),
@@ -57,9 +57,9 @@ def comparison_table(comparison: Comparison) -> Table:
         name="comparison",
         caption=(
             "Latency from the intended instant, and good answers per second, with "
-            f"{level} intervals. Ratio and verdict compare the {headline.label} with "
-            f"{comparison.manifest.baseline}; p is adjusted for all arms and classes; "
-            "† marks a thin tail."
+            f"{level} intervals, each by itself. Ratio and verdict compare the "
+            f"{headline.label} with {comparison.manifest.baseline}; p is adjusted for "
+            "all arms and classes; † marks a thin tail."
         ),
         columns=tuple(columns),
         rows=tuple(
@@ -73,20 +73,20 @@ def comparison_table(comparison: Comparison) -> Table:
 def _comparison_row(
     comparison: Comparison, class_name: str, arm: str
 ) -> tuple[Any, ...]:
-    told = comparison.cell(class_name, arm, comparison.headline.name)
-    contrast = None if told.refused else told.contrast
+    leading = comparison.cell(class_name, arm, comparison.headline.name)
+    contrast = leading.shown_contrast
     row: list[Any] = [class_name, arm]
     for metric in comparison.metrics:
         cell = comparison.cell(class_name, arm, metric.name)
-        row.append(None if cell.refused else cell.measured.estimate.value)
-        if cell is told:
-            row.append(None if cell.refused else cell.measured.estimate)
+        row.append(cell.estimate.value if cell.estimate else None)
+        if cell is leading:
+            row.append(cell.estimate)
     return (
         *row,
         contrast.ratio.value if contrast else None,
         contrast.ratio if contrast else None,
         contrast.p if contrast else None,
-        verdict_word(told),
+        verdict_word(leading),
     )
 
 
@@ -129,14 +129,14 @@ def cells_table(comparison: Comparison) -> Table:
 
 
 def _cell_row(cell: Cell) -> tuple[Any, ...]:
-    measured, contrast = cell.measured, None if cell.refused else cell.contrast
+    measured, contrast = cell.measured, cell.shown_contrast
     tail = measured.tail
     return (
         cell.class_name,
         cell.arm,
         cell.metric.name,
-        None if cell.refused else measured.estimate.value,
-        None if cell.refused else measured.estimate,
+        cell.estimate.value if cell.estimate else None,
+        cell.estimate,
         contrast.ratio.value if contrast else None,
         contrast.ratio if contrast else None,
         contrast.p if contrast else None,
@@ -206,13 +206,13 @@ def again_table(comparison: Comparison) -> Table:
             (
                 cell.class_name,
                 cell.metric.name,
-                cell.contrast.ratio.value,
-                cell.contrast.ratio,
-                cell.contrast.p,
+                contrast.ratio.value,
+                contrast.ratio,
+                contrast.p,
                 verdict_word(cell),
             )
             for cell in cells
-            if cell.contrast and not cell.refused
+            if (contrast := cell.shown_contrast)
         ),
     )
 
@@ -223,7 +223,7 @@ def runs_table(comparison: Comparison) -> Table:
     columns = (
         Column(name="run_id", heading="run"),
         Column(name="block", heading="block", write=plain_number),
-        Column(name="order", heading="place", write=plain_number),
+        Column(name="order", heading="order", write=plain_number),
         Column(name="arm", heading="arm"),
         Column(name="sent", heading="sent", write=count),
         Column(name="ok", heading="ok", write=count),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_analysis.comparison import Cell, Comparison
-from spark_analysis.levels import LevelRatio
-from spark_analysis.pairs import PairCell
-from spark_analysis.study import Study
-from spark_analysis.table import (
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.levels import LevelRatio
+from spark_analysis.judging.pairs import PairCell
+from spark_analysis.judging.study import Study
+from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.tables.point_tables import verdict_word
+from spark_analysis.telling.tables.table import (
     Column,
     Table,
     count,
@@ -19,9 +21,7 @@ from spark_analysis.table import (
     ratio_ends,
     ratio_or_none,
 )
-from spark_analysis.tables import verdict_word
-from spark_analysis.violations import violations_table
-from spark_analysis.wording import percent
+from spark_analysis.telling.tables.violations_table import violations_table
 
 
 def study_tables(study: Study) -> tuple[Table, ...]:
@@ -40,8 +40,8 @@ def levels_table(study: Study) -> Table:
         caption=(
             f"Ratio of the {study.headline.label} to {study.manifest.baseline}'s: "
             "geometric mean over the points of each level, taken in each block first, "
-            f"with the {level} interval over blocks. Points that may not be shown are "
-            "left out, and counted."
+            f"with the {level} interval over blocks, each by itself. None where the "
+            "arms are not compared at some point of the level."
         ),
         columns=(
             Column(name="factor", heading="factor"),
@@ -50,7 +50,7 @@ def levels_table(study: Study) -> Table:
             Column(name="arm", heading="arm"),
             Column(name="ratio", heading="ratio", write=ratio_or_none),
             Column(name="ratio_interval", heading=level, write=ratio_ends),
-            Column(name="points", heading="points told", write=plain_number),
+            Column(name="points", heading="compared at", write=plain_number),
             Column(name="of", heading="of", write=plain_number),
         ),
         rows=tuple(_level_row(found) for found in study.levels),
@@ -152,8 +152,7 @@ def _levels(comparison: Comparison, names: list[str]) -> list[str]:
 
 
 def _point_row(comparison: Comparison, cell: Cell) -> tuple[Any, ...]:
-    contrast = None if cell.refused else cell.contrast
-    estimate = None if cell.refused else cell.measured.estimate
+    contrast, estimate = cell.shown_contrast, cell.estimate
     goodput = comparison.cell(cell.class_name, cell.arm, comparison.metrics[-1].name)
     return (
         cell.class_name,

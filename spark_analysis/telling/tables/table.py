@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.wording import (
+from spark_analysis.telling.sentences.numbers import (
     NONE,
     THIN_SPACE,
     digits,
@@ -94,7 +94,7 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
 
     def written(self) -> list[list[str]]:
-        """Return the cells as people read them."""
+        """Return every value as people read them."""
         return [
             [c.write(value) for c, value in zip(self.columns, row, strict=True)]
             for row in self.rows
@@ -119,13 +119,13 @@ def as_csv(table: Table) -> str:
         )
     writer.writerow(names)
     for row in table.rows:
-        cells: list[Any] = []
+        texts: list[Any] = []
         for column, value in zip(table.columns, row, strict=True):
             if column.write in _SPREAD:
-                cells += [value.low, value.high] if value is not None else ["", ""]
+                texts += [value.low, value.high] if value is not None else ["", ""]
             else:
-                cells.append("" if value is None else value)
-        writer.writerow(cells)
+                texts.append("" if value is None else value)
+        writer.writerow(texts)
     return out.getvalue()
 
 
@@ -139,14 +139,14 @@ def as_markdown(table: Table) -> str:
 
 
 def _without_pipes(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return [[text.replace("|", "\\|") for text in row] for row in rows]
 
 
 def as_latex(table: Table) -> str:
     """Write a ``table`` for LaTeX with ``booktabs``."""
     spec = "".join("r" if column.numeric else "l" for column in table.columns)
     headings = " & ".join(_latex(column.heading) for column in table.columns)
-    rows = [" & ".join(_latex(cell) for cell in row) for row in table.written()]
+    rows = [" & ".join(_latex(text) for text in row) for row in table.written()]
     body = "\n".join(f"{row} \\\\" for row in rows)
     return (
         "\\begin{table}\n"

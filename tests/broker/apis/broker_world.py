@@ -14,18 +14,19 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from broker.apis.kafka_apis import begin
-from broker.cluster.broker_state import Broker
 from broker.config import BrokerConfig
-from broker.errors import ErrorCode
-from broker.log.memory import MemoryStorage
-from broker.request import CLOSE, Request, Response, Throttled
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.codec import decode_response, encode_request, request_type
-from broker.wire.controller.leader_and_isr import LeaderAndIsrResponse
-from broker.wire.controller.stop_replica import StopReplicaResponse
-from broker.wire.controller.update_metadata import UpdateMetadataResponse
-from broker.wire.header import parse_request_header
+from broker.disk.memory import MemoryStorage
+from broker.handling.kafka_apis import KafkaApis
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.leader_and_isr import LeaderAndIsrResponse
+from broker.protocol.schemas.stop_replica import StopReplicaResponse
+from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
+from broker.protocol.wire.codec import decode_response, encode_request, request_type
+from broker.protocol.wire.header import parse_request_header
+from broker.requests.request import CLOSE, Request, Response, Throttled
+from broker.standalone import standalone_broker
 from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
 from tests.broker.apis.requests import (
@@ -67,13 +68,15 @@ class World:
         self.settings = {**SETTINGS, **(settings or {})}
         self.timer_moves = 0
         config = BrokerConfig.load(None, self.settings)
-        self.broker = Broker(
+        rng = random.Random(5)
+        self.broker = standalone_broker(
             config,
             storage=self.storage,
             now_ns=lambda: self.now_ns,
             now_ms=lambda: START_MS + self.now_ns // MS,
-            rng=random.Random(5),
+            rng=rng,
         )
+        self.apis = KafkaApis(self.broker)
         self.broker.open(config.advertised, self._timer_moved)
 
     def _timer_moved(self) -> None:
@@ -140,6 +143,7 @@ class World:
         header = parse_request_header(frame)
         request = Request(
             number=0,
+            api=APIS.get(header.api_key),
             api_key=header.api_key,
             api_version=header.api_version,
             correlation_id=header.correlation_id,
@@ -149,7 +153,7 @@ class World:
             peer=PEER,
             **verdict,
         )
-        return Call(request, begin(request, self.broker), stop_at)
+        return Call(request, self.apis.serve(request), stop_at)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request that is answered at once, and return the answer."""
@@ -159,7 +163,7 @@ class World:
 
     def command(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
         """Send a controller's request and return its one-shape answer."""
-        version = SUPPORTED[key].max if version is None else version
+        version = APIS[key].versions[1] if version is None else version
         call = self.start_entity(key, version, request.to_wire(version))
         return RESPONSES[key].from_wire(call.answer)
 

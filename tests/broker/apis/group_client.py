@@ -16,45 +16,22 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from broker.apis import (
-    delete_groups,
-    describe_groups,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
-)
-from broker.errors import ErrorCode
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.messages import Instant, Record
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.codec import (
+from broker.groups.state.config import GroupConfig
+from broker.groups.state.messages import Instant, Record
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import (
     decode,
     decode_response,
     encode,
     encode_request,
     request_type,
 )
-from broker.wire.header import parse_request_header
+from broker.protocol.wire.header import parse_request_header
 from planes.slices import Park
 
-HANDLERS = {
-    ApiKey.OFFSET_COMMIT: offset_commit.handle,
-    ApiKey.OFFSET_FETCH: offset_fetch.handle,
-    ApiKey.JOIN_GROUP: join_group.handle,
-    ApiKey.HEARTBEAT: heartbeat.handle,
-    ApiKey.LEAVE_GROUP: leave_group.handle,
-    ApiKey.SYNC_GROUP: sync_group.handle,
-    ApiKey.DESCRIBE_GROUPS: describe_groups.handle,
-    ApiKey.LIST_GROUPS: list_groups.handle,
-    ApiKey.DELETE_GROUPS: delete_groups.handle,
-    ApiKey.OFFSET_DELETE: offset_delete.handle,
-}
 NONE = ErrorCode.none
 FIELDS: dict[str, Any] = {
     "group_id": "g",
@@ -77,8 +54,7 @@ FIELDS: dict[str, Any] = {
 
 
 def versions(key: ApiKey) -> range:
-    served = SUPPORTED[key]
-    return range(served.implemented_min, served.max + 1)
+    return APIS[key].served
 
 
 class InstantLog:
@@ -126,7 +102,7 @@ class Client:
             client_id="app",
             peer=SimpleNamespace(host="10.0.0.1"),
         )
-        return _Call(key, version, HANDLERS[key](request, body, self.broker))
+        return _Call(key, version, APIS[key].handle(request, body, self.broker))
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """Send a request that is answered at once."""

@@ -17,17 +17,17 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from broker.wire.controller.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from broker.wire.controller.stop_replica import (
+from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from broker.wire.controller.update_metadata import (
+from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

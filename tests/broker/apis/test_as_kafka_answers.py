@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import SECONDS_30, new_topic
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.errors import ErrorCode
-from broker.network_settings import connection_limits
-from broker.wire.api_keys import ApiKey
+from broker.network.settings import connection_limits
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import batch, produce_fields
 
@@ -125,13 +125,16 @@ def test_a_broker_shows_its_keys_and_which_of_them_can_change(world: World) -> N
     read_only = {
         config.name: config.read_only for config in describe(world, BROKER, "0").configs
     }
-    assert read_only["num.io.threads"]
+    assert read_only["queued.max.requests"]
+    assert read_only["listeners"]
+    assert not read_only["num.io.threads"]
+    assert not read_only["log.cleaner.threads"]
     assert not read_only["max.connections"]
     assert not read_only["log.retention.ms"]
 
 
 def test_passwords_are_not_told() -> None:
-    key = "ssl.keystore.password"
+    key = "password.encoder.secret"
     world = World({key: "secret"})
     (config,) = describe(world, BROKER, "0", key).configs
     assert (config.value, config.is_sensitive) == (None, True)
@@ -256,7 +259,15 @@ def test_a_brokers_config_changes_for_one_or_for_all(world: World) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [
-        ("num.io.threads", "4", ErrorCode.invalid_request),
+        ("num.io.threads", "4", NONE),
+        ("num.io.threads", "17", ErrorCode.invalid_request),
+        ("num.network.threads", "0", ErrorCode.invalid_request),
+        ("log.cleaner.threads", "2", NONE),
+        ("leader.replication.throttled.rate", "1000", NONE),
+        ("compression.zstd.level", "5", NONE),
+        ("listeners", "PLAINTEXT://:0", ErrorCode.invalid_request),
+        ("ssl.keystore.location", "/k", ErrorCode.invalid_request),
+        ("queued.max.requests", "4", ErrorCode.invalid_request),
         ("no.such", "4", ErrorCode.invalid_request),
         ("max.connections", "many", ErrorCode.invalid_request),
         ("max.connections.per.ip.overrides", "127.0.0.1:5", NONE),
@@ -275,12 +286,12 @@ def test_a_listener_can_be_given_bounds_of_its_own(world: World) -> None:
     rate = "listener.name.plaintext.max.connection.creation.rate"
     assert alter(world, BROKER, "0", (key, SET, "7"), (rate, SET, "8")) is NONE
     assert shown(world, BROKER, "0", key) == ("7", DYNAMIC_BROKER)
-    limits = connection_limits(heard[-1])
+    limits = connection_limits(heard[-1], world.broker.hosts.addresses)
     assert limits.per_listener == {"PLAINTEXT": 7}
     assert limits.rate_per_listener == {"PLAINTEXT": 8}
     assert alter(world, BROKER, "", (key, SET, "9")) is NONE
     assert shown(world, BROKER, "", key) == ("9", DYNAMIC_DEFAULT)
-    other = "listener.name.plaintext.num.network.threads"
+    other = "listener.name.plaintext.num.io.threads"
     assert alter(world, BROKER, "0", (other, SET, "9")) is ErrorCode.invalid_request
 
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis.kafka_apis import SERVED
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import (
     SECONDS_30,
@@ -58,6 +58,8 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
             {"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}
         ]
     },
+    ApiKey.CREATE_ACLS: {"creations": [{"resource_name": "t", "principal": "User:a"}]},
+    ApiKey.DELETE_ACLS: {"filters": [{"resource_name_filter": "t"}]},
     ApiKey.OFFSET_COMMIT: {"group_id": "g", "member_id": ""},
     ApiKey.OFFSET_FETCH: {"group_id": "g", "groups": [{"group_id": "g"}]},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
@@ -65,9 +67,7 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"response_partition_limit": 10},
 }
 VERSIONS = [
-    (key, version)
-    for key in sorted(map(ApiKey, SERVED))
-    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1)
+    (key, version) for key in sorted(map(ApiKey, APIS)) for version in APIS[key].served
 ]
 
 
@@ -96,12 +96,10 @@ def test_a_version_that_is_served_is_answered(key: ApiKey, version: int) -> None
     world.check()
 
 
-@pytest.mark.parametrize(
-    "key", sorted(set(map(ApiKey, SERVED)) - {ApiKey.API_VERSIONS})
-)
+@pytest.mark.parametrize("key", sorted(set(map(ApiKey, APIS)) - {ApiKey.API_VERSIONS}))
 def test_a_version_that_is_not_served_closes_the_connection(key: ApiKey) -> None:
     world = World()
-    header = bytes([0, key, 0, SUPPORTED[key].max + 1, 0, 0, 0, 7, 0, 0, 0])
+    header = bytes([0, key, 0, APIS[key].versions[1] + 1, 0, 0, 0, 7, 0, 0, 0])
     assert world.start_frame(header).closed
 
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
-from broker.wire.controller.controlled_shutdown import (
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.log.storage import FileSlice
-from broker.wire.api_keys import ApiKey
+from broker.disk.storage import FileSlice
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import (
     batch,

@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, Call, World
-from tests.broker.apis.requests import SECONDS_30, batch, new_topic, produce_fields
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+    values_of,
+)
 
 CREATE = {"topics": [new_topic("t", 4)], "timeout": SECONDS_30}
 DELETE = {"topics": [{"name": "t"}], "timeout": SECONDS_30}
@@ -110,3 +117,24 @@ def test_a_config_may_change_while_a_topic_is_created() -> None:
     assert outcome(creation) is NONE
     retention = {log.config.retention_ms for log in world.broker.logs.logs.values()}
     assert retention == {77}
+
+
+@pytest.mark.parametrize("version", [13, 16, 17])
+@pytest.mark.parametrize("min_bytes", [1, 1 << 20], ids=["enough", "too little"])
+def test_a_fetch_meets_a_deletion_between_its_partitions(
+    version: int, min_bytes: int
+) -> None:
+    """What was deleted is unknown, what there is is answered; nothing is waited for."""
+    world = World()
+    gone, kept = world.create("t"), world.create("u")
+    world.produce("t", b"x")
+    world.produce("u", b"y")
+    wanted = fetch_fields({(gone, 0): 0, (kept, 0): 0}, max_wait_ms=500)
+    fetch = pause(world, 1, ApiKey.FETCH, version, **wanted | {"min_bytes": min_bytes})
+    world.send(ApiKey.DELETE_TOPICS, 6, **DELETE)
+    fetch.go_on()
+    assert fetch.done
+    first, second = (topic.partitions[0] for topic in fetch.answer.responses)
+    if min_bytes > 1:
+        assert first.error_code is ErrorCode.unknown_topic_id
+    assert values_of(second.records) == [(0, b"y")]

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, PEER, World
 from tests.broker.apis.requests import leader_and_isr, update_metadata
 
@@ -261,9 +262,33 @@ def test_a_coordinator_is_found_and_the_offsets_topic_made_for_it() -> None:
     assert (config.compacts, config.deletes) == (True, False)
 
 
-def test_a_transaction_has_no_coordinator_here() -> None:
-    answer = World().send(ApiKey.FIND_COORDINATOR, 3, key="tx", key_type=1)
-    assert answer.error_code is ErrorCode.invalid_request
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (1, ErrorCode.transactional_id_authorization_failed),
+        (2, ErrorCode.invalid_request),
+        (7, ErrorCode.invalid_request),
+    ],
+)
+def test_only_groups_have_a_coordinator_here(kind: int, error: ErrorCode) -> None:
+    """librdkafka asks for a transaction's again for ever, but after the first error."""
+    for version in range(1, 5):
+        answer = World().send(
+            ApiKey.FIND_COORDINATOR,
+            version,
+            key="tx",
+            coordinator_keys=["tx"],
+            key_type=kind,
+        )
+        rows = answer.coordinators if version >= 4 else [answer]
+        assert [row.error_code for row in rows] == [error]
+
+
+@pytest.mark.parametrize("version", APIS[ApiKey.INIT_PRODUCER_ID].served)
+def test_a_transactional_id_is_refused_for_good(version: int) -> None:
+    answer = World().send(ApiKey.INIT_PRODUCER_ID, version, transactional_id="tx")
+    refused = ErrorCode.transactional_id_authorization_failed
+    assert (answer.error_code, answer.producer_id) == (refused, -1)
 
 
 def test_a_coordinator_that_cannot_be_reached_is_not_available() -> None:

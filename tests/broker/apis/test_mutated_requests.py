@@ -14,8 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import MalformedFrame
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import (
     SECONDS_30,

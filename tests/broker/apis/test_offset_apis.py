@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.group_client import NONE, Client, commit, partition, versions
 
 

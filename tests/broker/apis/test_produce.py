@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, Call, World
 from tests.broker.apis.requests import (
     START_MS,

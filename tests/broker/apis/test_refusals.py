@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from broker.apis.kafka_apis import SERVED
-from broker.errors import ErrorCode
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from planes.admission import EXPIRED, OVER_QUOTA
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import (
@@ -172,6 +172,16 @@ CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
         lambda answer: names_of(answer.results, "group_id"),
         [("g", NO_COORDINATOR), ("h", NO_COORDINATOR)],
     ),
+    ApiKey.CREATE_ACLS: (
+        lambda version: {"creations": [{"resource_name": "t"}] * 2},
+        lambda answer: [row.error_code for row in answer.results],
+        [TIMED_OUT] * 2,
+    ),
+    ApiKey.DELETE_ACLS: (
+        lambda version: {"filters": [{"resource_name_filter": "t"}] * 2},
+        lambda answer: [row.error_code for row in answer.filter_results],
+        [TIMED_OUT] * 2,
+    ),
     ApiKey.ELECT_LEADERS: (
         lambda version: {
             "topic_partitions": [
@@ -189,8 +199,8 @@ CASES: dict[ApiKey, tuple[Any, Any, Any]] = {
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 VERSIONS = [
     (key, version)
-    for key in sorted(set(map(ApiKey, SERVED)) - {ApiKey.API_VERSIONS})
-    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1)
+    for key in sorted(set(map(ApiKey, APIS)) - {ApiKey.API_VERSIONS})
+    for version in APIS[key].served
 ]
 
 
@@ -287,7 +297,7 @@ def test_only_what_knows_the_error_is_refused_for_its_quota(
 ) -> None:
     """KIP-599 names the versions."""
     asked, found, _ = CASES[key]
-    for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1):
+    for version in APIS[key].served:
         fields = {"timeout": SECONDS_30, **asked(version)}
         call = refused(key, version, refusal=OVER_QUOTA, **fields)
         assert call.request.may_be_refused() == (version >= first)

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.request import Throttled
-from broker.wire.api_keys import SUPPORTED, ApiKey
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.requests.request import Throttled
 from planes.admission import OVER_QUOTA
 from tests.broker.apis.broker_world import MS, World
 from tests.broker.apis.requests import (
@@ -34,11 +35,7 @@ TOLD_SINCE = {
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [
-        (key, version)
-        for key in TOLD_SINCE
-        for version in range(SUPPORTED[key].implemented_min, SUPPORTED[key].max + 1)
-    ],
+    [(key, version) for key in TOLD_SINCE for version in APIS[key].served],
 )
 def test_a_throttled_answer_is_whole_and_says_for_how_long(
     key: ApiKey, version: int

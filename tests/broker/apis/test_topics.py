@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import (
     SECONDS_30,
@@ -166,7 +166,8 @@ def test_a_deleted_topic_is_gone_for_clients_replicas_and_disk() -> None:
     assert gone.topics[0].error_code is ErrorCode.unknown_topic_or_partition
     answer = world.produce("t", b"y")
     assert answer.error_code is ErrorCode.unknown_topic_or_partition
-    assert not [name for name in world.storage.names("/data") if name.startswith("t-")]
+    left = [name for name in world.storage.names("/data") if name.startswith("t-")]
+    assert [name[-7:] for name in left] == ["-delete"] * 2
     assert world.restarted().broker.coordinator.topics == {}
 
 

@@ -1,7 +1,7 @@
 """Topics under every crash: the machine stops at each call to the disk in turn.
 
 What was answered holds after the restart; what was not is there as a whole or not at
-all, and can be asked for again. The same for a disk that fails once and goes on.
+all, and can be asked for again. The same for a disk that is full once and goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ConfigError, ErrorCode
-from broker.log.memory import Crashed, Faults, MemoryStorage
-from broker.log.storage import read_whole
-from broker.wire.api_keys import ApiKey
+from broker.disk.memory import Crashed, Faults, MemoryStorage
+from broker.disk.storage import read_whole
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ConfigError, ErrorCode
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import SECONDS_30, new_topic, values_of
 
@@ -69,6 +69,7 @@ STEPS = (
     create("late", 1),
 )
 SETTINGS = {"log.flush.interval.messages": "1"}
+TWO_DISKS = {**SETTINGS, "log.dirs": "/data/one,/data/two"}
 
 
 def topics(world: World) -> dict[str, int]:
@@ -120,25 +121,28 @@ def check_after(world: World, answered: int) -> None:
     world.check()
 
 
-def crashed(fail_at: int) -> tuple[MemoryStorage, int] | None:
+def crashed(fail_at: int, settings: dict[str, str]) -> tuple[MemoryStorage, int] | None:
     """Run until the ``fail_at``-th call; None if there are not so many."""
     storage = MemoryStorage(Faults(fail_at, crash=True))
     try:
-        world = World(SETTINGS, storage)
+        world = World(settings, storage)
     except Crashed:
         return storage, 0
     answered = run(world)
     return None if answered == len(STEPS) else (storage, answered)
 
 
+@pytest.mark.parametrize("settings", [SETTINGS, TWO_DISKS], ids=["one", "two"])
 @pytest.mark.parametrize("loss", ["kill", "power"])
-def test_a_stop_at_any_call_loses_nothing_that_was_answered(loss: str) -> None:
+def test_a_stop_at_any_call_loses_nothing_that_was_answered(
+    loss: str, settings: dict[str, str]
+) -> None:
     fail_at = 0
-    while (left := crashed(fail_at := fail_at + 1)) is not None:
+    while (left := crashed(fail_at := fail_at + 1, settings)) is not None:
         storage, answered = left
         rng = random.Random(fail_at)
         disk = storage.after_kill() if loss == "kill" else storage.after_power_loss(rng)
-        check_after(World(SETTINGS, disk), answered)
+        check_after(World(settings, disk), answered)
     assert fail_at > 50, "the faults were not reached"
 
 
@@ -200,11 +204,13 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(content: bytes) -> None
 STEPS_OF_ONE = (create("a", 2), produce("a", b"old"), extend("a", 3), delete("a"))
 
 
-def test_a_disk_that_fails_once_refuses_once() -> None:
+def test_a_disk_that_is_full_once_refuses_once() -> None:
     fail_at, refusals = 0, 0
     while True:
         world = World(SETTINGS)
-        world.storage.faults = faults = Faults(fail_at := fail_at + 1)
+        # Of a device that fails once nothing is asked any more: test_log_dir_failure.
+        faults = Faults(fail_at := fail_at + 1, error=errno.ENOSPC)
+        world.storage.faults = faults
         outcomes: list[Any] = []
         for step in STEPS_OF_ONE:
             outcomes.append(step(world))

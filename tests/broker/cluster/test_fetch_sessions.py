@@ -14,8 +14,8 @@ from broker.cluster.fetch_sessions import (
     FetchSessions,
     Target,
 )
-from broker.errors import ErrorCode, KafkaError
-from broker.wire.hot import FetchPartition
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.hot import FetchPartition
 
 S = 1_000_000_000
 

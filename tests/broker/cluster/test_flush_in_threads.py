@@ -10,11 +10,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.cluster.flush_shell import ThreadedFlush
-from broker.errors import ErrorCode, KafkaError
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
+from broker.disk.files import RealStorage
+from broker.log import flushing
 from broker.log.log import Log
+from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.recovery import open_log
+from broker.node.flush_shell import ThreadedFlush
+from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.apis.requests import START_MS, batch
 
 
@@ -41,8 +43,8 @@ class SlowFile:
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     path = str(tmp_path / "t-0")
-    log = Log.open(path, LogConfig(flush_ms=1000), RealStorage(), START_MS)
-    log.flush()
+    log = open_log(path, LogConfig(flush_ms=1000), RealStorage(), START_MS)
+    flushing.flush(log)
     return log
 
 
@@ -58,13 +60,13 @@ def append(log: Log) -> None:
 
 async def test_a_flush_is_over_when_the_records_are_durable(log: Log) -> None:
     append(log)
-    assert log.flush_due(START_MS + 1000)
+    assert flushing.flush_due(log, START_MS + 1000)
     await ThreadedFlush(lambda: START_MS + 1000)(log)
     assert log.recovery_point == 1
     append(log)
     # flush.ms counts from the flush.
-    assert not log.flush_due(START_MS + 1999)
-    assert log.flush_due(START_MS + 2000)
+    assert not flushing.flush_due(log, START_MS + 1999)
+    assert flushing.flush_due(log, START_MS + 2000)
 
 
 async def test_nothing_to_flush_costs_no_thread(log: Log) -> None:

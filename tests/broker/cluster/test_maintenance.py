@@ -6,11 +6,18 @@ import errno
 
 import pytest
 
-from broker.log.checkpoints import RECOVERY_POINTS, read_offsets
-from broker.log.memory import Faults
-from broker.wire.api_keys import ApiKey
+from broker.disk.checkpoints import RECOVERY_POINTS, read_offsets
+from broker.disk.memory import Faults
+from broker.log.flushing import flush
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.records.records import new_batch
 from tests.broker.apis.broker_world import World
-from tests.broker.apis.requests import leader_and_isr
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    START_MS,
+    leader_and_isr,
+    produce_fields,
+)
 
 MINUTE_MS = 60_000
 FIRST_MS = 30_000
@@ -70,7 +77,7 @@ def test_a_new_retention_holds_at_the_next_round(world: World) -> None:
 def test_checkpoints_are_written_every_minute(world: World) -> None:
     world.create("t")
     world.produce("t", b"x")
-    world.broker.logs.logs["t", 0].flush()
+    flush(world.broker.logs.logs["t", 0])
 
     def written() -> dict[tuple[str, int], int]:
         return read_offsets(world.storage, "/data", RECOVERY_POINTS)
@@ -80,7 +87,7 @@ def test_checkpoints_are_written_every_minute(world: World) -> None:
     world.pass_ms(1)
     assert written() == {("t", 0): 1}
     world.produce("t", b"y")
-    world.broker.logs.logs["t", 0].flush()
+    flush(world.broker.logs.logs["t", 0])
     world.pass_ms(MINUTE_MS)
     assert written() == {("t", 0): 2}
 
@@ -106,8 +113,85 @@ def test_a_failing_disk_costs_one_round_and_nothing_else(
         world.produce("t", b"x" * 600)
     world.storage.faults = Faults(1, error=errno.ENOSPC)
     world.pass_ms(FIRST_MS)
-    assert "ended early" in caplog.text
+    assert "put off until the next round" in caplog.text
     world.produce("t", b"y")
     world.pass_ms(5 * MINUTE_MS)
     assert start(world) >= 3
     world.check()
+
+
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_bytes": "1024",
+    "min_cleanable_dirty_ratio": "0.01",
+}
+
+
+def put(world: World) -> None:
+    sent = new_batch([(START_MS, b"k", b"x" * 600)])
+    world.send(ApiKey.PRODUCE, 9, **produce_fields({("t", 0): sent}, 1))
+
+
+def compacted_topic(world: World) -> None:
+    world.create("t", **COMPACTED)
+    for _ in range(6):
+        put(world)
+
+
+def cleaner_offset(world: World) -> int:
+    return world.broker.logs.logs["t", 0].cleaner_offset
+
+
+def test_the_cleaner_has_a_period_of_its_own(world: World) -> None:
+    compacted_topic(world)
+    world.pass_ms(FIRST_MS - 1)
+    assert cleaner_offset(world) == 0
+    world.pass_ms(1)
+    first = cleaner_offset(world)
+    assert first > 0
+    for _ in range(4):
+        put(world)
+    # Kafka's log.cleaner.backoff.ms, not the interval of retention.
+    world.pass_ms(14_999)
+    assert cleaner_offset(world) == first
+    world.pass_ms(1)
+    assert cleaner_offset(world) > first
+
+
+@pytest.mark.parametrize(
+    "settings", [{"log.cleaner.enable": "false"}, {"log.cleaner.threads": "0"}]
+)
+def test_a_cleaner_that_is_switched_off_cleans_nothing(
+    settings: dict[str, str],
+) -> None:
+    world = World(settings)
+    compacted_topic(world)
+    world.pass_ms(10 * MINUTE_MS)
+    assert cleaner_offset(world) == 0
+
+
+def test_the_cleaner_keeps_to_its_rate() -> None:
+    """Some 3.5 KB to read twice and 0.7 KB to write, at 400 bytes a second."""
+    world = World({"log.cleaner.io.max.bytes.per.second": "400"})
+    compacted_topic(world)
+    world.pass_ms(FIRST_MS)
+    seconds = 0
+    while not cleaner_offset(world):
+        world.pass_ms(1000)
+        seconds += 1
+    assert 12 <= seconds <= 40
+
+
+def test_a_deleted_partition_is_kept_for_file_delete_delay_ms(world: World) -> None:
+    world.create("t", file_delete_delay_ms="5000")
+    world.produce("t", b"x")
+    world.send(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}], timeout=SECONDS_30)
+
+    def kept() -> list[str]:
+        return [n for n in world.storage.names("/data") if n.endswith("-delete")]
+
+    assert len(kept()) == 1
+    world.pass_ms(4999)
+    assert len(kept()) == 1
+    world.pass_ms(1)
+    assert kept() == []

@@ -16,7 +16,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
 
 # What the file that ships with each release sets; its comments left out.
 ZOOKEEPER_3_9 = """
@@ -275,7 +275,9 @@ def test_key_under_a_listeners_prefix_is_checked_too() -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(None, {"listener.name.plaintext.max.connection": "1"})
     assert caught.value.key == "listener.name.plaintext.max.connection"
-    BrokerConfig.load(None, {"listener.name.ssl.plain.sasl.jaas.config": "any"})
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {"listener.name.ssl.plain.sasl.jaas.config": "any"})
+    assert caught.value.key == "sasl.jaas.config"
 
 
 @pytest.mark.parametrize(

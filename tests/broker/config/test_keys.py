@@ -19,7 +19,7 @@ from broker.config import (
     BrokerConfig,
     ConfigType,
 )
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
 
 # Type, default and validator of every broker key, printed by Kafka 3.9.1 itself
 # (KafkaKeys.java).

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.config import parse_properties
-from broker.errors import ConfigError
+from broker.protocol.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.errors import ErrorCode
 from broker.groups.commits import CommitRequest, Position
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.group import Group
-from broker.groups.messages import (
+from broker.groups.state.config import GroupConfig
+from broker.groups.state.group import Group
+from broker.groups.state.messages import (
     GroupProtocol,
     Instant,
     JoinAnswer,
@@ -23,8 +22,9 @@ from broker.groups.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.offset_store import TopicPartition
-from broker.groups.waiting import Waiting
+from broker.groups.state.offset_store import TopicPartition
+from broker.groups.state.waiting import Waiting
+from broker.protocol.errors import ErrorCode, KafkaError
 
 START_MS = 1_700_000_000_000
 NS_PER_MS = 1_000_000
@@ -36,6 +36,8 @@ class MemoryGroupLog:
     def __init__(self) -> None:
         self.partitions: dict[int, list[Record]] = {}
         self.hold = False
+        self.unreadable_batches = 0
+        self.read_fails_in: int | None = None
         self.fail_with = ErrorCode.none
         self.held: deque[tuple[int, Sequence[Record], Callable[..., None]]] = deque()
 
@@ -62,6 +64,8 @@ class MemoryGroupLog:
         done(error)
 
     def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+        if partition == self.read_fails_in:
+            raise KafkaError(ErrorCode.kafka_storage_error)
         records = list(self.partitions.get(partition, ()))
         for start in range(0, len(records), 3):
             yield records[start : start + 3]

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.errors import ErrorCode, KafkaError
-from broker.groups.messages import MemberIdentity
+from broker.groups.state.messages import MemberIdentity
+from broker.protocol.errors import ErrorCode, KafkaError
 
 CLIENTS = st.integers(0, 3)
 FAULTS = st.sampled_from(

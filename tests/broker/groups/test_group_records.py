@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.messages import OffsetCommit, Record
-from broker.groups.records import (
+from broker.groups.state.messages import OffsetCommit, Record
+from broker.groups.state.records import (
     GroupKey,
     GroupValue,
     MemberValue,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.groups.messages import MemberIdentity
+from broker.groups.state.messages import MemberIdentity
+from broker.protocol.errors import ErrorCode
 
 MAX_INT = 2**31 - 1
 
@@ -26,6 +26,14 @@ def test_a_dynamic_member_is_given_an_id_to_join_with(world) -> None:
     assert [one.member_id for one in answer.members] == [refused.member_id]
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
     assert world.state == "CompletingRebalance"
+
+
+@pytest.mark.parametrize("name", ["n" * 32_767, "\N{SNOWMAN}" * 10_922])
+def test_an_id_given_fits_a_string_of_the_protocol(world, name: str) -> None:
+    refused = world.join(client_id=name, requires_known_member_id=True).answer()
+    member_id = refused.member_id
+    assert 32_760 < len(member_id.encode()) <= 32_767
+    assert member_id[:-37] == name[: len(member_id) - 37]
 
 
 def test_an_id_nobody_comes_back_with_is_forgotten_after_the_session_timeout(

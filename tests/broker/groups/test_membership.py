@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.groups.messages import LeftMember, MemberIdentity, SyncAnswer
+from broker.groups.state.messages import LeftMember, MemberIdentity, SyncAnswer
+from broker.protocol.errors import ErrorCode
 
 
 def joined(world, count: int, **fields) -> list[str]:

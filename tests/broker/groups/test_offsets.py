@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import ErrorCode, KafkaError
 from broker.groups.commits import CommitRequest, FetchedOffset, Position
-from broker.groups.messages import MemberIdentity
-from broker.groups.offset_store import TopicPartition
+from broker.groups.state.messages import MemberIdentity
+from broker.groups.state.offset_store import TopicPartition
+from broker.protocol.errors import ErrorCode, KafkaError
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 WEEK_MS = 7 * 24 * 3_600_000

@@ -9,21 +9,23 @@ from uuid import UUID
 
 import pytest
 
-from broker.cluster.commands import Commands
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import Topic
-from broker.errors import ErrorCode
+from broker.coordination.commands import Commands
+from broker.disk.files import RealStorage
 from broker.groups.commits import CommitRequest, Position
-from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.messages import Instant, Record
-from broker.groups.offset_store import TopicPartition
-from broker.groups.offsets_topic import OffsetsTopic
-from broker.log.batch import BatchHeader, parse_header
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
+from broker.groups.state.config import GroupConfig
+from broker.groups.state.messages import Instant, Record
+from broker.groups.state.offset_store import TopicPartition
+from broker.log import reading
 from broker.log.log import Log
-from broker.log.records import build_batch, record_body
+from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.recovery import open_log
+from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch import BatchHeader, parse_header
+from broker.protocol.records.records import build_batch, record_body
 
 NAME = "__consumer_offsets"
 KEY = (NAME, 0)
@@ -39,13 +41,18 @@ class Directory:
         self.path = path
         self.high_watermarks: dict[tuple[str, int], int] = {}
 
-    def open_log(self, key: tuple[str, int], topic_id: UUID | None) -> Log:
+    def open_log(
+        self, key: tuple[str, int], topic_id: UUID | None, *, is_new: bool
+    ) -> Log:
         directory = self.path / f"{key[0]}-{key[1]}"
         config = LogConfig(cleanup_policy=frozenset({"compact"}))
-        return Log.open(str(directory), config, RealStorage(), NOW.wall_ms)
+        return open_log(str(directory), config, RealStorage(), NOW.wall_ms)
 
     def topic_id(self, key: tuple[str, int]) -> UUID | None:
         return None
+
+    def may_be_offline(self, key: tuple[str, int]) -> bool:
+        return False
 
     def delete_log(self, key: tuple[str, int]) -> None:
         raise AssertionError("nothing is deleted here")
@@ -54,13 +61,19 @@ class Directory:
 class Replica:
     """Broker 0 and its replica of one partition of the offsets topic."""
 
-    def __init__(self, path: Path, *, min_insync: int = 1) -> None:
+    def __init__(
+        self, path: Path, *, min_insync: int = 1, load_bytes: int = 100
+    ) -> None:
         self.manager = ReplicaManager(
             Directory(path), local_id=0, min_insync=lambda topic: min_insync
         )
         self.now = NOW
-        self.topic = OffsetsTopic(
-            self.manager, lambda: self.now, codec=0, timeout_ms=5_000, load_bytes=100
+        self.topic = ReplicatedGroupLog(
+            self.manager,
+            lambda: self.now,
+            codec=0,
+            timeout_ms=5_000,
+            load_bytes=load_bytes,
         )
         self.outcomes: list[ErrorCode] = []
 
@@ -111,10 +124,29 @@ def test_what_is_appended_is_read_back_after_a_restart(
     assert again.replayed() == expected + TWO
 
 
+def test_a_damaged_batch_costs_its_own_records_only(
+    tmp_path: Path, replica: Replica, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica.lead()
+    for number in range(4):
+        replica.append([Record(b"k%d" % number, b"v")])
+    path = next((tmp_path / f"{NAME}-0").glob("*.log"))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"k1")] ^= 1
+    path.write_bytes(content)
+    assert [record.key for record in replica.replayed()] == [b"k0", b"k2", b"k3"]
+    # A header that makes no sense: where the next batch begins, nobody knows.
+    second = len(content) // 4
+    content[second + 16] = 7
+    path.write_bytes(content)
+    assert [record.key for record in replica.replayed()] == [b"k0"]
+    assert len(caplog.records) == 2
+
+
 def test_a_batch_says_when_it_was_written(replica: Replica) -> None:
     replica.lead()
     replica.append(TWO)
-    piece = replica.manager.get(KEY).log.read(0, 10_000, 2)
+    piece = reading.read(replica.manager.get(KEY).log, 0, 10_000, 2)
     assert piece is not None
     header = parse_header(piece.read())
     assert (header.base_timestamp, header.max_timestamp) == (NOW.wall_ms,) * 2
@@ -207,6 +239,59 @@ def test_offsets_of_a_transaction_count_if_it_was_committed(replica: Replica) ->
     partition.log.append_as_follower(b"".join(batches), NOW.wall_ms)
     partition.advance_high_watermark()
     assert replica.replayed() == [Record(b"committed", b"v")]
+
+
+def damage(path: Path, batch: int, at: int, byte: int) -> None:
+    """Change one byte of a batch on disk, found by walking over the lengths."""
+    (file,) = path.glob(f"{NAME}-0/*.log")
+    content = bytearray(file.read_bytes())
+    position = 0
+    for _ in range(batch):
+        position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+    content[position + at] ^= byte
+    file.write_bytes(bytes(content))
+
+
+LAST_OFFSET_DELTA_AT, FIRST_RECORD_AT, LENGTH_AT, MAGIC_AT = 23, 61, 8, 16
+
+
+@pytest.mark.parametrize("at", [FIRST_RECORD_AT, LAST_OFFSET_DELTA_AT, 57])
+@pytest.mark.parametrize("load_bytes", [1, 150, 10_000])
+@pytest.mark.parametrize("bad", [0, 4, 9])
+def test_a_corrupt_batch_costs_its_own_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, at: int, load_bytes: int, bad: int
+) -> None:
+    replica = Replica(tmp_path, load_bytes=load_bytes)
+    replica.lead()
+    for number in range(10):
+        replica.append([Record(b"k%d" % number, b"v"), Record(b"l%d" % number, b"w")])
+    damage(tmp_path, bad, at, 1)
+    expected = [
+        record
+        for number in range(10)
+        if number != bad
+        for record in (Record(b"k%d" % number, b"v"), Record(b"l%d" % number, b"w"))
+    ]
+    assert replica.replayed() == expected
+    assert replica.topic.unreadable_batches == 1
+    assert "an unreadable batch of __consumer_offsets is passed over" in caplog.text
+
+
+@pytest.mark.parametrize(("at", "byte"), [(LENGTH_AT, 0x7F), (MAGIC_AT, 1), (7, 0x40)])
+def test_a_batch_without_sound_ends_costs_the_rest_of_its_segment(
+    tmp_path: Path, at: int, byte: int
+) -> None:
+    replica = Replica(tmp_path, load_bytes=10_000)
+    replica.lead()
+    for number in range(10):
+        replica.append([Record(b"k%d" % number, b"v")])
+    damage(tmp_path, 4, at, byte)
+    replica.manager.get(KEY).log.roll(NOW.wall_ms)
+    replica.append(TWO)
+    kept = replica.replayed()
+    assert kept[:4] == [Record(b"k%d" % number, b"v") for number in range(4)]
+    assert kept[-2:] == TWO
+    assert replica.topic.unreadable_batches == 1
 
 
 def test_a_coordinator_finds_its_offsets_again(tmp_path: Path) -> None:

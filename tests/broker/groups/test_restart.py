@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from broker.errors import ErrorCode
-from broker.groups.messages import MemberIdentity, Record
-from broker.groups.offset_store import TopicPartition
+import random
+
+import pytest
+
+from broker.groups.coordinator import GroupCoordinator
 from broker.groups.partitioner import java_hash, partition_for
+from broker.groups.state.messages import Instant, MemberIdentity, Record
+from broker.groups.state.offset_store import TopicPartition
+from broker.groups.state.records import (
+    GroupValue,
+    MemberValue,
+    group_record,
+    group_tombstone,
+)
+from broker.protocol.errors import ErrorCode, KafkaError
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -124,6 +135,80 @@ def test_a_record_that_cannot_be_read_costs_nothing_else(world, caplog) -> None:
     assert "__consumer_offsets" in caplog.text
 
 
+def test_what_no_group_can_be_is_passed_over(world, caplog) -> None:
+    """Two members of one id, a text that cannot be written again, a stray group."""
+    world.commit({T0: 1})
+    partition = world.coordinator.partition_for("g")
+    stray = next(
+        name
+        for name in "abcdefgh"
+        if world.coordinator.partition_for(name) != partition
+    )
+    member = MemberValue(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        subscription=b"",
+        assignment=b"",
+    )
+    value = GroupValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol_name="range",
+        leader="m",
+        since_ms=0,
+        members=(member, member),
+    )
+    long_type = b"\0\4" + bytes([0x81, 0x80, 0x02]) + b"x" * 32_768
+    world.log.partitions[partition] += [
+        group_record("g", value),
+        Record(group_tombstone("g").key, long_type),
+        group_tombstone(stray),
+    ]
+    world.start()
+    assert len(caplog.records) == 3
+    assert world.fetched() == {T0: 1}
+
+
+def test_a_partition_that_cannot_be_read_costs_no_other(world, caplog) -> None:
+    partition = world.coordinator.partition_for("g")
+    other = next(
+        name
+        for name in "abcdefgh"
+        if world.coordinator.partition_for(name) != partition
+    )
+    world.commit({T0: 1})
+    world.commit({T0: 2}, group_id=other)
+    world.log.read_fails_in = partition
+    world.start()
+    assert "groups cannot be loaded" in caplog.text
+    with pytest.raises(KafkaError) as caught:
+        world.coordinator.describe("g")
+    assert caught.value.code is ErrorCode.not_coordinator
+    fetched = world.coordinator.offsets.fetch_all(other, require_stable=True)
+    assert [commit.offset for commit in fetched.values()] == [2]
+
+
+def test_generations_count_on_from_0_after_the_last_that_an_int32_holds(world) -> None:
+    last = GroupValue(
+        protocol_type="consumer",
+        generation=2**31 - 1,
+        protocol_name=None,
+        leader=None,
+        since_ms=0,
+        members=(),
+    )
+    partition = world.coordinator.partition_for("g")
+    world.log.partitions[partition] = [group_record("g", last)]
+    world.start()
+    joined = world.join()
+    world.advance(3_000)
+    assert joined.answer().generation == 0
+
+
 def test_groups_are_spread_as_java_spreads_them() -> None:
     """Hashes from Java's documentation: s[0]*31^(n-1) + ... + s[n-1], 32 bits."""
     assert java_hash("") == 0
@@ -133,3 +218,22 @@ def test_groups_are_spread_as_java_spreads_them() -> None:
     assert java_hash("polygenelubricants") == -(2**31)
     assert partition_for("polygenelubricants", 50) == 0
     assert partition_for("Hello World", 50) == 862545276 % 50
+
+
+def test_what_loads_is_due_to_whoever_read_the_clock_before(world) -> None:
+    """Time passes between two looks at a clock; once a broker span and never loaded."""
+    read = 0
+
+    def moving() -> Instant:
+        nonlocal read
+        read += 1
+        return Instant(read, 0)
+
+    coordinator = GroupCoordinator(
+        world.config, log=world.log, clock=moving, rng=random.Random(7)
+    )
+    coordinator.elect(0)
+    asked_ns = moving().ns
+    due_ns = coordinator.next_event_ns()
+    assert due_ns is not None
+    assert due_ns <= asked_ns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.groups.messages import MemberIdentity
+from broker.groups.state.messages import MemberIdentity
+from broker.protocol.errors import ErrorCode
 
 
 def form_static(world, *instances: str, **fields) -> dict[str, str]:

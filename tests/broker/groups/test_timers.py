@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups.timers import Timers
+from broker.groups.state.timers import Timers
 
 KEYS = st.integers(0, 5)
 STEPS = st.lists(

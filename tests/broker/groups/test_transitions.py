@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import ErrorCode
-from broker.groups.transitions import BEFORE, STEPS, Action, Event, GroupState, step
+from broker.groups.state.transitions import (
+    BEFORE,
+    STEPS,
+    Action,
+    Event,
+    GroupState,
+    step,
+)
+from broker.protocol.errors import ErrorCode
 
 EMPTY = GroupState.EMPTY
 PREPARING = GroupState.PREPARING_REBALANCE

@@ -1,5 +1,7 @@
 """A log that compacts: written to, compacted and read back."""
 
+from broker.log.steps import run
+from broker.log.upkeep import cleaner
 from tests.broker.log.witness import NOW_MS, batch, decoded, everything
 
 CONFIG = {
@@ -17,10 +19,23 @@ def put(log, *pairs, codec=0, **producer):
 
 
 def compacted(log, now_ms=NOW_MS, up_to=None):
-    log.compact(now_ms, log.log_end_offset if up_to is None else up_to)
+    up_to = log.log_end_offset if up_to is None else up_to
+    run(cleaner.compaction(log, now_ms, up_to))
     log.check()
     return log
 
 
 def records(log):
     return [(offset, key, value) for offset, _, key, value in decoded(everything(log))]
+
+
+def advance(work, steps):
+    """Do so many steps, jobs included; return whether all could be done."""
+    for _ in range(steps):
+        try:
+            job = next(work)
+        except StopIteration:
+            return False
+        if job is not None:
+            job()
+    return True

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import (
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import (
     HEADER_SIZE,
     BatchHeader,
     check_produced,

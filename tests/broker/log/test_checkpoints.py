@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ConfigError
-from broker.log import checkpoints
-from broker.log.checkpoints import MalformedCheckpoint
+from broker.disk import checkpoints
+from broker.disk.checkpoints import MalformedCheckpoint
+from broker.disk.identity import claim, kafka_uuid, parse_kafka_uuid
+from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import join, read_whole
 from broker.log.epochs import LeaderEpochs
-from broker.log.identity import claim, kafka_uuid, parse_kafka_uuid
-from broker.log.storage import join, read_whole
+from broker.protocol.errors import ConfigError
 from tests.broker.log.witness import NOW_MS, batch, disk, open_log
 
 HOME = "/data"
@@ -92,25 +93,30 @@ def test_properties_are_read_as_kafka_writes_them():
 def test_a_fresh_directory_is_claimed_and_known_again():
     storage = disk()
     ids = iter([uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)])
-    cluster = claim(storage, ["/data/a", "/data/b"], 4, lambda: next(ids))
+    cluster = claim(storage, LogDirs(["/data/a", "/data/b"]), 4, lambda: next(ids))
     assert cluster == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert read_whole(storage, "/data/a/meta.properties") == (
         b"version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\nnode.id=4\n"
         b"directory.id=AAAAAAAAAAAAAAAAAAAAAg\n"
     )
-    assert claim(storage, ["/data/b", "/data/a"], 4, lambda: next(ids)) == cluster
+    assert (
+        claim(storage, LogDirs(["/data/b", "/data/a"]), 4, lambda: next(ids)) == cluster
+    )
 
 
 def test_a_directory_of_another_broker_or_cluster_is_refused():
     storage = disk()
     for name, number in (("a", 1), ("b", 2)):
         claim(
-            storage, [f"/data/{name}"], 0, lambda number=number: uuid.UUID(int=number)
+            storage,
+            LogDirs([f"/data/{name}"]),
+            0,
+            lambda number=number: uuid.UUID(int=number),
         )
     with pytest.raises(ConfigError, match="one cluster"):
-        claim(storage, ["/data/a", "/data/b"], 0, uuid.uuid4)
+        claim(storage, LogDirs(["/data/a", "/data/b"]), 0, uuid.uuid4)
     with pytest.raises(ConfigError, match=r"node\.id: found 1, expected 0"):
-        claim(storage, ["/data/a"], 1, uuid.uuid4)
+        claim(storage, LogDirs(["/data/a"]), 1, uuid.uuid4)
 
 
 def test_kafkas_uuid_text():

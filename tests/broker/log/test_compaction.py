@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import KafkaError
+from broker.log import reading
+from broker.protocol.errors import KafkaError
 from tests.broker.log.compacting import CONFIG, compacted, put, records
 from tests.broker.log.witness import (
     HOME,
@@ -44,7 +45,7 @@ def test_the_last_record_of_each_key_stays():
     assert sum(segment.size > 0 for segment in log.segments) == 2
     # Offsets that went are answered with the next record.
     assert records(log)[0][0] == 33
-    piece = log.read(0, 1, 40)
+    piece = reading.read(log, 0, 1, 40)
     assert decoded(piece.read())[0][0] == 33
 
 
@@ -77,7 +78,7 @@ def test_compaction_is_that_of_a_dictionary(rounds):
         compacted(log)
         assert records(log) == kept(history, active)
     assert decoded_by_kafka_python_works_on_plain(log)
-    again = open_log(log.storage.after_kill(), **CONFIG)
+    again = open_log(log.storage.disk.after_kill(), **CONFIG)
     assert records(again) == records(log)
     again.check()
 
@@ -186,7 +187,7 @@ def test_sequence_numbers_survive_though_their_records_go():
     log.roll(NOW_MS)
     compacted(log)
     assert records(log) == [(3, b"a", b"other")]
-    storage = log.storage.after_kill()
+    storage = log.storage.disk.after_kill()
     for name in storage.names(HOME):
         if name.endswith(".snapshot"):
             storage.remove(f"{HOME}/{name}")
@@ -215,7 +216,7 @@ def test_control_batches_stay():
     log.roll(NOW_MS)
     compacted(log)
     assert everything(log).startswith(marker)
-    assert log.read(0, 1 << 20, 2).size > len(marker)
+    assert reading.read(log, 0, 1 << 20, 2).size > len(marker)
 
 
 def test_a_batch_that_cannot_be_read_stays():

@@ -5,10 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.config import LogConfig
-from broker.log.memory import Crashed, Faults
-from tests.broker.log.compacting import CONFIG, compacted, put, records
+from broker.disk.memory import Crashed, Faults
+from broker.log import flushing, trimming
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
+from broker.log.upkeep import cleaner
+from broker.protocol.errors import KafkaError
+from tests.broker.log.compacting import CONFIG, advance, compacted, put, records
 from tests.broker.log.witness import HOME, NOW_MS, batch, disk, everything, open_log
 
 # ---- what may be compacted, and when ----
@@ -42,26 +45,26 @@ def test_young_segments_wait_for_min_compaction_lag():
 
 def test_compaction_is_due_by_the_dirty_ratio():
     log = open_log(min_cleanable_dirty_ratio=0.3, **CONFIG)
-    assert not log.compaction_due(NOW_MS, 0)
+    assert not cleaner.compaction_due(log, NOW_MS, 0)
     fill(log, 40)
-    assert log.compaction_due(NOW_MS, 40)
-    assert not log.compaction_due(NOW_MS, 0)
+    assert cleaner.compaction_due(log, NOW_MS, 40)
+    assert not cleaner.compaction_due(log, NOW_MS, 0)
     compacted(log)
-    assert not log.compaction_due(NOW_MS, 40)
+    assert not cleaner.compaction_due(log, NOW_MS, 40)
     fill(log, 5, start=40)
-    assert log.compaction_due(NOW_MS, 45)
+    assert cleaner.compaction_due(log, NOW_MS, 45)
 
 
 def test_compaction_is_due_by_max_compaction_lag():
     log = open_log(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=500, **CONFIG)
     fill(log, 40)
-    assert not log.compaction_due(NOW_MS + 500, 40)
-    assert log.compaction_due(NOW_MS + 501, 40)
+    assert not cleaner.compaction_due(log, NOW_MS + 500, 40)
+    assert cleaner.compaction_due(log, NOW_MS + 501, 40)
 
 
 def test_a_plain_topic_is_never_due():
     log = fill(open_log(segment_bytes=500), 40)
-    assert not log.compaction_due(NOW_MS + 10**12, 40)
+    assert not cleaner.compaction_due(log, NOW_MS + 10**12, 40)
 
 
 def test_a_full_map_compacts_what_it_knows():
@@ -70,13 +73,11 @@ def test_a_full_map_compacts_what_it_knows():
     for number in range(60):
         put(log, (b"k%d" % (number % 20), b"%030d" % number))
     history = {key: value for _, key, value in records(log)}
-    for _ in log.compaction(NOW_MS, 60, keys_max=10):
-        pass
+    run(cleaner.compaction(log, NOW_MS, 60, keys_max=10))
     log.check()
     assert 0 < log.cleaner_offset < 40
     for _ in range(10):
-        for _ in log.compaction(NOW_MS, 60, keys_max=10):
-            pass
+        run(cleaner.compaction(log, NOW_MS, 60, keys_max=10))
     assert log.cleaner_offset == log.segments.active.base_offset
     assert {key: value for _, key, value in records(log)} == history
     log.check()
@@ -92,7 +93,7 @@ def test_small_neighbours_become_one_segment():
     assert len(log.segments) == 18
     compacted(log)
     assert len(log.segments) == 4
-    names = [name for name in log.storage.names(HOME) if name.endswith(".log")]
+    names = [name for name in log.storage.disk.names(HOME) if name.endswith(".log")]
     assert len(names) == 4
 
 
@@ -112,29 +113,29 @@ def test_long_keys_are_told_apart():
 @pytest.mark.parametrize("event", ["append", "roll", "delete", "truncate", "close"])
 def test_the_log_may_change_between_steps(event, steps):
     log = fill(open_log(**CONFIG), 40)
-    work = log.compaction(NOW_MS, 40)
-    for _ in range(steps):
-        next(work, None)
+    work = cleaner.compaction(log, NOW_MS, 40)
+    advance(work, steps)
     if event == "append":
         fill(log, 6, start=40)
     elif event == "roll":
         log.roll(NOW_MS)
     elif event == "delete":
-        log.delete_records_before(17)
+        trimming.delete_records_before(log, 17)
     elif event == "truncate":
-        log.truncate_to(12, NOW_MS)
+        trimming.truncate_to(log, 12, NOW_MS)
         fill(log, 20, start=12)
     else:
         work.close()
     end, start = log.log_end_offset, log.log_start_offset
     expected = {b"k%d" % (n % 4): b"%030d" % n for n in range(start, end)}
-    for _ in work:
-        pass
+    run(work)
     log.check()
     assert {key: value for _, key, value in records(log)} == expected
-    assert not [n for n in log.storage.names(HOME) if n.endswith((".cleaned", ".swap"))]
+    assert not [
+        n for n in log.storage.disk.names(HOME) if n.endswith((".cleaned", ".swap"))
+    ]
     assert log.cleaner_offset <= end
-    again = open_log(log.storage.after_kill(), **CONFIG)
+    again = open_log(log.storage.disk.after_kill(), **CONFIG)
     assert {key: value for _, key, value in records(again)} == expected
 
 
@@ -155,7 +156,7 @@ def test_neighbours_are_joined():
     assert len(log.segments) == 9
     compacted(log)
     assert len(log.segments) == 5
-    names = [name for name in log.storage.names(HOME) if name.endswith(".log")]
+    names = [name for name in log.storage.disk.names(HOME) if name.endswith(".log")]
     assert len(names) == 5
     assert {key: value for _, key, value in records(log)} == expected
 
@@ -164,7 +165,7 @@ def test_a_truncation_takes_back_what_was_compacted():
     log = small_segments(disk())
     compacted(log)
     assert log.cleaner_offset == 24
-    log.truncate_to(10, NOW_MS)
+    trimming.truncate_to(log, 10, NOW_MS)
     assert log.cleaner_offset == 10
 
 
@@ -175,8 +176,7 @@ def test_what_a_full_map_does_not_know_stays():
     log.append(batch([b"no key"]), 0, NOW_MS)
     log.roll(NOW_MS)
     log.configure(LogConfig(**CONFIG))
-    for _ in log.compaction(NOW_MS, 4, keys_max=2):
-        pass
+    run(cleaner.compaction(log, NOW_MS, 4, keys_max=2))
     assert [value for _, _, value in records(log)] == [b"2", b"3", b"no key"]
     compacted(log)
     assert [value for _, _, value in records(log)] == [b"2", b"3"]
@@ -188,21 +188,23 @@ def test_any_call_may_fail_during_a_compaction():
         at += 1
         for error, crash in ((5, False), (28, False), (5, True)):
             log = small_segments(disk())
-            log.flush()
+            flushing.flush(log)
             expected = {key: value for _, key, value in records(log)}
-            faults = log.storage.faults = Faults(at, error=error, crash=crash, short=50)
+            faults = log.storage.disk.faults = Faults(
+                at, error=error, crash=crash, short=50
+            )
             failed = False
             try:
-                log.compact(NOW_MS, 24)
+                compacted(log, up_to=24)
             except KafkaError:
                 failed = True
             except Crashed:
                 pass
             reached = faults.reached
-            log.storage.faults = Faults()
+            log.storage.disk.faults = Faults()
             for left in (
-                log.storage.after_kill(),
-                log.storage.after_power_loss(random.Random(at)),
+                log.storage.disk.after_kill(),
+                log.storage.disk.after_power_loss(random.Random(at)),
             ):
                 again = open_log(left, opening={"recovery_point": 24}, **CONFIG)
                 again.check()

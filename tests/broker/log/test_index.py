@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from broker.log.memory import MemoryStorage
-from broker.log.storage import read_whole
+from broker.disk.memory import MemoryStorage
+from broker.disk.storage import read_whole
+from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 
 PATH = "/data/0.index"
 
@@ -120,7 +120,7 @@ def test_what_is_no_index_is_not_taken(storage):
 
 
 def test_an_error_while_spilling_loses_no_entry(storage):
-    from broker.log.memory import Faults
+    from broker.disk.memory import Faults
 
     index = SparseIndex(storage, PATH, OFFSET_ENTRY)
     for number in range(1024):

@@ -5,12 +5,14 @@ import struct
 
 import pytest
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
-from broker.log.log import Log
-from broker.log.memory import MemoryStorage
-from broker.log.storage import read_whole
+from broker.disk.files import RealStorage
+from broker.disk.memory import MemoryStorage
+from broker.disk.storage import read_whole
+from broker.log import flushing, reading, trimming
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
+from broker.log.upkeep import recovery
+from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -19,6 +21,7 @@ from tests.broker.log.witness import (
     decoded,
     decoded_by_kafka_python,
     everything,
+    found_at,
     open_log,
 )
 
@@ -28,7 +31,7 @@ def test_an_appended_batch_differs_only_in_offset_and_epoch():
     log.append(batch([b"first"]), 4, NOW_MS)
     sent = batch([b"a", b"b"])
     assert log.append(sent, 4, NOW_MS) == (1, 2, -1, 0)
-    stored = log.read(1, 1 << 20, 3).read()
+    stored = reading.read(log, 1, 1 << 20, 3).read()
     assert stored == altered(sent, {0: ("q", 1), 12: ("i", 4)}, new_crc=False)
 
 
@@ -48,10 +51,10 @@ def test_two_clients_read_what_was_written(reader):
 def test_real_files_have_kafkas_names(tmp_path):
     home = str(tmp_path / "topic-0")
     config = LogConfig(segment_bytes=200, index_interval_bytes=0)
-    log = Log.open(home, config, RealStorage(), NOW_MS)
+    log = recovery.open_log(home, config, RealStorage(), NOW_MS)
     for _ in range(3):
         log.append(batch([bytes(50)]), 0, NOW_MS)
-    log.close()
+    flushing.settle(log)
     names = sorted(path.name for path in (tmp_path / "topic-0").iterdir())
     assert names == [
         "00000000000000000000.index",
@@ -76,10 +79,10 @@ def test_a_slice_of_a_real_file_can_be_sent(tmp_path):
     import os
     import socket
 
-    log = Log.open(str(tmp_path / "t-0"), LogConfig(), RealStorage(), NOW_MS)
+    log = recovery.open_log(str(tmp_path / "t-0"), LogConfig(), RealStorage(), NOW_MS)
     for number in range(3):
         log.append(batch([b"%d" % number]), 0, NOW_MS)
-    piece = log.read(1, 1 << 20, 2)
+    piece = reading.read(log, 1, 1 << 20, 2)
     left, right = socket.socketpair()
     with left, right:
         assert os.sendfile(left.fileno(), piece.fileno(), piece.position, piece.size)
@@ -101,37 +104,37 @@ def log():
 
 def test_a_read_begins_with_the_batch_that_holds_the_offset(log):
     for offset in range(20):
-        piece = log.read(offset, 1, 20)
+        piece = reading.read(log, offset, 1, 20)
         assert (piece.position, piece.size) == (offset // 2 % 3 * 100, 100)
         assert decoded(piece.read())[0][0] == offset // 2 * 2
 
 
 def test_a_read_stays_within_a_segment_and_its_bounds(log):
-    assert log.read(0, 1 << 20, 20).size == 300
-    assert log.read(2, 150, 20).size == 150
-    assert log.read(2, 99, 20).size == 100
-    assert log.read(2, 99, 20, min_one=False) is None
-    assert log.read(18, 1 << 20, 20).size == 100
+    assert reading.read(log, 0, 1 << 20, 20).size == 300
+    assert reading.read(log, 2, 150, 20).size == 150
+    assert reading.read(log, 2, 99, 20).size == 100
+    assert reading.read(log, 2, 99, 20, min_one=False) is None
+    assert reading.read(log, 18, 1 << 20, 20).size == 100
 
 
 def test_a_read_ends_before_the_bound(log):
-    assert log.read(0, 1 << 20, 4).size == 200
+    assert reading.read(log, 0, 1 << 20, 4).size == 200
     # Half a batch is below the bound: it is not to be seen.
-    assert log.read(0, 1 << 20, 5).size == 200
-    assert log.read(4, 1 << 20, 5) is None
-    assert log.read(4, 1 << 20, 4) is None
-    assert log.read(6, 1 << 20, 12).size == 300
-    assert log.read(6, 1 << 20, 10).size == 200
+    assert reading.read(log, 0, 1 << 20, 5).size == 200
+    assert reading.read(log, 4, 1 << 20, 5) is None
+    assert reading.read(log, 4, 1 << 20, 4) is None
+    assert reading.read(log, 6, 1 << 20, 12).size == 300
+    assert reading.read(log, 6, 1 << 20, 10).size == 200
 
 
 def test_a_read_outside_of_the_log_is_out_of_range(log):
-    log.delete_records_before(7)
-    assert log.read(20, 100, 20) is None
+    trimming.delete_records_before(log, 7)
+    assert reading.read(log, 20, 100, 20) is None
     for offset in (-1, 6, 21):
         with pytest.raises(KafkaError) as refused:
-            log.read(offset, 100, 20)
+            reading.read(log, offset, 100, 20)
         assert refused.value.code is ErrorCode.offset_out_of_range
-    assert decoded(log.read(7, 1, 20).read())[0][0] == 6
+    assert decoded(reading.read(log, 7, 1, 20).read())[0][0] == 6
 
 
 # ---- rolling ----
@@ -176,7 +179,7 @@ def test_a_truncated_segment_has_room_in_its_indexes_again():
     log = open_log(index_interval_bytes=0, segment_index_bytes=36)
     for number in range(3):
         log.append(batch([b"v"], timestamps=[NOW_MS + number]), 0, NOW_MS)
-    log.truncate_to(1, NOW_MS)
+    trimming.truncate_to(log, 1, NOW_MS)
     log.append(batch([b"w"]), 0, NOW_MS)
     assert len(log.segments) == 1
 
@@ -185,8 +188,8 @@ def test_the_time_index_has_the_first_batch_of_a_timestamp():
     log = open_log()
     for time in (1, 2, 2, 2):
         log.append(batch([b"v"], timestamps=[time]), 0, NOW_MS)
-    log.close()
-    content = read_whole(log.storage, f"{HOME}/00000000000000000000.timeindex")
+    flushing.settle(log)
+    content = read_whole(log.storage.disk, f"{HOME}/00000000000000000000.timeindex")
     assert content == struct.pack(">qi", 2, 1)
 
 
@@ -196,10 +199,10 @@ def test_offsets_may_be_far_apart_on_a_follower():
     for offset in (2**40, 2**40 + 2**31, 2**40 + 2**31 + 1, 2**41):
         sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
         assert log.append_as_follower(sent, NOW_MS).base_offset == offset
-        assert decoded(log.read(offset, 1, offset + 1).read())[0][0] == offset
+        assert decoded(reading.read(log, offset, 1, offset + 1).read())[0][0] == offset
     log.check()
-    log.close()
-    again = open_log(log.storage, index_interval_bytes=0)
+    flushing.settle(log)
+    again = open_log(log.storage.disk, index_interval_bytes=0)
     assert (again.log_end_offset, len(everything(again))) == (2**41 + 1, 4 * 69)
     again.check()
 
@@ -247,7 +250,7 @@ def test_log_append_time_is_the_brokers():
         (0, NOW_MS + 5),
         (1, NOW_MS + 5),
     ]
-    assert log.offset_for_timestamp(NOW_MS)[:2] == (NOW_MS + 5, 0)
+    assert found_at(log, NOW_MS)[:2] == (NOW_MS + 5, 0)
 
 
 @pytest.mark.parametrize("sent", range(5))
@@ -321,36 +324,36 @@ def test_settings_can_change():
 
 def test_flush_is_due_by_messages_and_by_time():
     log = open_log(flush_messages=3, flush_ms=1000)
-    assert not log.flush_due(NOW_MS + 5000)
+    assert not flushing.flush_due(log, NOW_MS + 5000)
     log.append(batch([b"a", b"b"]), 0, NOW_MS)
-    assert not log.flush_due(NOW_MS + 999)
-    assert log.flush_due(NOW_MS + 1000)
+    assert not flushing.flush_due(log, NOW_MS + 999)
+    assert flushing.flush_due(log, NOW_MS + 1000)
     log.append(batch([b"c"]), 0, NOW_MS)
-    assert log.flush_due(NOW_MS)
-    log.flush(NOW_MS + 2000)
+    assert flushing.flush_due(log, NOW_MS)
+    flushing.flush(log, NOW_MS + 2000)
     assert log.recovery_point == 3
-    assert not log.flush_due(NOW_MS + 2000)
+    assert not flushing.flush_due(log, NOW_MS + 2000)
 
 
 def test_a_flush_job_run_elsewhere_counts_only_what_it_synced():
     log = open_log(segment_bytes=200)
     log.append(batch([bytes(50)]), 0, NOW_MS)
-    job = log.flush_job()
+    job = flushing.flush_job(log)
     log.append(batch([bytes(50)]), 0, NOW_MS)
     job.run()
     log.durability.done(job)
     assert log.recovery_point == 1
-    log.flush()
+    flushing.flush(log)
     assert log.recovery_point == 2
-    assert log.flush_job() is None
+    assert flushing.flush_job(log) is None
 
 
 def test_a_flush_job_begun_before_a_truncation_proves_nothing():
     log = open_log()
     for _ in range(5):
         log.append(batch([b"v"]), 0, NOW_MS)
-    job = log.flush_job()
-    log.truncate_to(2, NOW_MS)
+    job = flushing.flush_job(log)
+    trimming.truncate_to(log, 2, NOW_MS)
     for _ in range(5):
         log.append(batch([b"w"]), 0, NOW_MS)
     job.run()
@@ -359,10 +362,10 @@ def test_a_flush_job_begun_before_a_truncation_proves_nothing():
 
 
 def test_deleted_segments_stay_readable_for_a_fetch_in_flight(log):
-    piece = log.read(0, 1 << 20, 20)
+    piece = reading.read(log, 0, 1 << 20, 20)
     content = piece.read()
-    log.delete_records_before(20)
-    assert "00000000000000000000.log" not in log.storage.names(HOME)
+    trimming.delete_records_before(log, 20)
+    assert "00000000000000000000.log" not in log.storage.disk.names(HOME)
     assert piece.read() == content
 
 
@@ -373,9 +376,10 @@ def test_segments_are_flushed_some_time_after_they_ended():
         log.append(batch([bytes(100)]), 0, NOW_MS + 1000 * number)
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
     for now_ms, recovery_point in ((60_999, 0), (61_000, 1), (62_500, 2), (99_000, 3)):
-        log.flush_ended(NOW_MS + now_ms)
+        job = flushing.job_for_ended(log, NOW_MS + now_ms)
+        run(flushing.flush_in_steps(log, job))
         assert log.recovery_point == recovery_point
-    left = log.storage.after_power_loss(random.Random(3))
+    left = log.storage.disk.after_power_loss(random.Random(3))
     again = open_log(left, opening={"recovery_point": 3}, segment_bytes=200)
     assert again.log_end_offset >= 3
     again.check()

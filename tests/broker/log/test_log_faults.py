@@ -12,8 +12,9 @@ from contextlib import suppress
 
 import pytest
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.memory import Crashed, Faults
+from broker.disk.memory import Crashed, Faults
+from broker.log import flushing, trimming
+from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -87,25 +88,25 @@ class Day:
         self.sequence += bool(options)
 
     def _flush(self):
-        self.log.flush()
+        flushing.flush(self.log)
         self.flushed = len(self.values)
 
     def _delete_records(self, offset):
         self.start = offset = min(offset, len(self.values))
-        self.log.delete_records_before(offset)
+        trimming.delete_records_before(self.log, offset)
 
     def _truncate(self, count):
         self.flushed = min(self.flushed, len(self.values) + count)
         kept, self.values = self.values, self.values[:count]
         self.half_cut = kept[count:]
-        end = self.log.truncate_to(len(self.values), NOW_MS)
+        end = trimming.truncate_to(self.log, len(self.values), NOW_MS)
         self.half_cut = []
         assert end == len(self.values)
         self.start = min(self.start, end)
         self.sequence -= sum(v.startswith(b"idem") for v in kept[count:])
 
     def _close(self):
-        self.log.close()
+        flushing.settle(self.log)
         self.flushed = len(self.values)
 
 
@@ -208,7 +209,7 @@ def check_after(day, storage, at, *, flushed):
 def append_works(log):
     end = log.log_end_offset
     assert log.append(batch([b"next"]), 0, NOW_MS).base_offset == end
-    log.flush()
+    flushing.flush(log)
     log.check()
     assert values_of(log)[end] == b"next"
 
@@ -224,7 +225,7 @@ def test_a_full_disk_refuses_and_recovers():
         assert refused.value.code is ErrorCode.kafka_storage_error
     log.append(batch([b"after"]), 0, NOW_MS)
     assert values_of(log) == {0: b"before", 1: b"after"}
-    log.flush()
+    flushing.flush(log)
     again = open_log(storage.after_power_loss(random.Random(1)))
     assert values_of(again) == {0: b"before", 1: b"after"}
 
@@ -247,7 +248,7 @@ def test_what_a_failed_write_left_behind_goes(then):
     elif then == "roll":
         log.roll(NOW_MS)
     else:
-        log.close()
+        flushing.settle(log)
     assert storage.open(first).size() == size
 
 
@@ -255,13 +256,13 @@ def test_after_a_failed_sync_nothing_more_is_promised():
     storage = disk()
     log = open_log(storage)
     log.append(batch([b"v"]), 0, NOW_MS)
-    log.flush()
+    flushing.flush(log)
     log.append(batch([b"w"]), 0, NOW_MS)
     storage.faults = Faults(1)
     with pytest.raises(KafkaError, match="error"):
-        log.flush()
+        flushing.flush(log)
     with pytest.raises(KafkaError, match="a flush failed"):
-        log.flush()
+        flushing.flush(log)
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
     # What is there can still be read.

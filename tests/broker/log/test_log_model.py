@@ -14,8 +14,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.errors import ErrorCode, KafkaError
-from tests.broker.log.witness import NOW_MS, altered, batch, everything, open_log
+from broker.log import flushing, reading, trimming
+from broker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.witness import (
+    NOW_MS,
+    altered,
+    batch,
+    everything,
+    found_at,
+    found_newest,
+    open_log,
+)
 
 CONFIG = {"segment_bytes": 1000, "index_interval_bytes": 200}
 
@@ -79,7 +88,7 @@ class LogMachine(RuleBasedStateMachine):
     def read(self, at, size, bound):
         offset = self.start + at * (self.end - self.start) // 100
         up_to = self.start + bound * (self.end - self.start) // 100
-        piece = self.log.read(offset, size, up_to)
+        piece = reading.read(self.log, offset, size, up_to)
         wanted = [b for b in self.model if b[1] >= offset and b[1] < up_to]
         if not wanted:
             assert piece is None
@@ -100,9 +109,9 @@ class LogMachine(RuleBasedStateMachine):
         ]
         wanted = NOW_MS + time
         newer = [record for record in records if record[0] >= wanted]
-        found = self.log.offset_for_timestamp(wanted)
+        found = found_at(self.log, wanted)
         assert found == (newer[0] if newer else None)
-        newest = self.log.offset_of_max_timestamp()
+        newest = found_newest(self.log)
         if records and self.model[0][0] >= self.start:
             assert newest == max(records, key=lambda record: (record[0], -record[1]))
 
@@ -118,20 +127,20 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self):
-        self.log.flush()
+        flushing.flush(self.log)
         self.flushed = self.end
         assert self.log.recovery_point == self.end
 
     @rule(at=st.integers(0, 100))
     def delete_records(self, at):
         offset = self.start + at * (self.end - self.start) // 100
-        self.log.delete_records_before(offset)
+        trimming.delete_records_before(self.log, offset)
         self.start = max(self.start, offset)
 
     @rule(at=st.integers(70, 100))
     def truncate(self, at):
         offset = self.start + at * (self.end - self.start) // 100
-        end = self.log.truncate_to(offset, NOW_MS)
+        end = trimming.truncate_to(self.log, offset, NOW_MS)
         self._ends_at(offset)
         assert end == self.end
 
@@ -154,24 +163,24 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.log.close()
+        flushing.settle(self.log)
         self.flushed = self.end
-        self._open(self.log.storage.after_kill(), clean=True)
+        self._open(self.log.storage.disk.after_kill(), clean=True)
 
     @rule(checkpointed=st.booleans())
     def kill(self, checkpointed):
         point = self.log.recovery_point if checkpointed else 0
-        self._open(self.log.storage.after_kill(), recovery_point=point)
+        self._open(self.log.storage.disk.after_kill(), recovery_point=point)
         assert self.log.log_end_offset == self.end
 
     @rule(checkpointed=st.booleans())
     def power_loss(self, checkpointed):
-        self.log.flush()
+        flushing.flush(self.log)
         self.flushed = self.end
         self._append(batch([b"not flushed"] * 2), [NOW_MS] * 2)
         self._append(batch([b"nor this"]), [NOW_MS])
         point = self.log.recovery_point if checkpointed else 0
-        left = self.log.storage.after_power_loss(self.dice)
+        left = self.log.storage.disk.after_power_loss(self.dice)
         start = self.start
         self._open(left, recovery_point=point)
         assert self.flushed <= self.log.log_end_offset <= self.end

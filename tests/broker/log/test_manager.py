@@ -7,12 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from broker.errors import ConfigError, KafkaError, UncleanStop
-from broker.log.config import LogConfig
-from broker.log.files import RealStorage
-from broker.log.manager import LogManager
-from broker.log.memory import Crashed, Faults
-from broker.log.storage import join, read_whole
+from broker.disk.files import RealStorage
+from broker.disk.log_dirs import LogDirs
+from broker.disk.memory import Crashed, Faults
+from broker.disk.storage import join, read_whole
+from broker.log import flushing, reading, trimming
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
+from broker.log.upkeep import rounds
+from broker.log.upkeep.chore import JobsHere
+from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
+from broker.log.upkeep.manager import LogManager
+from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
 from tests.broker.log.witness import NOW_MS, batch, decoded, disk, everything
 
 A, B, DOTS = ("a", 0), ("b", 3), ("with.dots-and_7", 12)
@@ -22,13 +28,31 @@ DIRECTORIES = ("/data/one", "/data/two")
 
 def manager(storage, directories=DIRECTORIES[:1], configs=None):
     made = LogManager(
-        directories,
+        LogDirs(directories),
         storage,
         config_of=lambda topic: (configs or {}).get(topic, LogConfig()),
         now_ms=lambda: NOW_MS,
     )
     made.open()
     return made
+
+
+def close(made, high_watermarks):
+    made.close(high_watermarks, JobsHere().run_all)
+
+
+def refuse(path, error):
+    raise AssertionError(path) from error
+
+
+def checkpointed(made, high_watermarks):
+    run(rounds.checkpoint(made, lambda: high_watermarks, print, refuse))
+
+
+def removed(made):
+    """Remove what is due once ``file.delete.delay.ms`` has passed."""
+    made.now_ms = lambda: NOW_MS + 60_000
+    run(rounds.removal(made, refuse))
 
 
 def append(log, *values, epoch=0):
@@ -45,8 +69,8 @@ def test_logs_are_found_again_after_an_orderly_stop():
     first = manager(storage)
     for key in (A, B, DOTS):
         append(first.open_log(key, TOPIC_ID), b"1", repr(key).encode())
-    first.logs[B].delete_records_before(1)
-    first.close({A: 2, B: 1})
+    trimming.delete_records_before(first.logs[B], 1)
+    close(first, {A: 2, B: 1})
     assert ".kafka_cleanshutdown" in storage.names("/data/one")
     again = manager(storage)
     assert sorted(again.logs) == [A, B, DOTS]
@@ -63,7 +87,7 @@ def test_the_directory_is_laid_out_as_kafkas():
     storage = disk()
     made = manager(storage)
     append(made.open_log(A, TOPIC_ID), b"v")
-    made.close({A: 1})
+    close(made, {A: 1})
     home = "/data/one"
     assert storage.names(home) == [
         ".kafka_cleanshutdown",
@@ -85,7 +109,7 @@ def test_logs_are_recovered_after_a_kill():
     storage = disk()
     made = manager(storage)
     append(made.open_log(A, None), b"1", b"2")
-    made.checkpoint({A: 1})
+    checkpointed(made, {A: 1})
     append(made.logs[A], b"3")
     left = storage.after_kill()
     file = left.open("/data/one/a-0/00000000000000000000.log")
@@ -109,7 +133,7 @@ def test_new_logs_go_where_there_are_fewest():
         "/data/two/t-3",
         "/data/one/t-4",
     ]
-    made.close({("t", n): 1 for n in range(5)})
+    close(made, {("t", n): 1 for n in range(5)})
     again = manager(storage, DIRECTORIES)
     assert sorted(again.logs) == sorted(made.logs)
     assert again.high_watermarks == {("t", n): 1 for n in range(5)}
@@ -120,7 +144,7 @@ def test_two_brokers_do_not_share_a_directory(tmp_path):
         made = manager(storage, [home])
         with pytest.raises(ConfigError, match=r"log\.dirs"):
             manager(storage, [home])
-        made.close({})
+        close(made, {})
         manager(storage, [home])
 
 
@@ -129,10 +153,14 @@ def test_a_deleted_log_is_gone():
     made = manager(storage)
     log = made.open_log(A, TOPIC_ID)
     append(log, b"v")
-    piece = log.read(0, 100, 1)
+    piece = reading.read(log, 0, 100, 1)
     content = piece.read()
     made.delete_log(A)
     made.delete_log(A)
+    (kept,) = set(storage.names("/data/one")) - {".lock"}
+    assert kept == f"a-0.{UUID(int=1).hex}-delete"
+    assert storage.names(f"/data/one/{kept}")
+    removed(made)
     assert storage.names("/data/one") == [".lock"]
     assert piece.read() == content
     assert made.topic_id(A) is None
@@ -150,12 +178,14 @@ def test_a_deletion_is_finished_after_a_crash():
         faults = storage.faults = Faults(at, crash=True)
         with suppress(Crashed):
             made.delete_log(A)
+            removed(made)
         reached = faults.reached
         again = manager(storage.after_kill())
         assert values_of(again.logs[B]) == [b"v"]
         # The rename decides.
         assert (A in again.logs) == (at == 1)
-        names = again._storage.names("/data/one")
+        removed(again)
+        names = again.storage.names("/data/one")
         assert not [name for name in names if name.endswith("-delete")]
     assert at > 3
 
@@ -165,6 +195,9 @@ def test_longest_topic_names_can_be_deleted(tmp_path):
     key = ("t" * 249, 12345)
     append(made.open_log(key, None), b"v")
     made.delete_log(key)
+    (kept,) = (path.name for path in tmp_path.iterdir() if path.name != ".lock")
+    assert len(kept) == 255
+    removed(made)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
@@ -174,7 +207,7 @@ def test_other_directories_are_left_alone():
         storage.make_directory(f"/data/one/{name}")
     made = manager(storage)
     assert made.logs == {}
-    made.close({})
+    close(made, {})
     assert {"lost+found", "notes", "t-x"} <= set(storage.names("/data/one"))
 
 
@@ -200,12 +233,12 @@ def test_clean_up_applies_retention_and_compaction():
         for number in range(10):
             sent = batch([bytes(50)], keys=[b"k"], timestamps=[NOW_MS - 1 - number])
             log.append(sent, 0, NOW_MS)
-    steps = sum(1 for _ in made.clean_up(lambda key: 10))
-    assert steps > 5
+    run(rounds.retention(made, lambda key: 10, refuse))
+    assert run(LogCleaner(made, CleanerConfig, lambda key: 10, refuse).round())
     assert made.logs[A].log_start_offset == 10
     assert [r[0] for r in decoded(everything(made.logs[B]))] == [8, 9]
-    made.close({})
-    again = manager(made._storage, configs=configs)
+    close(made, {})
+    again = manager(made.storage, configs=configs)
     assert again.logs[B].cleaner_offset == made.logs[B].cleaner_offset > 0
 
 
@@ -214,9 +247,8 @@ def test_logs_are_due_for_a_flush_by_their_own_settings():
     made = manager(disk(), configs=configs)
     for key in (A, B):
         append(made.open_log(key, None), b"v")
-    assert list(made.due_for_flush()) == [made.logs[A]]
-    made.logs[A].flush()
-    assert list(made.due_for_flush()) == []
+    run(rounds.flush(made, refuse))
+    assert {key: log.recovery_point for key, log in made.logs.items()} == {A: 1, B: 0}
 
 
 def test_a_log_that_cannot_close_costs_its_directory_the_marker():
@@ -226,7 +258,7 @@ def test_a_log_that_cannot_close_costs_its_directory_the_marker():
         append(made.open_log(("t", partition), None), b"v")
     storage.faults = Faults(1)
     with pytest.raises(UncleanStop):
-        made.close({})
+        close(made, {})
     assert ".kafka_cleanshutdown" not in storage.names("/data/one")
     assert ".kafka_cleanshutdown" in storage.names("/data/two")
     again = manager(storage, DIRECTORIES)
@@ -244,7 +276,7 @@ def test_a_disk_without_room_for_checkpoints_costs_only_itself_the_marker():
             append(made.open_log(("t", partition), None), b"v")
         faults = storage.faults = Faults(at, error=errno.ENOSPC)
         with suppress(UncleanStop):
-            made.close({})
+            close(made, {})
         reached = faults.reached
         storage.faults = Faults()
         marked = [
@@ -270,11 +302,11 @@ def test_a_stop_may_be_interrupted_anywhere(power):
         for partition in range(2):
             log = made.open_log(("t", partition), None)
             append(log, b"flushed")
-            log.flush()
+            flushing.flush(log)
             append(log, b"late")
         faults = storage.faults = Faults(at, crash=True, short=7)
         with suppress(Crashed):
-            made.close({})
+            close(made, {})
         reached = faults.reached
         storage.faults = Faults()
         dice = random.Random(at)
@@ -291,16 +323,16 @@ def test_a_stop_may_be_interrupted_anywhere(power):
 def test_a_checkpoint_moves_recovery_points_without_a_flush_policy():
     now = [NOW_MS]
     made = LogManager(
-        ["/data/one"],
+        LogDirs(["/data/one"]),
         disk(),
         config_of=lambda topic: LogConfig(segment_bytes=100),
         now_ms=lambda: now[0],
     )
     made.open()
     append(made.open_log(A, None), bytes(10), bytes(10))
-    made.checkpoint({})
+    checkpointed(made, {})
     assert made.logs[A].recovery_point == 0
     now[0] += 60_000
-    made.checkpoint({})
-    content = read_whole(made._storage, "/data/one/recovery-point-offset-checkpoint")
+    checkpointed(made, {})
+    content = read_whole(made.storage, "/data/one/recovery-point-offset-checkpoint")
     assert content == b"0\n1\na 0 1\n"

@@ -11,8 +11,10 @@ from contextlib import suppress
 
 import pytest
 
-from broker.errors import KafkaError
-from broker.log.memory import Faults
+from broker.disk.memory import Faults
+from broker.log import flushing
+from broker.log.upkeep import mending
+from broker.protocol.errors import KafkaError
 from tests.broker.log.witness import HOME, NOW_MS, batch, disk, open_log, values_of
 
 CONFIG = {"segment_bytes": 300, "index_interval_bytes": 100}
@@ -25,7 +27,7 @@ def filled(fail_at, error=errno.ENOSPC):
     values = {}
     for number in range(9):
         if number == 2:
-            log.flush()
+            flushing.flush(log)
         values[number] = b"value %d" % number
         log.append(batch([values[number]]), 0, NOW_MS)
     assert len(log.segments) > 2
@@ -41,20 +43,20 @@ def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
         at += 1
         storage, log, values = filled(at)
         with suppress(KafkaError):
-            log.flush()
+            flushing.flush(log)
         reached = storage.faults.reached
         for attempt in range(again):
             storage.faults = Faults(attempt + 1, error=errno.ENOSPC)
             if log.durability.mendable:
                 with pytest.raises(KafkaError):
-                    log.mend()
+                    mending.mend(log)
         storage.faults = Faults()
         if log.durability.out_of_service and not log.durability.mendable:
             continue  # names, not files
-        taken_up += log.mend()
+        taken_up += mending.mend(log)
         values[9] = b"after"
         log.append(batch([b"after"]), 0, NOW_MS)
-        log.flush()
+        flushing.flush(log)
         assert values_of(log) == values
         log.check()
         for seed in range(20):
@@ -68,14 +70,14 @@ def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
 def test_syncing_again_alone_would_lose_what_was_confirmed():
     """Without its writes, mending is refuted by the disk of these tests."""
     storage, log, values = filled(0)
-    log.flush()
+    flushing.flush(log)
     log.append(batch([b"unsynced"]), 0, NOW_MS)
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     storage.faults = Faults()
     log.durability.take_up()
-    log.flush()
+    flushing.flush(log)
     kept = [
         values_of(open_log(storage.after_power_loss(random.Random(seed)), **CONFIG))
         == values
@@ -87,9 +89,9 @@ def test_syncing_again_alone_would_lose_what_was_confirmed():
 def test_an_error_of_the_device_is_final():
     storage, log, _ = filled(1, errno.EIO)
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     storage.faults = Faults()
-    assert not log.mend()
+    assert not mending.mend(log)
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
 
@@ -97,40 +99,40 @@ def test_an_error_of_the_device_is_final():
 def test_what_cannot_be_read_as_it_was_written_keeps_it_out_of_service():
     storage, log, values = filled(1)
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     storage.faults = Faults()
     last = log.segments.active
     # The kernel has given up the page, and reads what the disk has.
     lost = last.file.read(last.size - 4, 4)
     last.file.write(last.size - 4, (bytes(4),), 4)
     with pytest.raises(KafkaError, match="CRC"):
-        log.mend()
+        mending.mend(log)
     with pytest.raises(KafkaError, match="a flush failed"):
         log.append(batch([b"x"]), 0, NOW_MS)
     last.file.write(last.size - 4, (lost,), 4)
-    assert log.mend()
+    assert mending.mend(log)
     assert values_of(log) == values
 
 
 def test_a_flush_under_way_proves_nothing_once_another_failed():
     storage, log, _ = filled(0)
     recovery_point = log.recovery_point
-    under_way = log.flush_job()
+    under_way = flushing.flush_job(log)
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     under_way.run()
-    log.flushed(under_way, NOW_MS)
+    flushing.flushed(log, under_way, NOW_MS)
     assert log.recovery_point == recovery_point
 
 
 def test_readers_find_everything_while_it_is_out_of_service():
     storage, log, values = filled(1)
     with pytest.raises(KafkaError):
-        log.flush()
+        flushing.flush(log)
     assert values_of(log) == values
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):
-        log.mend()
+        mending.mend(log)
     assert values_of(log) == values
     assert f"{HOME}: " in log.durability.out_of_service

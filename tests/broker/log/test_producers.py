@@ -7,10 +7,11 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import parse_header
+from broker.disk.storage import join, read_whole
+from broker.log import flushing, reading, trimming
 from broker.log.producers import BatchMetadata, Producers
-from broker.log.storage import join, read_whole
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import parse_header
 from tests.broker.log.witness import HOME, NOW_MS, batch, open_log
 
 
@@ -100,8 +101,8 @@ def test_all_five_batches_are_known_after_a_restart(how):
     first = [send(log, number)[:2] for number in range(9)]
     send(log, 0, producer_id=8)
     if how == "clean":
-        log.close()
-    storage = log.storage.after_kill()
+        flushing.settle(log)
+    storage = log.storage.disk.after_kill()
     names = [name for name in storage.names(HOME) if name.endswith(".snapshot")]
     assert names
     for name in names:
@@ -121,7 +122,7 @@ def test_a_truncation_takes_back_what_producers_sent():
     log = open_log(segment_bytes=200)
     for number in range(9):
         send(log, number)
-    log.truncate_to(6, NOW_MS)
+    trimming.truncate_to(log, 6, NOW_MS)
     assert refused(log, 8) is ErrorCode.out_of_order_sequence_number
     assert send(log, 5).base_offset == 5
     assert send(log, 6).base_offset == 6
@@ -131,10 +132,10 @@ def test_a_snapshot_of_what_was_truncated_is_not_believed_later():
     log = open_log(segment_bytes=200)
     for number in range(6):
         send(log, number)
-    assert "00000000000000000004.snapshot" in log.storage.names(HOME)
-    log.truncate_to(1, NOW_MS)
+    assert "00000000000000000004.snapshot" in log.storage.disk.names(HOME)
+    trimming.truncate_to(log, 1, NOW_MS)
     send(log, 0, 9, producer_id=8)
-    again = open_log(log.storage.after_kill(), segment_bytes=200)
+    again = open_log(log.storage.disk.after_kill(), segment_bytes=200)
     assert send(again, 0, 9, producer_id=8).base_offset == 1
     assert refused(again, 4) is ErrorCode.out_of_order_sequence_number
     assert send(again, 1).base_offset == 10
@@ -144,7 +145,7 @@ def test_a_follower_learns_from_its_leaders_batches():
     leader, follower = open_log(), open_log()
     for number in range(3):
         send(leader, number)
-    content = leader.read(0, 1 << 20, 3).read()
+    content = reading.read(leader, 0, 1 << 20, 3).read()
     follower.append_as_follower(content, NOW_MS)
     assert send(follower, 1).base_offset == 1
     assert refused(follower, 4) is ErrorCode.out_of_order_sequence_number
@@ -167,7 +168,7 @@ def test_a_snapshot_is_kafkas_bytes():
     log = open_log(segment_bytes=100)
     send(log, 5, 3)
     log.roll(NOW_MS)
-    found = read_whole(log.storage, join(HOME, "00000000000000000003.snapshot"))
+    found = read_whole(log.storage.disk, join(HOME, "00000000000000000003.snapshot"))
     entry = struct.pack(">qhiqiqiq", 7, 0, 7, 2, 2, NOW_MS, -1, -1)
     body = struct.pack(">i", 1) + entry
     assert found == struct.pack(">hI", 1, crc32c(body)) + body

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ErrorCode, KafkaError
-from broker.log.batch import HEADER_SIZE, parse_header
-from broker.log.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, decompress
-from broker.log.records import (
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import HEADER_SIZE, parse_header
+from broker.protocol.records.codecs import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+)
+from broker.protocol.records.records import (
     Record,
     new_batch,
     read_records,

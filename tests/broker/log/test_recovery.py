@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from broker.log.batch import HEADER_SIZE
-from broker.log.memory import MemoryStorage
-from broker.log.storage import join, read_whole
+from broker.disk.memory import MemoryStorage
+from broker.disk.storage import join, read_whole
+from broker.log import flushing, reading
+from broker.protocol.records.batch import HEADER_SIZE
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -15,6 +16,8 @@ from tests.broker.log.witness import (
     decoded,
     disk,
     everything,
+    found_at,
+    found_newest,
     open_log,
 )
 
@@ -118,12 +121,12 @@ def closed():
     for number in range(20):
         values, times = [b"%d" % number, b""], [NOW_MS + number, NOW_MS]
         log.append(batch(values, timestamps=times), number // 8, NOW_MS)
-    log.close()
+    flushing.settle(log)
     return log
 
 
 def reopen(log, **opening):
-    storage = log.storage.after_kill()
+    storage = log.storage.disk.after_kill()
     return open_log(storage, opening=opening, segment_bytes=500, **CONFIG)
 
 
@@ -148,7 +151,7 @@ INDEXES = [
     ids=["gone", "empty", "short", "zeros", "nonsense"],
 )
 def test_a_damaged_index_is_built_again(closed, clean, name, damage):
-    storage, content = closed.storage, everything(closed)
+    storage, content = closed.storage.disk, everything(closed)
     path = join(HOME, name)
     good = read_whole(storage, path)
     assert len(good) > 0
@@ -162,8 +165,8 @@ def test_a_damaged_index_is_built_again(closed, clean, name, damage):
         # An empty index is a valid one, only slow: Kafka believes it too.
         return
     log.check()
-    log.close()
-    assert read_whole(log.storage, path) == good
+    flushing.settle(log)
+    assert read_whole(log.storage.disk, path) == good
 
 
 def test_an_orderly_stop_is_believed_and_costs_few_reads(closed):
@@ -178,7 +181,7 @@ def test_an_orderly_stop_is_believed_and_costs_few_reads(closed):
 @pytest.mark.parametrize("seed", range(12))
 def test_an_orderly_stop_outlives_a_power_loss(closed, seed):
     """What is believed afterwards had to be on the disk, indexes and all."""
-    left = closed.storage.after_power_loss(random.Random(seed))
+    left = closed.storage.disk.after_power_loss(random.Random(seed))
     log = open_log(left, opening={"clean": True}, segment_bytes=500, **CONFIG)
     assert everything(log) == everything(closed)
     for kind in ("offset_index", "time_index"):
@@ -188,7 +191,7 @@ def test_an_orderly_stop_outlives_a_power_loss(closed, seed):
 
 
 def test_everything_is_derived_again_from_the_log_alone(closed):
-    storage = closed.storage.after_kill()
+    storage = closed.storage.disk.after_kill()
     for name in storage.names(HOME):
         if not name.endswith(".log"):
             storage.remove(join(HOME, name))
@@ -197,13 +200,13 @@ def test_everything_is_derived_again_from_the_log_alone(closed):
     assert log.epochs.entries() == [(0, 0), (1, 16), (2, 32)]
     for time in range(21):
         wanted = NOW_MS + time
-        assert log.offset_for_timestamp(wanted) == closed.offset_for_timestamp(wanted)
+        assert found_at(log, wanted) == found_at(closed, wanted)
     log.check()
 
 
 def test_below_the_recovery_point_only_the_damaged_segment_suffers(closed):
     """One flipped bit in what was durable must not cost what came after it."""
-    storage = closed.storage.after_kill()
+    storage = closed.storage.disk.after_kill()
     path = join(HOME, "00000000000000000012.log")
     storage.open(path).write(200, (b"\xff",), 1)
     storage.remove(join(HOME, "00000000000000000012.index"))
@@ -286,7 +289,55 @@ def test_a_new_log_begins_empty():
     log = open_log(storage)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
     assert storage.names(HOME) == ["00000000000000000000.log"]
-    assert log.read(0, 100, 0) is None
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert reading.read(log, 0, 100, 0) is None
+    assert found_at(log, 0) is None
+    assert found_newest(log) is None
     log.check()
+
+
+# ---- what is told of it ----
+
+
+def losses(files, **opening):
+    told = []
+    open_log(disk_with(files), opening={**opening, "report": told.append})
+    return told
+
+
+def test_every_byte_that_is_cut_off_is_told_with_the_reason():
+    whole = stored(batch([b"a"]), batch([b"b"]))
+    files = {
+        "00000000000000000000.log": whole[:-1],
+        "00000000000000000002.log": stored(batch([b"c"]), base=2),
+    }
+    one, two = sorted(losses(files), key=lambda each: each.path)
+    assert one.path == f"{HOME}/00000000000000000000.log"
+    assert one.size == len(whole[:-1]) - len(whole) // 2
+    assert one.reason == "it ends within a batch"
+    assert two.path == f"{HOME}/00000000000000000002.log"
+    assert two.size == len(whole) // 2
+    assert "which was cut" in two.reason
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda whole: whole[:-1] + b"!", "CRC"),
+        (lambda whole: whole + bytes(100), "magic 0"),
+        (lambda whole: whole + stored(batch([b"b"]), base=0), "stands where those"),
+    ],
+    ids=["bit", "zeros", "offset"],
+)
+def test_the_reason_is_told(damage, reason):
+    (told,) = losses({"00000000000000000000.log": damage(stored(batch([b"a"])))})
+    assert reason in told.reason
+
+
+def test_what_lies_before_the_start_is_told_too():
+    files = {"00000000000000000000.log": stored(batch([b"a"]))}
+    (told,) = losses(files, log_start_offset=7)
+    assert "before its start, 7" in told.reason
+
+
+def test_a_sound_log_has_nothing_to_tell():
+    assert losses({"00000000000000000000.log": stored(batch([b"a"]))}) == []

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.errors import KafkaError
-from broker.log.batch import split_batches
-from broker.log.checkpoints import MalformedCheckpoint
-from broker.log.storage import join
+from broker.disk.checkpoints import MalformedCheckpoint
+from broker.disk.storage import join
+from broker.log import flushing, reading
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import split_batches
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -40,10 +41,10 @@ def written(*, clean):
             batch([value], **(sequence if not offset % 2 else {})), offset // 9, NOW_MS
         )
         if offset == 12:
-            log.flush()
+            flushing.flush(log)
     recovery_point = log.recovery_point
     if clean:
-        log.close()
+        flushing.settle(log)
         recovery_point = log.recovery_point
     return storage.after_kill(), recovery_point
 
@@ -93,7 +94,7 @@ def readable(log):
     """Yield what a consumer reads: it checks each batch, and stops at a bad one."""
     offset = log.log_start_offset
     with suppress(KafkaError):
-        while (piece := log.read(offset, 1, log.log_end_offset)) is not None:
+        while (piece := reading.read(log, offset, 1, log.log_end_offset)) is not None:
             asked = offset
             for header, records in split_batches(piece.read()):
                 yield from (value for _, _, _, value in decoded(records))
@@ -143,7 +144,7 @@ def goes_on(log):
     end = log.log_end_offset
     with suppress(KafkaError):
         assert log.append(batch([b"next"]), 5, NOW_MS).base_offset == end
-        assert decoded(log.read(end, 1, end + 1).read())[-1][3] == b"next"
-        log.close()
-        again = open_log(log.storage, opening={"clean": True}, **CONFIG)
+        assert decoded(reading.read(log, end, 1, end + 1).read())[-1][3] == b"next"
+        flushing.settle(log)
+        again = open_log(log.storage.disk, opening={"clean": True}, **CONFIG)
         assert again.log_end_offset == end + 1

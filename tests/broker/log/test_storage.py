@@ -1,14 +1,18 @@
 """One contract for the real disk and the one in memory; then what each adds."""
 
 import errno
+import inspect
 import random
 
 import pytest
 
-from broker.log.files import RealStorage
-from broker.log.memory import Crashed, Faults, MemoryStorage
-from broker.log.storage import (
+from broker.disk.closable import ClosableStorage
+from broker.disk.failures import LogUnavailable
+from broker.disk.files import RealStorage
+from broker.disk.memory import Crashed, Faults, MemoryStorage
+from broker.disk.storage import (
     FileSlice,
+    Storage,
     join,
     read_whole,
     remove_if_there,
@@ -146,7 +150,7 @@ class TestRealStorage(StorageContract):
 
     def test_a_large_write_is_whole(self, disk, monkeypatch):
         """The kernel may write less than it was asked to."""
-        import broker.log.files as files
+        import broker.disk.files as files
 
         def three_bytes(fd, pieces, position):
             return real(fd, [b"".join(pieces)[:3]], position)
@@ -157,6 +161,31 @@ class TestRealStorage(StorageContract):
         file = storage.open(join(home, "a"), create=True)
         file.write(1, (b"abcd", b"efgh"), 8)
         assert file.read(0, 100) == b"\0abcdefgh"
+
+
+class TestClosableStorage(StorageContract):
+    @pytest.fixture
+    def disk(self):
+        storage = MemoryStorage()
+        storage.make_directory("/data/home")
+        return ClosableStorage(storage), "/data/home"
+
+    def test_closed_it_refuses_every_call_by_path(self, disk):
+        storage, home = disk
+        file = storage.open(join(home, "a"), create=True)
+        storage.close("gone")
+        calls = [name for name in vars(Storage) if not name.startswith("_")]
+        assert len(calls) == 9
+        for name in calls:
+            call = getattr(storage, name)
+            arguments = ["x"] * sum(
+                each.default is each.empty
+                for each in inspect.signature(call).parameters.values()
+            )
+            with pytest.raises(LogUnavailable, match="gone"):
+                call(*arguments)
+        file.write(0, (b"still its holder's",), 18)
+        assert file.read(0, 5) == b"still"
 
 
 class TestMemoryStorage(StorageContract):

@@ -4,8 +4,17 @@ import random
 
 import pytest
 
-from broker.errors import ErrorCode, KafkaError
-from tests.broker.log.witness import HOME, NOW_MS, altered, batch, decoded, everything
+from broker.log import flushing, trimming
+from broker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.witness import (
+    HOME,
+    NOW_MS,
+    altered,
+    batch,
+    decoded,
+    everything,
+    found_at,
+)
 from tests.broker.log.witness import open_log as open_plain
 
 # A segment holds two batches of 100 bytes and one record each.
@@ -37,7 +46,7 @@ def bases(log):
 )
 def test_segments_go_when_their_newest_record_is_too_old(age_ms, start):
     log = filled(retention_ms=1000)
-    log.retention(NOW_MS + age_ms, 9)
+    trimming.retention(log, NOW_MS + age_ms, 9)
     assert (log.log_start_offset, bases(log)[0]) == (start, start)
     assert offsets(log) == list(range(start, 9))
     log.check()
@@ -45,9 +54,9 @@ def test_segments_go_when_their_newest_record_is_too_old(age_ms, start):
 
 def test_an_active_segment_that_is_too_old_rolls_first():
     log = filled(retention_ms=1000)
-    assert log.retention(NOW_MS + 1009, 9) == 5
+    assert trimming.retention(log, NOW_MS + 1009, 9) == 5
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (9, 9, [9])
-    assert log.retention(NOW_MS + 9999, 9) == 0
+    assert trimming.retention(log, NOW_MS + 9999, 9) == 0
     assert log.append(batch([b"v"]), 0, NOW_MS).base_offset == 9
 
 
@@ -58,14 +67,14 @@ def test_an_active_segment_that_is_too_old_rolls_first():
 def test_segments_go_while_the_rest_is_large_enough(retained, start):
     """The active segment stays, whatever the limit."""
     log = filled(retention_bytes=retained, retention_ms=-1)
-    log.retention(NOW_MS, 9)
+    trimming.retention(log, NOW_MS, 9)
     assert bases(log)[0] == start
     assert offsets(log) == list(range(start, 9))
 
 
 def test_nothing_goes_that_is_not_replicated():
     log = filled(retention_ms=1000, retention_bytes=0)
-    log.retention(NOW_MS + 10**6, 5)
+    trimming.retention(log, NOW_MS + 10**6, 5)
     assert bases(log) == [4, 6, 8]
 
 
@@ -75,7 +84,7 @@ def test_retention_keeps_everything_without_limits_or_without_delete():
         {"retention_ms": 0, "retention_bytes": 0, "cleanup_policy": frozenset()},
     ):
         log = filled(**config)
-        assert log.retention(NOW_MS + 10**9, 9) == 0
+        assert trimming.retention(log, NOW_MS + 10**9, 9) == 0
         assert offsets(log) == list(range(9))
 
 
@@ -83,16 +92,18 @@ def test_records_without_timestamps_age_by_the_clock():
     log = open_plain(retention_ms=1000, **CONFIG)
     for _ in range(3):
         log.append(batch([bytes(32)], timestamps=[-1]), 0, NOW_MS + 500)
-    log.retention(NOW_MS + 1000, 3)
+    trimming.retention(log, NOW_MS + 1000, 3)
     assert bases(log) == [0, 2]
-    log.retention(NOW_MS + 1001, 3)
+    trimming.retention(log, NOW_MS + 1001, 3)
     assert bases(log) == [2]
 
 
 def test_files_of_removed_segments_go_too():
     log = filled(retention_ms=1000)
-    log.retention(NOW_MS + 1006, 9)
-    left = {name.split(".")[0] for name in log.storage.names(HOME)}
+    trimming.retention(log, NOW_MS + 1006, 9)
+    while (path := log.doomed.take(0)) is not None:
+        log.storage.remove(path)
+    left = {name.split(".")[0] for name in log.storage.disk.names(HOME)}
     assert left == {
         "00000000000000000006",
         "00000000000000000008",
@@ -102,18 +113,18 @@ def test_files_of_removed_segments_go_too():
 
 def test_a_flush_makes_a_removal_durable():
     log = filled(retention_ms=1000)
-    log.flush()
-    log.retention(NOW_MS + 1006, 9)
-    log.flush()
+    flushing.flush(log)
+    trimming.retention(log, NOW_MS + 1006, 9)
+    flushing.flush(log)
     for seed in range(9):
-        left = log.storage.after_power_loss(random.Random(seed))
+        left = log.storage.disk.after_power_loss(random.Random(seed))
         assert "00000000000000000004.log" not in left.names(HOME)
 
 
 def test_epochs_begin_where_the_log_does():
     log = filled(retention_ms=1000)
     assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
-    log.retention(NOW_MS + 1006, 9)
+    trimming.retention(log, NOW_MS + 1006, 9)
     assert log.epochs.entries() == [(1, 6), (2, 8)]
 
 
@@ -123,13 +134,13 @@ def test_epochs_begin_where_the_log_does():
 @pytest.mark.parametrize("offset", range(10))
 def test_the_log_begins_where_it_is_told(offset):
     log = filled()
-    log.delete_records_before(offset)
+    trimming.delete_records_before(log, offset)
     assert log.log_start_offset == offset
     assert bases(log)[0] == min(offset // 2 * 2, 8)
     assert offsets(log) == list(range(offset, 9))
-    log.delete_records_before(0)
+    trimming.delete_records_before(log, 0)
     assert log.log_start_offset == offset
-    found = log.offset_for_timestamp(NOW_MS)
+    found = found_at(log, NOW_MS)
     assert (found.offset if found else 9) == offset
     log.check()
 
@@ -138,7 +149,7 @@ def test_the_log_does_not_begin_beyond_its_end():
     log = filled()
     for offset in (10, -1):
         with pytest.raises(KafkaError) as refused:
-            log.delete_records_before(offset)
+            trimming.delete_records_before(log, offset)
         assert refused.value.code is ErrorCode.offset_out_of_range
     assert log.log_start_offset == 0
 
@@ -151,14 +162,14 @@ def test_the_log_does_not_begin_beyond_its_end():
 def test_the_log_ends_where_it_is_told(offset, flushed):
     log = filled()
     if flushed:
-        log.flush()
-    assert log.truncate_to(offset, NOW_MS) == offset
+        flushing.flush(log)
+    assert trimming.truncate_to(log, offset, NOW_MS) == offset
     assert offsets(log) == list(range(offset))
     assert log.recovery_point == (offset if flushed else 0)
     assert log.epochs.latest == (offset - 1) // 4
     log.check()
     assert log.append(batch([b"new"]), 7, NOW_MS).base_offset == offset
-    again = open_plain(log.storage.after_kill(), **CONFIG)
+    again = open_plain(log.storage.disk.after_kill(), **CONFIG)
     assert offsets(again) == list(range(offset + 1))
     again.check()
 
@@ -167,7 +178,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole():
     log = open_plain(**CONFIG)
     log.append(batch([b"a"] * 3), 0, NOW_MS)
     log.append(batch([b"b"] * 3), 0, NOW_MS)
-    assert log.truncate_to(4, NOW_MS) == 3
+    assert trimming.truncate_to(log, 4, NOW_MS) == 3
     assert (log.log_end_offset, offsets(log)) == (3, [0, 1, 2])
 
 
@@ -176,23 +187,23 @@ def test_a_gap_may_be_truncated_to():
     for offset in (0, 5):
         sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
         log.append_as_follower(sent, NOW_MS)
-    assert log.truncate_to(3, NOW_MS) == 3
+    assert trimming.truncate_to(log, 3, NOW_MS) == 3
     assert (log.log_end_offset, offsets(log)) == (3, [0])
 
 
 def test_truncation_below_the_start_empties_the_log():
     log = filled()
-    log.delete_records_before(7)
-    assert log.truncate_to(3, NOW_MS) == 3
+    trimming.delete_records_before(log, 7)
+    assert trimming.truncate_to(log, 3, NOW_MS) == 3
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (3, 3, [3])
     assert log.append(batch([b"v"]), 9, NOW_MS).base_offset == 3
 
 
 def test_a_follower_may_begin_anew_further_on():
     log = filled()
-    log.truncate_fully(100, NOW_MS)
+    trimming.truncate_fully(log, 100, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.size_bytes == 0
     log.check()
-    again = open_plain(log.storage.after_kill(), **CONFIG)
+    again = open_plain(log.storage.disk.after_kill(), **CONFIG)
     assert (again.log_start_offset, again.log_end_offset) == (100, 100)

@@ -7,9 +7,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from crc32c import crc32c
 
-from broker.log.config import LogConfig
-from broker.log.log import Log
-from broker.log.memory import MemoryStorage
+from broker.disk.memory import MemoryStorage
+from broker.log import reading, times
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
+from broker.log.upkeep import recovery
 
 with warnings.catch_warnings():
     # Its own import uses importlib.resources in a way that is deprecated.
@@ -85,16 +87,18 @@ def disk(faults=None):
 
 
 def open_log(storage=None, *, now_ms=NOW_MS, opening=None, **config):
-    """Return a log in memory; ``opening`` are arguments of `Log.open`."""
+    """Return a log in memory; ``opening`` are arguments of `recovery.open_log`."""
     storage = storage or disk()
-    return Log.open(HOME, LogConfig(**config), storage, now_ms, **(opening or {}))
+    return recovery.open_log(
+        HOME, LogConfig(**config), storage, now_ms, **(opening or {})
+    )
 
 
 def everything(log):
     """Return the bytes of the whole log, by reads a consumer would do."""
     content, offset = b"", log.log_start_offset
     while True:
-        piece = log.read(offset, 1, log.log_end_offset)
+        piece = reading.read(log, offset, 1, log.log_end_offset)
         if piece is None:
             return content
         data = piece.read()
@@ -106,3 +110,13 @@ def everything(log):
 def values_of(log):
     """Return the value at each offset of a log."""
     return {offset: value for offset, _, _, value in decoded(everything(log))}
+
+
+def found_at(log, timestamp):
+    """Return the first record at or after a time."""
+    return run(times.offset_for_timestamp(log, timestamp))
+
+
+def found_newest(log):
+    """Return the first record of the largest time stamp."""
+    return run(times.offset_of_max_timestamp(log))

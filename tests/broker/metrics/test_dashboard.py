@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import broker.metrics
-from broker.metrics.collector import Collector, Sources
-from broker.metrics.endpoint import exposition
-from broker.metrics.request_metrics import RequestMetrics
 from broker.network.memory_pool import MemoryPool
-from broker.wire.api_keys import ApiKey
+from broker.observation import metrics
+from broker.observation.metrics.collector import Collector, Sources
+from broker.observation.metrics.endpoint import exposition
+from broker.observation.metrics.request_metrics import RequestMetrics
+from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
-from tests.virtual.test_kafka_in_virtual_time import SETTINGS, ask, kafka
+from tests.virtual.kafka import SETTINGS, ask, kafka
 from tests.virtual.world import in_world
 
-DASHBOARD = json.loads(
-    (Path(broker.metrics.__file__).parent / "dashboard.json").read_text()
-)
+DASHBOARD = json.loads((Path(metrics.__file__).parent / "dashboard.json").read_text())
 # Added by Prometheus, not by the broker.
 SCRAPED = {"instance", "job"}
 NAME = re.compile(r"\b((?:kafka|doorkeeper)_[a-z_]+)(?:\{([^}]*)\})?")

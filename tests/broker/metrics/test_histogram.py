@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metrics.histogram import Histogram, bounds_of, bucket_of
+from broker.observation.histogram import Histogram, bounds_of, bucket_of
 
 values = st.one_of(st.integers(0, 40), st.integers(0, 2**63))
 

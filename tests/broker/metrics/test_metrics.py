@@ -4,15 +4,15 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.metrics.acceptors import AcceptorMetrics
-from broker.metrics.collector import Collector, Sources
-from broker.metrics.endpoint import exposition, serve_metrics
-from broker.metrics.metric import Metric
-from broker.metrics.purgatories import purgatory_metrics
-from broker.metrics.request_metrics import RequestMetrics
 from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
-from broker.purgatory import Purgatory
-from broker.request import Request
+from broker.observation.metric import Metric
+from broker.observation.metrics.acceptors import AcceptorMetrics
+from broker.observation.metrics.collector import Collector, Sources
+from broker.observation.metrics.endpoint import exposition, serve_metrics
+from broker.observation.metrics.purgatories import purgatory_metrics
+from broker.observation.metrics.request_metrics import RequestMetrics
+from broker.requests.purgatory import Purgatory
+from broker.requests.request import Request
 from tests.virtual.world import (
     LEADER_AND_ISR,
     PRODUCE,
@@ -43,6 +43,7 @@ def scraped(scheduler="planes"):
                 processors=world.server.processors,
                 pool=None,
                 now_ns=world.clock.now_ns,
+                more=(world.server.accounts.metrics,),
             )
         )
         for _ in range(10):
@@ -108,6 +109,14 @@ def test_idle_ratios_are_those_since_the_last_scrape():
     assert found[(pool + idle,)] == pytest.approx(1 - produce)
     assert found[(f"{pool}controlplane{idle}",)] == pytest.approx(1 - control)
     assert ("kafka_network_socketserver_networkprocessoravgidle_percent",) in found
+
+
+def test_what_was_billed_to_planes_and_to_housekeeping_is_told():
+    found, _ = scraped()
+    name = "doorkeeper_cpu_billed_seconds_total"
+    billed_s = found[name, ("to", "plane data")]
+    assert billed_s == pytest.approx(10 * PRODUCE_NS / 1e9)
+    assert found[name, ("to", "housekeeping")] == 0  # in virtual time
 
 
 def test_queues_and_connections_are_counted_by_plane_and_processor():
@@ -209,7 +218,10 @@ async def test_metrics_are_served_over_http(nursery):
     )
     assert head.startswith("HTTP/1.1 200 OK")
     assert f"Content-Length: {len(body)}" in head
-    assert samples(body) == {("up",): 1}
+    found = samples(body)
+    # This one, and at least those of the server and of the test.
+    assert found.pop(("doorkeeper_trio_tasks",)) >= 3
+    assert found == {("up",): 1}
     assert "404" in await ask(b"GET / HTTP/1.1\r\n\r\n")
     assert "405" in await ask(b"POST /metrics HTTP/1.1\r\n\r\n")
     assert await ask(b"x" * 9000) == ""

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
-from broker.request import CLOSE, NO_RESPONSE, Throttled
+from broker.requests.request import CLOSE, NO_RESPONSE, Throttled
 from tests.broker.network.contract_network import Region
 from tests.broker.network.harness import (
     LEADER_AND_ISR,

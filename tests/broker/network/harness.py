@@ -12,20 +12,21 @@ import time
 
 import trio
 
-from broker.classifier import Classifier
+from broker.handling.registry import APIS
 from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.network.epoll import TcpNetwork
 from broker.network.intake import Intake
 from broker.network.processor import ProcessorContext
 from broker.network.request_channel import BlindRequestChannel
 from broker.network.socket_server import Endpoint, SocketServer
-from experiments.memory_network import MemoryNetwork, MemoryStream
+from broker.requests.classifier import Classifier
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from planes import Block, PlaneCore
-from planes.plane import Dispatcher
+from planes.dispatcher import Dispatcher
 from schedulers import SchedulerConfig, make
 
 PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
-VERSIONS = {PRODUCE: (3, 8), METADATA: (0, 8), LEADER_AND_ISR: (0, 3), 18: (0, 2)}
+DECLARED = {key: APIS[key] for key in (PRODUCE, METADATA, LEADER_AND_ISR, 18)}
 
 
 def frame(body=b"", *, correlation_id=1, api_key=METADATA, version=1, client=b"test"):
@@ -146,12 +147,14 @@ class Harness:
         self.pool = pool
         context = ProcessorContext(
             now_ns=now_ns,
-            intake=Intake(serve, Classifier(), VERSIONS),
+            intake=Intake(serve, Classifier(DECLARED), DECLARED),
             quotas=self.quotas,
             pool=pool,
             finished=[self.finished.append],
             frame_bytes_max=frame_bytes_max,
             idle_ns_max=idle_ns_max,
+            debit=self.dispatcher.debit,
+            housekeeping=self.dispatcher.housekeeping,
         )
         endpoints = [
             Endpoint(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import MalformedFrame
 from broker.network.memory_pool import MemoryPool
 from broker.network.receive import READ_SIZE, PeerClosed, Receive
 from broker.network.send import FileShrunk, Send
+from broker.protocol.errors import MalformedFrame
 
 FRAME_MAX = 300_000
 bodies = st.lists(
@@ -219,6 +219,45 @@ def test_a_file_that_shrank_breaks_the_connection_not_the_broker():
     send = Send(sink, sink, [Region(b"abc", 2, 5)])
     with pytest.raises(FileShrunk):
         send.write()
+
+
+class CountedPieces(list):
+    """Pieces that count how often one of them is looked at, also within a slice."""
+
+    looks = 0
+
+    def __getitem__(self, at):
+        found = super().__getitem__(at)
+        self.looks += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("kind", ["memory", "by turns"])
+def test_an_answer_in_many_pieces_costs_each_piece_once(kind):
+    region = Region(FILE, 7, 1)
+    every = 2 if kind == "by turns" else 1
+    pieces = CountedPieces(b"x" if at % every == 0 else region for at in range(20_000))
+    sink = Sink([])
+    send = Send(sink, sink, pieces)
+    while not send.done:
+        send.write()
+    assert len(sink.taken) == 20_000
+    assert pieces.looks <= 8 * 20_000
+
+
+def test_no_more_pieces_are_handed_over_than_one_call_takes():
+    calls = []
+
+    class Recording(Sink):
+        def send_many(self, connection, pieces, more):
+            calls.append((len(pieces), more))
+            return super().send_many(connection, pieces, more)
+
+    sink = Recording([])
+    send = Send(sink, sink, [b"x"] * 2500)
+    while not send.done:
+        send.write()
+    assert calls == [(1024, True), (1024, True), (452, False)]
 
 
 def test_a_greedy_peer_gets_one_turn_at_a_time():

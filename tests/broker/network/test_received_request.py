@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from broker.request import Request, received_request
+from broker.requests.request import Request, received_request
 
 
 def test_every_field_is_as_the_constructor_sets_it():
@@ -15,6 +15,7 @@ def test_every_field_is_as_the_constructor_sets_it():
         "cost_ns": 50_000,
         "received_ns": 7,
         "done": print,
+        "api": None,
         "api_key": 0,
         "api_version": 8,
         "correlation_id": 9,

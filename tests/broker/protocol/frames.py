@@ -4,8 +4,8 @@ import dataclasses
 import json
 from pathlib import Path
 
-from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.wire.header import parse_request_header
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.wire.header import parse_request_header
 
 TABLE = Path(__file__).parent / "golden" / "kafka-3.9.1.tsv"
 

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker.wire import codec
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.controller.controlled_shutdown import (
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from broker.wire.controller.leader_and_isr import (
+from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -28,14 +28,14 @@ from broker.wire.controller.leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from broker.wire.controller.stop_replica import (
+from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from broker.wire.controller.update_metadata import (
+from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -43,7 +43,8 @@ from broker.wire.controller.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from broker.wire.header import parse_request_header
+from broker.protocol.wire import codec
+from broker.protocol.wire.header import parse_request_header
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -228,7 +229,7 @@ def test_request_comes_back_with_all_that_its_version_carries(
     key: ApiKey, requests: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     request = data.draw(requests)
-    version = data.draw(st.integers(0, SUPPORTED[key].max))
+    version = data.draw(st.integers(0, APIS[key].versions[1]))
     frame = codec.encode_request(key, version, 3, "c", request.to_wire(version))[4:]
     header = parse_request_header(frame)
     entity = codec.decode(key, version, frame, header.body_offset)
@@ -294,7 +295,7 @@ def test_leader_and_isr_answers_by_name_before_version_5_and_by_id_after(
 def test_other_answers_are_the_same_in_every_version(
     key: ApiKey, response: Any
 ) -> None:
-    for version in range(SUPPORTED[key].max + 1):
+    for version in range(APIS[key].versions[1] + 1):
         frame = codec.encode(key, version, 1, response.to_wire(version))[4:]
         _, entity = codec.decode_response(key, version, frame)
         assert type(response).from_wire(entity) == response

@@ -9,9 +9,9 @@ from kio.schema.request_header.v1.header import RequestHeader as KioHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeaderV2
 from kio.serial import entity_writer
 
-from broker.errors import MalformedFrame
-from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.wire.header import RequestHeader, parse_request_header
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.header import RequestHeader, parse_request_header
 
 
 def test_version_1_header_ends_after_the_client_id() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from broker.wire import codec
-from broker.wire.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.wire.hot import (
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.wire import codec
+from broker.protocol.wire.hot import (
     FetchPartition,
     ProducePartition,
     encode_fetch_response,

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from broker.errors import MalformedFrame
-from broker.wire import codec
-from broker.wire.api_keys import ApiKey
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire import codec
 
 NULL_ARRAY = struct.pack(">i", -1)
 

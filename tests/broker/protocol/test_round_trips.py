@@ -12,17 +12,20 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
-from broker.wire import codec
-from broker.wire.api_keys import SUPPORTED
-from broker.wire.header import parse_request_header
-from broker.wire.introspect import FieldKind, kind_of
-from broker.wire.writer import compile_writer
+from broker.handling.registry import APIS
+from broker.protocol.wire import codec
+from broker.protocol.wire.header import parse_request_header
+from broker.protocol.wire.introspect import FieldKind, kind_of
+from broker.protocol.wire.writer import compile_writer
+from tests.broker.protocol.frames import GOLDEN
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MESSAGES = [
     (int(key), version, direction)
-    for key, versions in SUPPORTED.items()
-    for version in range(versions.implemented_min, versions.max + 1)
+    for key, version in sorted(
+        {(key, version) for key, api in APIS.items() for version in api.served}
+        | {(row.api_key, row.version) for row in GOLDEN}
+    )
     for direction in ("request", "response")
 ]
 

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import i32Timedelta
 
-from broker.wire import codec
-from broker.wire.api_keys import SUPPORTED, ApiKey
-from broker.wire.header import parse_request_header
-from broker.wire.hot import ProducePartition, encode_produce_response
-from broker.wire.single import decode_single_produce, encode_single_produce
-from tests.broker.wire.frames import GOLDEN
-from tests.broker.wire.test_malformed_frames import ODD
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire import codec
+from broker.protocol.wire.header import parse_request_header
+from broker.protocol.wire.hot import ProducePartition, encode_produce_response
+from broker.protocol.wire.single import decode_single_produce, encode_single_produce
+from tests.broker.protocol.frames import GOLDEN
+from tests.broker.protocol.test_malformed_frames import ODD
 
-SERVED = SUPPORTED[ApiKey.PRODUCE]
-VERSIONS = range(SERVED.implemented_min, SERVED.max + 1)
+VERSIONS = APIS[ApiKey.PRODUCE].served
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 # Longer than 126 bytes too, where a compact length takes a second byte.

@@ -1,0 +1,103 @@
+"""The declaration of an API: all that the rest of the broker is told of it.
+
+Each file in ``broker.apis`` declares one, beside its handler. From these declarations
+follow what is dispatched and what is closed, ApiVersions, the class of a request, what
+a refusal or a failure answers, whose quota may be told, and the table of SKIPPED.md.
+Numbers, names and first flexible versions of APIs are the protocol's
+(`broker.protocol.api_keys`), since clients need them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from broker.apis.common.answer import Row
+from broker.node.broker import Broker
+from broker.protocol.api_keys import NEVER, ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity
+from broker.requests.request import Request, Response
+
+# Returns the fields of the answer; or a `Response`, if the API encodes its own.
+Handle: TypeAlias = Callable[[Request, Entity, Broker], Awaitable[Any]]
+HandleAtOnce: TypeAlias = Callable[[Request, Broker], "Response | None"]
+
+
+def _is_answered(body: Entity) -> bool:
+    return True
+
+
+def _as_it_is(request: Request, body: Entity, answer: Row, broker: Broker) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ErrorAnswer:
+    """The answer that carries an error and nothing else (Kafka: getErrorResponse).
+
+    ``try_again`` is the code on which this API's clients try again.
+
+    ``rows`` gives, for an array of the answer, the array of the request (one of several
+    names, by version) whose rows it mirrors, in versions up to ``rows_last``. An array
+    not named is left empty.
+
+    ``is_answered`` says of a request whether its client expects an answer; otherwise an
+    error closes the connection. ``complete`` adds what clients need beside the error.
+    """
+
+    try_again: ErrorCode = ErrorCode.request_timed_out
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rows_last: int = NEVER
+    is_answered: Callable[[Entity], bool] = _is_answered
+    complete: Callable[[Request, Entity, Row, Broker], None] = _as_it_is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Api:
+    """One API.
+
+    ``versions`` are the first and the last one served. ``advertised_from``, where it is
+    lower, is what ApiVersions tells as the first: some clients take the range for the
+    broker's age (librdkafka up to 2.11.0 turns codecs off unless Produce goes down to
+    0, and its older releases want ListOffsets, OffsetCommit and OffsetFetch near 0
+    before they balance consumers; KAFKA-18659 has Kafka 4 do the same). A request below
+    the versions served is answered as one of an unsupported version.
+
+    ``cluster_action`` says that only brokers and controllers have a use for it (Kafka's
+    ClusterAction).
+
+    ``request_class`` decides the priority level (`broker.requests.classifier`).
+
+    ``handle_at_once`` may answer without waiting, and without a coroutine; None means
+    that ``handle`` has to. ``encodes`` says that ``handle`` returns a whole response.
+
+    ``quota_exceeded_since`` is the first version whose answers may say
+    THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
+    request answered with an error; one that is not is served all the same.
+    """
+
+    key: ApiKey
+    versions: tuple[int, int]
+    request_class: str
+    handle: Handle
+    advertised_from: int | None = None
+    handle_at_once: HandleAtOnce | None = None
+    encodes: bool = False
+    cluster_action: bool = False
+    refusable: bool = True
+    quota_exceeded_since: int = NEVER
+    error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
+
+    @property
+    def served(self) -> range:
+        """All versions served."""
+        first, last = self.versions
+        return range(first, last + 1)
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """The first and the last version that ApiVersions tells."""
+        first, last = self.versions
+        return (first if self.advertised_from is None else self.advertised_from), last

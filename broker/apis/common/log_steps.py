@@ -1,0 +1,22 @@
+"""How a handler does what a log does in steps."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from broker.log.steps import Steps
+from planes.slices import preempt
+
+_R = TypeVar("_R")
+
+
+async def preemptibly(work: Steps[_R]) -> _R:
+    """Drive an operation to its end; the request can be preempted between its steps."""
+    while True:
+        try:
+            job = next(work)
+        except StopIteration as done:
+            result: _R = done.value
+            return result
+        assert job is None, f"{work} wants a device, which a handler does not wait for"
+        await preempt()

@@ -1,0 +1,37 @@
+"""What Metadata and DescribeTopicPartitions tell of one partition."""
+
+from __future__ import annotations
+
+from broker.apis.common.answer import Row
+from broker.cluster.metadata_cache import NO_LEADER
+from broker.node.broker import Broker
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.update_metadata import UpdateMetadataPartitionState
+
+
+def partition_row(
+    state: UpdateMetadataPartitionState, listener: str, version: int, broker: Broker
+) -> Row:
+    """Describe one partition to a client of ``listener``."""
+    cache = broker.metadata_cache
+    error, leader = ErrorCode.none, state.leader
+    if not cache.is_reachable(leader, listener):
+        elsewhere = leader in cache.brokers and version >= 6
+        error = ErrorCode.leader_not_available
+        if elsewhere:
+            error = ErrorCode.listener_not_found
+        leader = NO_LEADER
+    return Row(
+        error_code=error,
+        partition_index=state.partition_index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=tuple(
+            replica
+            for replica in state.replicas
+            if replica in state.offline_replicas
+            or not cache.is_reachable(replica, listener)
+        ),
+    )

@@ -1,0 +1,39 @@
+"""DeleteAcls (31): delete the ACLs that match filters.
+
+Versions: 1-3.
+
+Behaviour: there is no authorizer, and each filter is answered with SECURITY_DISABLED,
+as Kafka does.
+
+Version notes: v1 has pattern types (KIP-290), v2 is flexible.
+
+Left out: an authorizer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.no_authorizer import SECURITY_DISABLED
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import ADMIN
+from broker.requests.request import Request
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Delete none."""
+    rows = [Row(matching_acls=(), **SECURITY_DISABLED) for _ in body.filters]
+    return answer(filter_results=rows)
+
+
+API: Final = Api(
+    key=ApiKey.DELETE_ACLS,
+    versions=(1, 3),
+    request_class=ADMIN,
+    handle=handle,
+    error_answer=ErrorAnswer(rows={"filter_results": ("filters",)}),
+)

@@ -1,0 +1,1 @@
+"""The consumer: groups, positions, and records fetched ahead."""

@@ -1,0 +1,1 @@
+"""The producer: from records through batches to requests."""

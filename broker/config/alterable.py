@@ -1,0 +1,74 @@
+"""Which keys of a broker may be altered while it runs, and what may be altered to what.
+
+Kafka's ``DynamicBrokerConfig`` (KIP-226) and ``DynamicConfig.Broker``. These are the
+cluster-wide ones; what is set for one broker wins over what is set for all. Those that
+Kafka alters per broker only belong to listeners and to their security: listeners are
+opened at start here, and no security is served, so all of them are read-only.
+
+Numbers of threads take effect with the next start; all else at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.config.broker_config import OF_A_LISTENER, BrokerConfig, find_key
+from broker.protocol.errors import ConfigError
+
+_NAMES: Final = """
+    background.threads compression.gzip.level compression.lz4.level compression.type
+    compression.zstd.level follower.replication.throttled.rate
+    leader.replication.throttled.rate log.cleaner.backoff.ms
+    log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+    log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
+    log.cleaner.threads log.cleanup.policy log.flush.interval.messages
+    log.flush.interval.ms log.index.interval.bytes log.index.size.max.bytes
+    log.local.retention.bytes log.local.retention.ms log.message.downconversion.enable
+    log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
+    log.message.timestamp.difference.max.ms log.message.timestamp.type log.preallocate
+    log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms
+    log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate
+    max.connections max.connections.per.ip max.connections.per.ip.overrides
+    message.max.bytes metric.reporters min.insync.replicas num.io.threads
+    num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
+    producer.id.expiration.ms remote.fetch.max.wait.ms
+    remote.list.offsets.request.timeout.ms
+    remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copier.thread.pool.size
+    remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.expiration.thread.pool.size
+    remote.log.manager.fetch.max.bytes.per.second remote.log.reader.threads
+    replica.alter.log.dirs.io.max.bytes.per.second
+    transaction.partition.verification.enable unclean.leader.election.enable
+"""
+_ALTERABLE: Final = frozenset(_NAMES.split())
+_THREADS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+def is_alterable(name: str) -> bool:
+    """Tell whether a broker's config can be altered while it runs."""
+    key = find_key(name)
+    if key is None or key.name == name:
+        return name in _ALTERABLE
+    return key in OF_A_LISTENER
+
+
+def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `ConfigError` if threads are more than halved or doubled, or all gone.
+
+    Kafka: ``DynamicThreadPool.validateReconfiguration``.
+    """
+    for name in _THREADS:
+        old, new = before.values[name], after.values[name]
+        if new != old and not max(old // 2, 1) <= new <= old * 2:
+            expected = f"from half to twice the present value, {old}"
+            raise ConfigError(name, new, expected)

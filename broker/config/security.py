@@ -1,0 +1,114 @@
+"""Kafka's keys that promise security; none is served, so to set one stops the start.
+
+Listeners are PLAINTEXT, every client is ``User:ANONYMOUS``, and everybody may do
+everything. An operator who names a keystore, a mechanism or an authorizer believes
+otherwise, and must not find out from an intruder. Values that promise nothing, and
+empty ones, are allowed, because Kafka's defaults are among them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.protocol.config_key import ConfigType, Key
+
+# A star: Kafka 3.9 does not tell of it, being of another release or an authorizer's.
+_FEATURES: Final = {
+    "authorization is not served: everybody may do everything": """
+        allow.everyone.if.no.acl.found* authorizer.class.name super.users*
+        """,
+    "authentication is not served: everybody is User:ANONYMOUS": """
+        connections.max.reauth.ms delegation.token.master.key
+        delegation.token.secret.key principal.builder.class
+        sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
+        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+        sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
+        sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
+        sasl.login.retry.backoff.ms sasl.mechanism.inter.broker.protocol
+        sasl.oauthbearer.assertion.algorithm* sasl.oauthbearer.assertion.claim.aud*
+        sasl.oauthbearer.assertion.claim.exp.seconds*
+        sasl.oauthbearer.assertion.claim.iss*
+        sasl.oauthbearer.assertion.claim.jti.include*
+        sasl.oauthbearer.assertion.claim.nbf.seconds*
+        sasl.oauthbearer.assertion.claim.sub* sasl.oauthbearer.assertion.file*
+        sasl.oauthbearer.assertion.private.key.file*
+        sasl.oauthbearer.assertion.private.key.passphrase*
+        sasl.oauthbearer.assertion.template.file*
+        sasl.oauthbearer.client.credentials.client.id*
+        sasl.oauthbearer.client.credentials.client.secret*
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+        sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode*
+        sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+        sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class*
+        sasl.oauthbearer.jwt.validator.class* sasl.oauthbearer.scope*
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
+        sasl.server.max.receive.size
+        """,
+    "TLS is not served: listeners are PLAINTEXT": """
+        ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
+        ssl.enabled.protocols ssl.endpoint.identification.algorithm
+        ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol
+        ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+        ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+        ssl.truststore.type
+        """,
+}
+_PROMISES_NOTHING: Final = {
+    "allow.everyone.if.no.acl.found": "true",
+    "connections.max.reauth.ms": "0",
+    "ssl.client.auth": "none",
+}
+# Kafka's keys of type PASSWORD: neither DescribeConfigs nor an error may tell them.
+_SECRETS: Final = frozenset(
+    {
+        "delegation.token.master.key",
+        "delegation.token.secret.key",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    }
+)
+
+
+def _unserved(name: str, why: str, *, internal: bool) -> Key[str | None]:
+    """Return a key whose value may be only what promises nothing."""
+    harmless = _PROMISES_NOTHING.get(name)
+    expected = f"no such key, as {why}"
+    if harmless is not None:
+        expected = f"{harmless}, as {why}"
+
+    def parse(written: str) -> str | None:
+        if written and written != harmless:
+            raise ValueError(expected)
+        return written or None
+
+    return Key(
+        name=name,
+        type=ConfigType.PASSWORD if name in _SECRETS else ConfigType.STRING,
+        default=None,
+        parse=parse,
+        doc=f"Refused: {why}.",
+        inert=True,
+        internal=internal,
+    )
+
+
+KEYS: Final[tuple[Key[str | None], ...]] = tuple(
+    _unserved(name.rstrip("*"), why, internal=name.endswith("*"))
+    for why, names in _FEATURES.items()
+    for name in names.split()
+)

@@ -1,0 +1,1 @@
+"""Who decides in the cluster, and the requests by which a decision reaches a broker."""

@@ -1,0 +1,146 @@
+"""What becomes of logs that the disks hold, by what the registry remembers of them.
+
+A log knows its topic's id (``partition.metadata``), the registry knows topics by name
+and id. Where both agree, or the log is older than ids, it is the topic's. A log whose
+name the registry does not know is adopted: it is there because the registry was lost,
+because Apache Kafka wrote it, or because another controller had it made. A log that
+contradicts the registry (its topic was deleted and created anew while its directory was
+away) is a stray. Nothing is ever deleted for being unknown.
+
+Pure: it takes what was found and returns what is to be remembered.
+
+Kafka in ZooKeeper mode, too, opens whatever it finds, and under KRaft renames to
+``-stray`` what its controller does not know; it can, as its controllers have a quorum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.cluster.partition import Key
+from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic, check_name
+from broker.coordination.coordinator import FoundLog
+from broker.coordination.registry import ClusterState, Deletion
+from broker.protocol.errors import KafkaError
+
+# What configs an unknown topic had, nobody knows. It keeps all until somebody says so.
+KEPT: Final[Mapping[str, str]] = MappingProxyType(
+    {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+)
+_COMPACTED: Final[Mapping[str, str]] = MappingProxyType({"cleanup.policy": "compact"})
+# A broker that counts from 0 never gives larger ones; a client may make up any.
+PRODUCER_ID_GIVEN_BELOW: Final = 2**62
+# Ids that were given and had not yet written when the registry was lost.
+PRODUCER_IDS_UNSEEN: Final = 1_000_000
+# How many partitions may be missing beneath a log: as many as one request creates.
+MISSING_MAX: Final = 10_000
+
+
+class Reconciled(NamedTuple):
+    """The state to remember, the topics that are new in it, and strays with reasons."""
+
+    state: ClusterState
+    adopted: Mapping[str, Topic]
+    strays: Mapping[Key, str]
+
+
+def reconcile(
+    state: ClusterState,
+    found: Mapping[Key, FoundLog],
+    new_id: Callable[[], UUID],
+) -> Reconciled:
+    """Return what is remembered once every log found has its place.
+
+    ``new_id`` draws ids for topics older than ids. Cost: O(logs).
+    """
+    work = _Reconciliation(new_id, dict(state.topics), dict(state.deleting))
+    unknown: dict[str, dict[int, FoundLog]] = defaultdict(dict)
+    logs_of = Counter(name for name, _ in found)
+    for (name, index), log in sorted(found.items()):
+        known = len(state.topics[name].leader_epochs) if name in state.topics else 0
+        if index >= known + logs_of[name] + MISSING_MAX:
+            # A number that no partition has; a directory can be called anything.
+            work.strays[name, index] = f"{MISSING_MAX} partitions before it are missing"
+        elif name in state.topics:
+            work.known(name, index, log)
+        elif name in state.deleting:
+            work.doomed(name, index, log)
+        else:
+            unknown[name][index] = log
+    for name, logs in unknown.items():
+        work.unknown(name, logs)
+    next_state = replace(
+        state,
+        topics=work.topics,
+        deleting=work.deleting,
+        next_producer_id=_next_producer_id(state, found),
+    )
+    return Reconciled(next_state, work.adopted, work.strays)
+
+
+@dataclass(slots=True)
+class _Reconciliation:
+    """The decisions, log by log and topic by topic."""
+
+    new_id: Callable[[], UUID]
+    topics: dict[str, Topic]
+    deleting: dict[str, Deletion]
+    adopted: dict[str, Topic] = field(default_factory=dict)
+    strays: dict[Key, str] = field(default_factory=dict)
+
+    def known(self, name: str, index: int, log: FoundLog) -> None:
+        topic = self.topics[name]
+        if log.topic_id not in (None, topic.topic_id):
+            self.strays[name, index] = f"the topic's id is {topic.topic_id}"
+        elif index not in topic.partitions:
+            # Added while the newest registry's directory was away.
+            missing = index + 1 - len(topic.leader_epochs)
+            epochs = (*topic.leader_epochs, *(0 for _ in range(missing)))
+            self.topics[name] = replace(topic, leader_epochs=epochs)
+
+    def doomed(self, name: str, index: int, log: FoundLog) -> None:
+        deletion = self.deleting[name]
+        if None not in (log.topic_id, deletion.topic_id) and (
+            log.topic_id != deletion.topic_id
+        ):
+            self.strays[name, index] = f"topic {deletion.topic_id} is being deleted"
+            return
+        partitions = max(deletion.partitions, index + 1)
+        self.deleting[name] = replace(deletion, partitions=partitions)
+
+    def unknown(self, name: str, logs: Mapping[int, FoundLog]) -> None:
+        try:
+            check_name(name)
+        except KafkaError as illegal:
+            self.strays |= dict.fromkeys(((name, i) for i in logs), str(illegal))
+            return
+        ids = Counter(log.topic_id for log in logs.values() if log.topic_id)
+        topic_id = ids.most_common(1)[0][0] if ids else self.new_id()
+        ours = []
+        for index, log in logs.items():
+            if log.topic_id not in (None, topic_id):
+                self.strays[name, index] = f"most of the topic has the id {topic_id}"
+            elif log.topic_id is None and log.is_empty:
+                self.strays[name, index] = "it is empty, and no topic knows of it"
+            else:
+                ours.append(index)
+        if ours:
+            configs = _COMPACTED if name == GROUP_METADATA_TOPIC else KEPT
+            self.topics[name] = self.adopted[name] = Topic(
+                name=name,
+                topic_id=topic_id,
+                leader_epochs=(0,) * (max(ours) + 1),
+                configs=configs,
+            )
+
+
+def _next_producer_id(state: ClusterState, found: Mapping[Key, FoundLog]) -> int:
+    """Return an id above all that were given, as far as anybody can know."""
+    seen = max((log.latest_producer_id for log in found.values()), default=-1)
+    unseen = 0 if state.generation or not found else PRODUCER_IDS_UNSEEN
+    return max(state.next_producer_id, seen + 1 + unseen)

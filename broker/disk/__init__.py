@@ -1,0 +1,1 @@
+"""Files: what the broker asks of a disk, the operating system's, and one in memory."""

@@ -1,0 +1,97 @@
+"""The disk as one owner sees it: once that is closed, every call by path is refused.
+
+A log names its files by path. When its topic is deleted and created again, the same
+paths belong to another log; whoever still works for the old one must not touch them.
+So a log, its segments, indexes and snapshots share one of these, and closing it is
+closing all of them. Files that are open stay readable and writable: what they refer to
+is the old log's for as long as anybody holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.storage import File, Storage
+
+
+class ClosableStorage:
+    """A `Storage` that raises `LogUnavailable` from `close` on.
+
+    ``on_failure`` hears of each error of a device that was given its name.
+    """
+
+    __slots__ = ("_on_failure", "closed", "disk")
+
+    def __init__(
+        self,
+        storage: Storage,
+        on_failure: Callable[[LogStorageError], None] = lambda _: None,
+    ) -> None:
+        self.disk = storage
+        self._on_failure = on_failure
+        # Why it is closed.
+        self.closed: str | None = None
+
+    def close(self, reason: str) -> None:
+        """Refuse everything from now on; the first reason is the one that is told."""
+        self.closed = self.closed or reason
+
+    def failure(self, directory: str, error: OSError) -> LogStorageError:
+        """Return what to raise for an error of a device, and see that it is heard of.
+
+        The only place where a `LogStorageError` is made.
+        """
+        failure = LogStorageError(directory, error)
+        self._on_failure(failure)
+        return failure
+
+    def check_open(self) -> None:
+        """Raise `LogUnavailable` if it is closed."""
+        if self.closed is not None:
+            raise LogUnavailable(self.closed)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading and writing."""
+        self.check_open()
+        return self.disk.open(path, create=create)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        self.check_open()
+        return self.disk.names(directory)
+
+    def is_directory(self, path: str) -> bool:
+        """Tell whether the path is an existing directory."""
+        self.check_open()
+        return self.disk.is_directory(path)
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents, unless they exist."""
+        self.check_open()
+        self.disk.make_directory(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename atomically; a file replaces its target."""
+        self.check_open()
+        self.disk.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.check_open()
+        self.disk.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.check_open()
+        self.disk.remove_directory(path)
+
+    def lock(self, path: str) -> object:
+        """Lock a file for as long as the result is kept."""
+        self.check_open()
+        return self.disk.lock(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.check_open()
+        self.disk.sync_directory(path)

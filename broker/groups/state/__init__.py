@@ -1,0 +1,1 @@
+"""A group as values: members, states, offsets, and the records that hold them."""

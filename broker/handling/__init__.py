@@ -1,0 +1,1 @@
+"""What stands around every handler: finding it, decoding, refusals, encoding."""

@@ -1,0 +1,76 @@
+"""What a handler's own failure is to others: one answer, one event, one count.
+
+Kafka's ``KafkaApis.handle`` catches every ``Throwable`` likewise, and answers with
+``UNKNOWN_SERVER_ERROR``. The answer is of the API and version asked. If that cannot be
+encoded, because of what it repeats from the request, it is one that repeats nothing; if
+none can be made, the connection is closed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from logging import getLogger
+
+from broker.apis.common.api import Api
+from broker.handling.error_answer import bare_error, error_answer
+from broker.node.broker import Broker
+from broker.observation.logs import fields
+from broker.observation.metric import Metric
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import decode
+from broker.requests.request import CLOSE, Request, Response
+
+logger = getLogger(__name__)
+
+
+class Failures:
+    """Answers requests whose handlers failed, and counts them by API."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[ApiKey] = Counter()
+
+    def contain(
+        self, api: Api, request: Request, broker: Broker, error: Exception
+    ) -> Response:
+        """Return the answer to a request whose handler has raised ``error``."""
+        self.counts[api.key] += 1
+        logger.error(
+            "a request has failed",
+            exc_info=error,
+            extra=fields(
+                api=api.key.api_name,
+                version=request.api_version,
+                correlation_id=request.correlation_id,
+                client_id=request.client_id,
+                request=request.number,
+            ),
+        )
+        code = ErrorCode.unknown_server_error
+        for make in (_repeating, bare_error):
+            try:
+                return make(api, request, code, broker)
+            except Exception as again:  # the next one says less
+                logger.warning("an error could not be answered", exc_info=again)
+        return CLOSE
+
+    def metrics(self) -> Iterator[Metric]:
+        """Iterate over Kafka's ``ErrorsPerSec`` of failed requests, as counts."""
+        for key, count in sorted(self.counts.items()):
+            yield Metric(
+                name="kafka_network_requestmetrics_errors",
+                kind="counter",
+                value=count,
+                labels={"request": key.api_name, "error": "UNKNOWN_SERVER_ERROR"},
+                suffix="_total",
+            )
+
+
+def _repeating(
+    api: Api, request: Request, error: ErrorCode, broker: Broker
+) -> Response:
+    body = decode(
+        request.api_key, request.api_version, request.frame, request.body_offset
+    )
+    return error_answer(api, request, body, error, broker)

@@ -1,0 +1,134 @@
+"""From a request to its response: find the handler, decode, handle, encode.
+
+Kafka's ``KafkaApis``. All of it runs inside the handler's coroutine, so that decoding
+and encoding are charged to the request. What cannot be decoded, and a version that is
+not served, closes the connection, as in Kafka; only ApiVersions has an answer for a
+version that it does not know (KIP-511). What admission has turned away is decoded and
+refused (`broker.handling.error_answer`). Whatever a handler raises ends its request and
+nothing else (`broker.handling.failures`); only a broken rule of the planes goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from typing import Any
+
+from broker.apis import api_versions
+from broker.apis.common.answer import first_error
+from broker.apis.common.api import Api
+from broker.apis.common.log_steps import preemptibly
+from broker.cluster.metrics import replica_metrics
+from broker.config import Listener
+from broker.groups.metrics import group_metrics
+from broker.handling.authorization import Authorization
+from broker.handling.error_answer import error_answer, refuse
+from broker.handling.failures import Failures
+from broker.handling.registry import APIS
+from broker.node.background import job_metrics
+from broker.node.broker import Broker
+from broker.node.metrics import log_dir_metrics
+from broker.observation.metric import Metric
+from broker.observation.metrics.purgatories import purgatory_metrics
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.codec import decode, encode_in_steps
+from broker.requests.request import CLOSE, Request, Response
+from broker.requests.throttling import throttle_time, throttled
+from planes.task import BrokenRule
+
+
+def _encoded(
+    request: Request, answer: Any, broker: Broker
+) -> Generator[None, None, bytes]:
+    request.error_code = yield from first_error(answer)
+    if request.throttled_until_ns:
+        answer.throttle_time = throttle_time(request, broker.now_ns())
+    return (
+        yield from encode_in_steps(
+            request.api_key, request.api_version, request.correlation_id, answer
+        )
+    )
+
+
+class KafkaApis:
+    """The application behind a `BrokerServer`: a broker and its handlers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.apis = APIS
+        self.authorization = Authorization(broker.config)
+        self.failures = Failures()
+        self.next_expiry_ns = broker.next_expiry_ns
+        self.expire = broker.expire
+        self.config_listeners = broker.config_listeners
+        self.addresses = broker.hosts.addresses
+        self.in_force = broker.in_force
+
+    def open(
+        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+    ) -> None:
+        """Open the broker; clients are told of ``listeners``."""
+        self.broker.open(listeners, timer_moved)
+
+    def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        """Return the response, if it can be had at once, or the coroutine for it."""
+        api = APIS.get(request.api_key)
+        if api is None:
+            return CLOSE
+        first, last = api.versions
+        if not first <= request.api_version <= last:
+            if api.key is ApiKey.API_VERSIONS:
+                return api_versions.unsupported(request, api)
+            return CLOSE
+        if api.handle_at_once is not None:
+            try:
+                response = api.handle_at_once(request, self.broker)
+            except Exception as error:  # whatever it is, it is this request's alone
+                return self.failures.contain(api, request, self.broker, error)
+            if response is not None:
+                return response
+        return self._served(api, request)
+
+    async def _served(self, api: Api, request: Request) -> Response:
+        broker = self.broker
+        key, version = request.api_key, request.api_version
+        response: Response
+        try:
+            body = decode(key, version, request.frame, request.body_offset)
+            denial = self.authorization.denial(api, request)
+            if denial is not None:
+                response = error_answer(api, request, body, denial, broker)
+            elif request.refusal is not None and api.refusable:
+                response = refuse(api, request, body, broker)
+            else:
+                answer = await api.handle(request, body, broker)
+                if api.encodes:
+                    response = answer
+                else:
+                    response = (await preemptibly(_encoded(request, answer, broker)),)
+        except MalformedFrame:
+            return CLOSE
+        except BrokenRule:
+            raise
+        except Exception as error:  # whatever it is, it is this request's alone
+            response = self.failures.contain(api, request, broker, error)
+        if request.throttled_until_ns:
+            return throttled(request, broker.now_ns(), response)
+        return response
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the metrics of the broker behind the handlers."""
+        replicas = self.broker.replicas
+        purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
+        return (
+            *purgatory_metrics(purgatories),
+            *replica_metrics(replicas),
+            *log_dir_metrics(self.broker.log_dirs),
+            *job_metrics(self.broker.jobs),
+            *group_metrics(self.broker.groups.statistics()),
+            *self.failures.metrics(),
+        )
+
+    def close(self) -> None:
+        """Close the broker's logs."""
+        self.broker.close()

@@ -1,0 +1,34 @@
+"""All APIs of the broker, by their keys: what the files of ``broker.apis`` declare.
+
+The folder is the list. A file in it declares an ``API``, and that is how an API is
+added; ApiVersions, which tells of all others, is declared over them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+
+import broker.apis
+from broker.apis import api_versions
+from broker.apis.common.api import Api
+
+
+def _declared() -> Mapping[int, Api]:
+    found: dict[int, Api] = {}
+    for each in pkgutil.iter_modules(broker.apis.__path__):
+        module = import_module(f"broker.apis.{each.name}")
+        if each.ispkg or module is api_versions:
+            continue
+        api: Api = module.API
+        assert api.key not in found, f"{each.name} declares {api.key!r} once more"
+        found[api.key] = api
+    listing = api_versions.declare(found)
+    found[listing.key] = listing
+    return MappingProxyType(found)
+
+
+APIS: Final = _declared()

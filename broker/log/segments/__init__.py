@@ -1,0 +1,1 @@
+"""Segments of a log: files of batches, each with its two sparse indexes."""

@@ -1,0 +1,64 @@
+"""Long work on a log as generators, so that whoever drives it decides when and where.
+
+A generator yields None where something else may be done in between, and a job (a
+function that touches no log) where a device may take its time: the driver runs the job,
+on this thread or another, and goes on; a job's ``OSError`` is thrown in. Between two
+steps the log may be appended to, trimmed or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias, TypeVar
+
+_R = TypeVar("_R")
+
+Job: TypeAlias = Callable[[], None]
+Steps: TypeAlias = Generator[Job | None, None, _R]
+
+# Records that are looked at in one step: about half a millisecond.
+STEP_RECORDS: Final = 256
+
+
+def watched(inner: Steps[_R], go_on: Callable[[], bool]) -> Steps[_R | None]:
+    """Do what ``inner`` does as long as ``go_on`` says so after each step.
+
+    Returns its result, None if it was ended.
+    """
+    try:
+        step = next(inner)
+        while True:
+            try:
+                yield step
+            except OSError as error:
+                if not go_on():
+                    return None
+                step = inner.throw(error)
+            else:
+                if not go_on():
+                    return None
+                step = next(inner)
+    except StopIteration as done:
+        result: _R = done.value
+        return result
+    finally:
+        inner.close()
+
+
+def run(work: Steps[_R]) -> _R:
+    """Do all of it here and now, and return its result."""
+    try:
+        step = next(work)
+        while True:
+            try:
+                if step is not None:
+                    step()
+            except OSError as error:
+                step = work.throw(error)
+            else:
+                step = next(work)
+    except StopIteration as done:
+        result: _R = done.value
+        return result
+    finally:
+        work.close()

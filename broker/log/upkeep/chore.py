@@ -1,0 +1,124 @@
+"""One thing that is done again and again, a step at a time, by whoever has the time.
+
+A step runs on the caller's thread and is short. A job goes to `Jobs`, which may use
+other threads; until it is done the chore has no next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from broker.log.steps import Job, Steps
+
+_NS_PER_MS: Final = 1_000_000
+
+# Hears how a job ended: with an error, or None.
+Done = Callable[[Exception | None], None]
+
+
+class Jobs(Protocol):
+    """Where jobs are run."""
+
+    def start(self, job: Job, done: Done) -> None:
+        """Run a job, sooner or later, and call ``done`` on the caller's thread."""
+
+    def run_all(self, jobs: Sequence[Job]) -> None:
+        """Run jobs that do not disturb each other, and return when all are done.
+
+        For an orderly stop: it works on a closed object, too.
+        """
+
+    def close(self) -> None:
+        """Return when no job of `start` is running; none begins afterwards."""
+
+
+class JobsHere:
+    """Runs jobs on the caller's thread: for storage in memory, which never waits."""
+
+    def start(self, job: Job, done: Done) -> None:
+        """Run a job at once."""
+        try:
+            job()
+        except Exception as error:
+            done(error)
+        else:
+            done(None)
+
+    def run_all(self, jobs: Sequence[Job]) -> None:
+        """Run jobs one after the other."""
+        for job in jobs:
+            job()
+
+    def close(self) -> None:
+        """Do nothing: none is running."""
+
+
+class Chore:
+    """A round of steps, and when the next one begins.
+
+    ``interval_ms`` is asked at the end of a round, ``not_before_ns`` before each step,
+    ``failed`` told what ended a round early.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Steps[None]],
+        interval_ms: Callable[[], int],
+        *,
+        first_ns: int,
+        failed: Callable[[Exception], None],
+        jobs: Jobs,
+        moved: Callable[[], None] = lambda: None,
+        not_before_ns: Callable[[int], int] = lambda now_ns: now_ns,
+    ) -> None:
+        self._begin = begin
+        self._interval_ms = interval_ms
+        self._due_ns = first_ns
+        self._failed = failed
+        self._jobs = jobs
+        self._moved = moved
+        self._not_before_ns = not_before_ns
+        self._round: Steps[None] | None = None
+        self._job_is_away = False
+        self._error: Exception | None = None
+
+    def next_ns(self) -> int | None:
+        """Return when `step` has something to do; None while a job is away."""
+        return None if self._job_is_away else self._due_ns
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no round is under way."""
+        return self._round is None
+
+    def step(self, now_ns: int) -> None:
+        """Do one step."""
+        allowed_ns = self._not_before_ns(now_ns)
+        if allowed_ns > now_ns:
+            self._due_ns = allowed_ns
+            return
+        if self._round is None:
+            self._round = self._begin()
+        error, self._error = self._error, None
+        try:
+            job = next(self._round) if error is None else self._round.throw(error)
+        except StopIteration:
+            self._end(now_ns)
+        except Exception as fault:
+            self._failed(fault)
+            self._end(now_ns)
+        else:
+            self._due_ns = now_ns
+            if job is not None:
+                self._job_is_away = True
+                self._jobs.start(job, self._job_done)
+
+    def _end(self, now_ns: int) -> None:
+        self._round = None
+        self._due_ns = now_ns + self._interval_ms() * _NS_PER_MS
+
+    def _job_done(self, error: Exception | None) -> None:
+        self._job_is_away = False
+        self._error = error
+        self._moved()

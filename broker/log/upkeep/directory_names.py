@@ -1,0 +1,77 @@
+"""What the directories in a log directory are called, and what that says of them.
+
+``topic-partition`` holds a log, ``topic-partition.<32 hex digits>-delete`` one that is
+being removed, and the same with ``-stray`` one that belongs to no topic: it was set
+aside, and is an operator's to look at. So Kafka's ``LocalLog``. Any other directory,
+and ``__cluster_metadata`` (KRaft's own log), is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Container
+from typing import Final
+
+Key = tuple[str, int]
+STRAY: Final = "-stray"
+_CLUSTER_METADATA: Final = "__cluster_metadata"
+_NAME_MAX: Final = 255
+_LOG: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)", re.ASCII)
+_DOOMED: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_LOG_FILES: Final = (".log", ".index", ".timeindex", ".snapshot", ".swap", ".cleaned")
+_LOG_FILE_NAMES: Final = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
+
+
+def log_key(name: str) -> Key | None:
+    """Return the topic and the partition of a log's directory, None for any other.
+
+    >>> log_key("a-b-3"), log_key("a-3.0-stray"), log_key("__cluster_metadata-0")
+    (('a-b', 3), None, None)
+    """
+    match = _LOG.fullmatch(name)
+    if match is None or match[1] == _CLUSTER_METADATA:
+        return None
+    return match[1], int(match[2])
+
+
+def is_doomed(name: str) -> bool:
+    """Tell whether a directory holds a log that was being removed.
+
+    >>> is_doomed("a-3." + 32 * "0" + "-delete"), is_doomed("please-delete")
+    (True, False)
+    """
+    return _DOOMED.fullmatch(name) is not None
+
+
+def doomed_name(key: Key, number: int) -> str:
+    """Return Kafka's name for a log that is to be removed; ``number`` is its own.
+
+    >>> doomed_name(("a", 3), 255)
+    'a-3.000000000000000000000000000000ff-delete'
+    """
+    topic, partition = key
+    suffix = f"-{partition}.{number:032x}-delete"
+    return topic[: _NAME_MAX - len(suffix)] + suffix
+
+
+def holds_a_log(names: Collection[str]) -> bool:
+    """Tell from the names in it whether a directory is a log's; an empty one may be."""
+    return not names or any(
+        name in _LOG_FILE_NAMES or name.endswith(_LOG_FILES) for name in names
+    )
+
+
+def stray_name(key: Key, taken: Container[str]) -> str:
+    """Return a free name for a log that is set aside.
+
+    >>> stray_name(("a", 3), ())
+    'a-3.00000000000000000000000000000000-stray'
+    """
+    topic, partition = key
+    number = 0
+    while True:
+        suffix = f"-{partition}.{number:032x}{STRAY}"
+        name = topic[: _NAME_MAX - len(suffix)] + suffix
+        if name not in taken:
+            return name
+        number += 1

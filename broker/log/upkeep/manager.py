@@ -1,0 +1,378 @@
+"""The logs of a broker's ``log.dirs``: found, opened, checkpointed, closed.
+
+Kafka's ``LogManager``. A directory holds one sub-directory ``topic-partition`` per log,
+the checkpoints of all of them, and, after an orderly stop, a marker that spares the
+next start the recovery. The marker goes before anything else is touched. Two brokers
+never share a directory: a lock is held as long as this object lives.
+
+What is done to them now and then stands in rounds.py and log_cleaner.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from posixpath import dirname
+from typing import Final
+from uuid import UUID
+
+from broker.disk import checkpoints
+from broker.disk.doomed import Doomed, remove_all
+from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.identity import kafka_uuid, parse_kafka_uuid
+from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import Storage, join, remove_if_there, write_atomically
+from broker.log import flushing
+from broker.log.log import Log
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import Job, Steps
+from broker.log.upkeep.directory_names import (
+    doomed_name,
+    holds_a_log,
+    is_doomed,
+    log_key,
+    stray_name,
+)
+from broker.log.upkeep.recovery import Report, open_log
+from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
+
+Key = tuple[str, int]
+_LOCK: Final = ".lock"
+_CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogManager:
+    """Every log of this broker, by (topic, partition).
+
+    What touches the disk raises ``OSError``, or `KafkaError` where a log does.
+    """
+
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        storage: Storage,
+        *,
+        config_of: Callable[[str], LogConfig],
+        now_ms: Callable[[], int],
+        report: Report = lambda loss: None,
+    ) -> None:
+        self.logs: dict[Key, Log] = {}
+        # High watermarks as they were written last, of the logs found at the start.
+        self.high_watermarks: dict[Key, int] = {}
+        self._log_dirs = log_dirs
+        self.storage = storage
+        self._config_of = config_of
+        self.now_ms = now_ms
+        self._report = report
+        # What is only to be removed: files of segments, directories of partitions.
+        self.doomed = Doomed()
+        self._topic_ids: dict[Key, UUID] = {}
+        self._locks: list[object] = []
+        self._deletions = 0
+
+    # ---- start and stop ----
+
+    def open(self) -> None:
+        """Lock the directories and open all logs in them.
+
+        A directory that cannot be read is offline from then on. Raises `ConfigError`
+        if another broker has one of them, or two have the same partition.
+        """
+        for directory in self._log_dirs.online:
+            try:
+                self._lock(directory)
+            except OSError as error:
+                self._log_dirs.take_offline(directory, error)
+        for directory in self._log_dirs.online:
+            try:
+                self._open_directory(directory)
+            except OSError as error:
+                self._log_dirs.take_offline(directory, error)
+                self.close_directory(directory)
+
+    def _lock(self, directory: str) -> None:
+        if not self.storage.is_directory(directory):
+            self.storage.make_directory(directory)
+            self.storage.sync_directory(dirname(directory))
+        try:
+            self._locks.append(self.storage.lock(join(directory, _LOCK)))
+        except BlockingIOError:
+            raise ConfigError(
+                "log.dirs", directory, "a directory no other broker uses"
+            ) from None
+
+    def _open_directory(self, directory: str) -> None:
+        storage = self.storage
+        clean = remove_if_there(storage, join(directory, checkpoints.CLEAN_SHUTDOWN))
+        if clean:
+            storage.sync_directory(directory)
+
+        def read(name: str) -> dict[Key, int]:
+            return checkpoints.read_offsets(storage, directory, name)
+
+        recovery_points = read(checkpoints.RECOVERY_POINTS)
+        start_offsets = read(checkpoints.LOG_START_OFFSETS)
+        cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
+        self.high_watermarks.update(read(checkpoints.HIGH_WATERMARKS))
+        for name in storage.names(directory):
+            path = join(directory, name)
+            if not storage.is_directory(path):
+                continue
+            key = log_key(name)
+            if is_doomed(name):
+                self.doomed.add(path)
+            elif key is not None and holds_a_log(storage.names(path)):
+                self._check_only_one(key, path)
+                log = open_log(
+                    path,
+                    self._config_of(key[0]),
+                    storage,
+                    self.now_ms(),
+                    clean=clean,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=start_offsets.get(key, 0),
+                    doomed=self.doomed,
+                    report=self._report,
+                    on_failure=self._note,
+                )
+                log.cleaner_offset = cleaner_offsets.get(key, 0)
+                self.logs[key] = log
+                self._read_topic_id(key, path)
+
+    def close(
+        self,
+        high_watermarks: Mapping[Key, int],
+        run_all: Callable[[Sequence[Job]], None],
+    ) -> None:
+        """Settle and close every log, and leave the marker of an orderly stop.
+
+        ``run_all`` runs jobs, in threads if it likes: each touches a log of its own. A
+        directory that fails, or one of whose logs does, gets no marker; `UncleanStop`
+        is raised once all others are closed. One that is offline counts as failed.
+        """
+        failed: dict[str, Exception] = {
+            directory: OSError(f"{directory} is offline: {reason}")
+            for directory, reason in self._log_dirs.offline.items()
+        }
+
+        def settle(log: Log) -> None:
+            try:
+                flushing.settle(log)
+            except KafkaError as error:
+                failed.setdefault(log.home, error)
+
+        run_all([partial(settle, log) for log in self.logs.values()])
+        for log in self.logs.values():
+            log.close(f"{log.directory}: the broker is stopping")
+        for directory in self._log_dirs.online:
+            try:
+                self._write(directory, self._offsets(directory, high_watermarks))
+                if directory not in failed:
+                    write_atomically(
+                        self.storage, directory, checkpoints.CLEAN_SHUTDOWN, _CLEAN
+                    )
+            except OSError as error:
+                failed.setdefault(directory, error)
+        self._locks.clear()
+        if failed:
+            raise UncleanStop("; ".join(map(str, failed.values())))
+
+    # ---- logs come and go ----
+
+    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool = True) -> Log:
+        """Return the log of a partition, a new one if there is none.
+
+        A new one goes to the directory with the fewest logs. One that is not said to
+        be new may be in a directory that is offline: then KAFKA_STORAGE_ERROR is
+        raised, as Kafka does, and where none is online.
+        """
+        log = self.logs.get(key)
+        if log is None:
+            offline = self._log_dirs.offline
+            if not self._log_dirs.online or (offline and not is_new):
+                raise LogUnavailable(f"offline: {', '.join(offline)}")
+            home = self._emptiest()
+            topic, partition = key
+            with self._reporting(home):
+                log = open_log(
+                    join(home, f"{topic}-{partition}"),
+                    self._config_of(topic),
+                    self.storage,
+                    self.now_ms(),
+                    doomed=self.doomed,
+                    on_failure=self._note,
+                )
+            self.logs[key] = log
+        if topic_id is not None and key not in self._topic_ids:
+            with self._reporting(log.home):
+                checkpoints.write_properties(
+                    self.storage,
+                    log.directory,
+                    checkpoints.PARTITION_METADATA,
+                    {"version": "0", "topic_id": kafka_uuid(topic_id)},
+                )
+            self._topic_ids[key] = topic_id
+        return log
+
+    def may_be_offline(self, key: Key) -> bool:
+        """Tell whether a log that is not known here may be in an offline directory."""
+        return key not in self.logs and bool(self._log_dirs.offline)
+
+    def topic_id(self, key: Key) -> UUID | None:
+        """Return the topic id that the partition's log was created under."""
+        return self._topic_ids.get(key)
+
+    def delete_log(self, key: Key) -> None:
+        """Close the log of a partition, if there is one, and let its files go.
+
+        Whoever still works on it is refused from here on. The directory is renamed, as
+        Kafka does, so that a crash leaves the log or none; a round removes it after
+        ``file.delete.delay.ms``. If it cannot be renamed the log stays, closed, and the
+        next call tries again. Raises ``OSError``.
+        """
+        log = self.logs.get(key)
+        if log is None:
+            return
+        log.close(f"{log.directory}: the log was deleted")
+        doomed = log.directory
+        with self._reporting(log.home):
+            while self.storage.is_directory(doomed):
+                self._deletions += 1
+                doomed = join(log.home, doomed_name(key, self._deletions))
+            self.storage.rename(log.directory, doomed)
+        del self.logs[key]
+        self._topic_ids.pop(key, None)
+        self.doomed.add(doomed, self.now_ms() + log.config.file_delete_delay_ms)
+
+    def sync_names(self) -> None:
+        """Make durable which logs there are; raise OSError."""
+        for directory in self._log_dirs.online:
+            with self._reporting(directory):
+                self.storage.sync_directory(directory)
+
+    def close_directory(self, directory: str) -> list[Key]:
+        """Close the logs of a directory that is offline; return whose they are."""
+        lost = [key for key, log in self.logs.items() if log.home == directory]
+        for key in lost:
+            log = self.logs.pop(key)
+            log.close(f"{directory} is offline: {self._log_dirs.offline[directory]}")
+        return lost
+
+    def set_aside(self, key: Key) -> str:
+        """Rename the log of a partition so that it is no log of ours; return to what.
+
+        Nothing of it is removed. Raises OSError.
+        """
+        log = self.logs.pop(key)
+        self._topic_ids.pop(key, None)
+        home = log.home
+        kept_as = join(home, stray_name(key, self.storage.names(home)))
+        log.close(f"{log.directory}: the log was set aside")
+        self.storage.rename(log.directory, kept_as)
+        self.storage.sync_directory(home)
+        return kept_as
+
+    def configure(self, topic: str) -> None:
+        """Give the logs of a topic its settings anew."""
+        config = self._config_of(topic)
+        for (name, _), log in self.logs.items():
+            if name == topic:
+                log.configure(config)
+
+    def checkpoint(
+        self, high_watermarks: Callable[[], Mapping[Key, int]]
+    ) -> Steps[None]:
+        """Write recovery points, log starts, high watermarks and cleaner offsets.
+
+        A directory that cannot is passed over; its error is raised at the end.
+        """
+        refused: OSError | None = None
+        for directory in self._log_dirs.online:
+            files = self._offsets(directory, high_watermarks())
+            try:
+                with self._reporting(directory):
+                    yield partial(self._write, directory, files)
+            except OSError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def _offsets(
+        self, directory: str, high_watermarks: Mapping[Key, int]
+    ) -> dict[str, dict[Key, int]]:
+        """Return what the checkpoints of a directory say, as things are now."""
+        logs = {key: log for key, log in self.logs.items() if log.home == directory}
+        return {
+            checkpoints.RECOVERY_POINTS: {
+                key: log.recovery_point for key, log in logs.items()
+            },
+            checkpoints.LOG_START_OFFSETS: {
+                key: log.log_start_offset
+                for key, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            },
+            checkpoints.HIGH_WATERMARKS: {
+                key: offset for key, offset in high_watermarks.items() if key in logs
+            },
+            checkpoints.CLEANER_OFFSETS: {
+                key: log.cleaner_offset
+                for key, log in logs.items()
+                if log.config.compacts
+            },
+        }
+
+    def _write(self, directory: str, files: Mapping[str, Mapping[Key, int]]) -> None:
+        for name, offsets in files.items():
+            checkpoints.write_offsets(self.storage, directory, name, offsets)
+
+    def remove(self, path: str) -> Steps[None]:
+        """Remove something that is `doomed`; raise OSError.
+
+        What is in a directory that is offline waits for the next start.
+        """
+        for home in self._log_dirs.online:
+            if path.startswith(f"{home}/"):
+                with self._reporting(home):
+                    yield partial(remove_all, self.storage, path)
+
+    # ---- helpers ----
+
+    @contextmanager
+    def _reporting(self, directory: str) -> Iterator[None]:
+        """Have the errors of its device taken for those of the directory."""
+        try:
+            yield
+        except OSError as error:
+            self._log_dirs.failed(directory, error)
+            raise
+
+    def _note(self, failure: LogStorageError) -> None:
+        self._log_dirs.failed(failure.log_dir, failure.error)
+
+    def _emptiest(self) -> str:
+        """Return the directory in service with the fewest logs."""
+        homes = Counter(log.home for log in self.logs.values())
+        return min(self._log_dirs.online, key=lambda each: homes[each])
+
+    def _check_only_one(self, key: Key, path: str) -> None:
+        """Raise if two directories hold the same partition: which one is served?"""
+        other = self.logs.get(key)
+        if other is not None:
+            raise ConfigError(
+                "log.dirs",
+                f"{other.directory}, {path}",
+                "one log of a partition; move one of the two away",
+            )
+
+    def _read_topic_id(self, key: Key, path: str) -> None:
+        name = checkpoints.PARTITION_METADATA
+        pairs = checkpoints.read_properties(self.storage, path, name)
+        if pairs:
+            try:
+                self._topic_ids[key] = parse_kafka_uuid(pairs["topic_id"])
+            except (KeyError, ValueError):
+                raise checkpoints.MalformedCheckpoint(
+                    join(path, name), pairs, "a topic_id"
+                ) from None

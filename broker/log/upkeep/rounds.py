@@ -1,0 +1,109 @@
+"""What is done to all logs of a broker now and then: Kafka's tasks of ``LogManager``.
+
+Each is a generator of steps over the logs: what a device may hold up is a job for
+another thread. A log that fails costs only itself its turn: it is told to ``failed``,
+and the next round tries it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.disk.failures import LogUnavailable
+from broker.log import flushing, trimming
+from broker.log.log import Log
+from broker.log.steps import Steps
+from broker.log.upkeep.manager import Key, LogManager
+from broker.log.upkeep.mending import mend
+
+# Hears of a path and what went wrong with it; the round goes on.
+Failed = Callable[[str, Exception], None]
+
+# Logs that are looked at in one step where there is nothing to do for them.
+_LOGS_PER_STEP: Final = 32
+_TRY_AGAIN_MS: Final = 60_000
+
+
+def retention(
+    manager: LogManager, up_to: Callable[[Key], int], failed: Failed
+) -> Steps[None]:
+    """Apply retention to every log, and forget producers that have expired.
+
+    ``up_to`` gives the offset (the high watermark) below which records may go.
+    """
+
+    def trim(key: Key, log: Log) -> Steps[None]:
+        now_ms = manager.now_ms()
+        log.producers.expire(now_ms - log.config.producer_id_expiration_ms)
+        if trimming.retention(log, now_ms, up_to(key)):
+            yield from removal(manager, failed)
+
+    return _each(manager, failed, trim)
+
+
+def removal(manager: LogManager, failed: Failed) -> Steps[None]:
+    """Remove what is due to be removed; what cannot be is tried again later."""
+    while (path := manager.doomed.take(manager.now_ms())) is not None:
+        try:
+            yield from manager.remove(path)
+        except OSError as error:
+            failed(path, error)
+            manager.doomed.add(path, manager.now_ms() + _TRY_AGAIN_MS)
+
+
+def flush(manager: LogManager, failed: Failed) -> Steps[None]:
+    """Flush the logs that ``flush.ms`` (or ``.messages``) wants on disk."""
+    now_ms = manager.now_ms()
+
+    def flush_one(_: Key, log: Log) -> Steps[None]:
+        if flushing.flush_due(log, now_ms):
+            yield from flushing.flush_in_steps(log, flushing.flush_job(log))
+            log.flushed_ms = now_ms
+
+    return _each(manager, failed, flush_one)
+
+
+def checkpoint(
+    manager: LogManager,
+    high_watermarks: Callable[[], Mapping[Key, int]],
+    mended: Callable[[Log], None],
+    failed: Failed,
+) -> Steps[None]:
+    """Mend what can be mended, flush what has ended, then write all checkpoints.
+
+    Segments that ended some time ago are flushed so that recovery points move though no
+    flush is asked for. ``mended`` is told of each log that is in service again.
+    """
+    now_ms = manager.now_ms()
+
+    def move(_: Key, log: Log) -> Steps[None]:
+        if log.durability.out_of_service:
+            if mend(log):
+                mended(log)
+            log.durability.check_in_service()
+        job = flushing.job_for_ended(log, now_ms)
+        if job is not None:
+            yield from flushing.flush_in_steps(log, job)
+
+    yield from _each(manager, failed, move)
+    yield from manager.checkpoint(high_watermarks)
+
+
+def _each(
+    manager: LogManager, failed: Failed, work: Callable[[Key, Log], Steps[None]]
+) -> Steps[None]:
+    """Do a piece of work on every log."""
+    for number, (key, log) in enumerate(list(manager.logs.items()), 1):
+        if log.closed is not None:
+            continue
+        try:
+            yield from work(key, log)
+        except LogUnavailable as reason:
+            # Else it was deleted meanwhile, which is nobody's fault.
+            if log.closed is None:
+                failed(log.directory, reason)
+        except Exception as error:
+            failed(log.directory, error)
+        if not number % _LOGS_PER_STEP:
+            yield None

@@ -1,0 +1,120 @@
+"""Putting a compacted segment in the place of those it was made from, crash-safe.
+
+Kafka's ``LocalLog.replaceSegments``. The copy is written and synced as ``.cleaned``;
+its renaming to ``.swap`` commits. What follows (the old files get out of the way, the
+copy gets its final name, its indexes theirs) recovery would finish after a crash. Until
+the commit an error leaves the log untouched, after it the log leaves service, as after
+a failed flush. Syncs are jobs, renames one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from broker.disk.storage import File, join, remove_if_there
+from broker.log.log import Log
+from broker.log.segments.segment import Segment, file_name
+from broker.log.steps import Steps
+from broker.protocol.records.batch import BatchHeader
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+
+
+class Swap:
+    """A copy in the making of neighbouring segments, none of them active.
+
+    What touches the disk raises ``OSError``.
+    """
+
+    def __init__(self, log: Log, group: Sequence[Segment], now_ms: int) -> None:
+        self._log = log
+        self._group = group
+        self._base_offset = group[0].base_offset
+        self._done = False
+        self._copy = Segment(
+            log.storage,
+            log.directory,
+            self._base_offset,
+            config=log.config,
+            created_ms=now_ms,
+            suffix=CLEANED,
+            create=True,
+        )
+
+    def add(self, header: BatchHeader, batch: bytes) -> None:
+        """Append a batch to the copy."""
+        self._copy.append(
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            (batch,),
+            len(batch),
+        )
+
+    def commit(self) -> Steps[None]:
+        """Replace the group by the copy, unless the group changes meanwhile."""
+        log, copy = self._log, self._copy
+        yield partial(_sync, (copy.file, *copy.write_indexes()))
+        first = self._still_there()
+        if first is None:
+            return
+        self._rename(".log", CLEANED, SWAP)
+        self._done = True
+        log.segments.replace(first, first + len(self._group) - 1, copy)
+        log.durability.gone(self._group)
+        try:
+            self._finish()
+            yield partial(log.storage.sync_directory, log.directory)
+        except OSError as error:
+            raise log.durability.failed(error) from error
+
+    def _still_there(self) -> int | None:
+        """Return the number of the group's first segment; None if it changed."""
+        segments = self._log.segments
+        if not all(map(segments.holds, self._group)):
+            return None
+        return segments.index_of(self._base_offset)
+
+    def _finish(self) -> None:
+        """Give the copy its name; what it replaces is renamed, newest first.
+
+        No sync stands between the names: a journalling file system keeps their order.
+        """
+        log, copy = self._log, self._copy
+        for old in reversed(self._group):
+            for path in old.doom():
+                log.doomed.add(path)
+        self._rename(".log", SWAP, "")
+        for index, kind in (
+            (copy.offset_index, ".index"),
+            (copy.time_index, ".timeindex"),
+        ):
+            self._rename(kind, CLEANED, "")
+            index.moved(copy.path(kind))
+        copy.release_indexes()
+
+    def _rename(self, kind: str, old: str, new: str) -> None:
+        directory = self._log.directory
+        self._log.storage.rename(
+            join(directory, file_name(self._base_offset, kind + old)),
+            join(directory, file_name(self._base_offset, kind + new)),
+        )
+
+    def abandon_unless_committed(self) -> None:
+        """Remove the copy, if it did not come to anything.
+
+        Of a closed log everything goes or stays as it is.
+        """
+        if self._done or self._log.closed is not None:
+            return
+        for kind in (".log", ".index", ".timeindex"):
+            name = file_name(self._base_offset, kind + CLEANED)
+            remove_if_there(self._log.storage, join(self._log.directory, name))
+
+
+def _sync(files: Sequence[File]) -> None:
+    for file in files:
+        file.sync()

@@ -1,0 +1,1 @@
+"""A broker without its sockets: logs, replicas, groups and coordination, joined."""

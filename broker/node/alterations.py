@@ -1,0 +1,79 @@
+"""What was altered of a broker's configuration since it was written (KIP-226).
+
+The coordinator remembers it: what is set for one broker wins over what is set for all,
+and either over the file. What is set and has no effect is told when it is first seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from logging import getLogger
+
+from broker.cluster.topic_configs import ConfigSource, Synonym
+from broker.config import BrokerConfig
+from broker.coordination.coordinator import Coordinator
+from broker.node.hosts import Hosts
+from broker.observation.logs import fields
+from broker.protocol.errors import ConfigError
+
+logger = getLogger(__name__)
+
+# What is altered, by broker id; "" is for all brokers.
+Altered = Mapping[str, Mapping[str, str]]
+
+
+class Alterations:
+    """The configuration of one broker, as written and as it is in force."""
+
+    def __init__(
+        self, written: BrokerConfig, coordinator: Coordinator, hosts: Hosts
+    ) -> None:
+        self._written = written
+        self._coordinator = coordinator
+        self._hosts = hosts
+        self._told: frozenset[str] = frozenset()
+
+    def load(self) -> BrokerConfig:
+        """Return what is in force at a start; raises `ConfigError`."""
+        self._hosts.learn_now(self._written)
+        config = self.in_force()
+        try:
+            self._hosts.learn_now(config)
+        except ConfigError as error:
+            # It was known when it was altered; a name server must not stop the start.
+            logger.error(
+                "a bound on connections is not in force", extra=fields(fault=error)
+            )
+        return config
+
+    def in_force(self) -> BrokerConfig:
+        """Return what is in force now, and tell of what has no effect."""
+        config = self.under(self._coordinator.broker_configs)
+        new = [name for name in config.without_effect if name not in self._told]
+        self._told = frozenset(config.without_effect)
+        if new:
+            logger.warning(
+                "keys that are set and have no effect here",
+                extra=fields(keys=",".join(new)),
+            )
+        return config
+
+    def under(self, altered: Altered) -> BrokerConfig:
+        """Return what would be in force; raises `ConfigError`."""
+        own = altered.get(str(self._written.node_id), {})
+        changes = {**altered.get("", {}), **own}
+        return self._written.updated(changes) if changes else self._written
+
+    def written_as(self, key: str) -> list[Synonym]:
+        """Return what the broker's key was set to and where, the strongest first."""
+        altered = self._coordinator.broker_configs
+        own = altered.get(str(self._written.node_id), {})
+        return [
+            Synonym(key, configs[key], source)
+            for configs, source in (
+                (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (altered.get("", {}), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (self._written.written, ConfigSource.STATIC_BROKER_CONFIG),
+            )
+            if key in configs
+        ]

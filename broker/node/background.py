@@ -1,0 +1,64 @@
+"""Jobs that nobody asked for, each contained: what fails is told and tried again.
+
+Timers of requests and groups, upkeep of logs: a fault in one must neither end the
+process nor keep the others from their work, and must not be tried in a loop that takes
+all the CPU. So a failed job rests for a second. Its own pieces see to it that one
+object's fault does not come first for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from logging import getLogger
+from typing import Final
+
+from broker.observation.logs import fields
+from broker.observation.metric import Metric
+
+logger = getLogger(__name__)
+
+RETRY_NS: Final = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Job:
+    """One job: when it has something to do, and what does a small piece of it."""
+
+    name: str
+    next_ns: Callable[[], int | None]
+    work: Callable[[int], object]
+    failures: int = 0
+    _resting_until_ns: int = 0
+
+    def due_ns(self) -> int | None:
+        """Return when `run` has something to do; None: not before something happens."""
+        at_ns = self.next_ns()
+        return None if at_ns is None else max(at_ns, self._resting_until_ns)
+
+    def run(self, now_ns: int) -> None:
+        """Do a piece if one is due; whatever it raises is logged and counted."""
+        due_ns = self.due_ns()
+        if due_ns is None or due_ns > now_ns:
+            return
+        try:
+            self.work(now_ns)
+        except Exception as error:
+            self.failures += 1
+            self._resting_until_ns = now_ns + RETRY_NS
+            logger.exception(
+                "a background job failed and is tried again",
+                extra=fields(job=self.name, fault=repr(error)),
+            )
+
+
+def job_metrics(jobs: Iterable[Job]) -> Iterator[Metric]:
+    """Iterate over how often each job has failed."""
+    for job in jobs:
+        yield Metric(
+            name="doorkeeper_background_failures",
+            kind="counter",
+            value=job.failures,
+            labels={"job": job.name},
+            suffix="_total",
+        )

@@ -1,0 +1,46 @@
+"""What the disks hold, as a coordinator and the operator are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from logging import getLogger
+
+from broker.cluster.partition import Key
+from broker.coordination.adoption import PRODUCER_ID_GIVEN_BELOW
+from broker.coordination.coordinator import FoundLog
+from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.recovery import Loss
+from broker.observation.logs import fields
+
+logger = getLogger(__name__)
+
+
+def found_logs(logs: LogManager) -> dict[Key, FoundLog]:
+    """Return what each log says of its partition. Cost: O(logs and producers)."""
+    return {
+        key: FoundLog(
+            topic_id=logs.topic_id(key),
+            is_empty=not log.log_end_offset,
+            latest_epoch=log.epochs.latest,
+            latest_producer_id=log.producers.latest_id(PRODUCER_ID_GIVEN_BELOW),
+        )
+        for key, log in logs.logs.items()
+    }
+
+
+def set_aside(logs: LogManager, strays: Mapping[Key, str]) -> None:
+    """Keep logs that belong to no topic under other names; ``strays`` has reasons."""
+    for (topic, index), reason in strays.items():
+        kept_as = logs.set_aside((topic, index))
+        logger.warning(
+            "a log belongs to no topic and is set aside",
+            extra=fields(log=f"{topic}-{index}", reason=reason, kept_as=kept_as),
+        )
+
+
+def tell_loss(loss: Loss) -> None:
+    """Tell what recovery cut off."""
+    logger.warning(
+        "recovery cut off the end of a segment",
+        extra=fields(file=loss.path, bytes=loss.size, reason=loss.reason),
+    )

@@ -1,0 +1,46 @@
+"""Jobs on devices in threads of their own, so that the event loop does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import trio
+
+from broker.log.steps import Job
+from broker.log.upkeep.chore import Done
+
+
+class JobThreads:
+    """Runs jobs in up to ``threads`` threads, which begin with the first job."""
+
+    def __init__(self, threads: int) -> None:
+        self._count = threads
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
+
+    def start(self, job: Job, done: Done) -> None:
+        """Run a job in a thread, then call ``done`` in Trio's."""
+        token = trio.lowlevel.current_trio_token()
+
+        def run() -> None:
+            error: Exception | None = None
+            try:
+                job()
+            except Exception as fault:
+                error = fault
+            # Trio has ended: nobody is left to hear it.
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(done, error)
+
+        self._threads.submit(run)
+
+    def run_all(self, jobs: Sequence[Job]) -> None:
+        """Run jobs side by side; return when all are done."""
+        with ThreadPoolExecutor(self._count) as threads:
+            for _ in threads.map(lambda job: job(), jobs):
+                pass
+
+    def close(self) -> None:
+        """Wait for the jobs that are running; forget those that have not begun."""
+        self._threads.shutdown(cancel_futures=True)

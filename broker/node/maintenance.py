@@ -1,0 +1,198 @@
+"""What is done to logs now and then: retention, cleaning, checkpoints, flushes.
+
+Kafka's scheduled tasks of ``LogManager`` and its ``LogCleaner``, each with its own
+interval, and its delay before the first. Nothing runs by itself: `next_ns` says when,
+`work` does one small step, so that requests go on in between; what a device may hold
+up goes to ``run_job``.
+
+What fails costs one log one round: it is logged and counted, and the next round tries
+again. Appends to such a log tell their clients themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from logging import getLogger
+from typing import Final
+
+from broker.cluster.partition import Key
+from broker.cluster.replica_manager import ReplicaManager
+from broker.config import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    LOG_CLEANER_THREADS,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    BrokerConfig,
+)
+from broker.log.log import Log
+from broker.log.segments.log_config import LONG_MAX
+from broker.log.steps import Steps
+from broker.log.upkeep import rounds
+from broker.log.upkeep.chore import Chore, Jobs
+from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
+from broker.log.upkeep.manager import LogManager
+from broker.observation.logs import fields
+from broker.protocol.config_key import Key as ConfigKey
+from broker.protocol.errors import KafkaError
+
+logger = getLogger(__name__)
+
+_NS_PER_MS: Final = 1_000_000
+_NEVER_NS: Final = 1 << 62
+
+
+class Maintenance:
+    """The chores of one broker; ``config`` is asked anew each time, being dynamic.
+
+    ``moved`` is called when `next_ns` has come nearer.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        config: Callable[[], BrokerConfig],
+        *,
+        now_ns: Callable[[], int],
+        jobs: Jobs,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._config = config
+        self._jobs = jobs
+        self._moved = moved
+        # Pieces of upkeep that failed since the start.
+        self.failures = 0
+        self._first_ns = now_ns() + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
+        self._now_ns = now_ns
+        self._cleaner = LogCleaner(
+            logs, self._cleaner_config, self._safe_below, self._log_failed
+        )
+        self._retention = self._chore(
+            lambda: rounds.retention(logs, self._safe_below, self._log_failed),
+            LOG_RETENTION_CHECK_INTERVAL_MS,
+        )
+        self._checkpoint = self._chore(
+            lambda: rounds.checkpoint(
+                logs, replicas.high_watermarks, _is_mended, self._log_failed
+            ),
+            LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+        )
+        self._flush = self._chore(
+            lambda: rounds.flush(logs, self._log_failed),
+            LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+        )
+        self._removal = Chore(
+            lambda: rounds.removal(logs, self._log_failed),
+            lambda: 0,
+            first_ns=now_ns(),
+            failed=self._round_failed,
+            jobs=jobs,
+            moved=moved,
+        )
+        self._cleaners: list[Chore] = []
+
+    def _chore(
+        self, begin: Callable[[], Steps[None]], interval: ConfigKey[int]
+    ) -> Chore:
+        return Chore(
+            begin,
+            lambda: self._config()[interval],
+            first_ns=self._first_ns,
+            failed=self._round_failed,
+            jobs=self._jobs,
+            moved=self._moved,
+        )
+
+    def _cleaning(self) -> Chore:
+        """Return what a cleaner thread is in Kafka: it compacts log after log."""
+        found = False
+
+        def begin() -> Steps[None]:
+            nonlocal found
+            found = yield from self._cleaner.round()
+
+        return Chore(
+            begin,
+            lambda: 0 if found else self._config()[LOG_CLEANER_BACKOFF_MS],
+            first_ns=self._first_ns,
+            failed=self._round_failed,
+            jobs=self._jobs,
+            moved=self._moved,
+            not_before_ns=self._cleaner.not_before_ns,
+        )
+
+    def _chores(self) -> Iterator[Chore]:
+        """Iterate over those that there is work for at some time."""
+        yield self._retention
+        yield self._checkpoint
+        config = self._config()
+        if config[LOG_FLUSH_SCHEDULER_INTERVAL_MS] < LONG_MAX:
+            yield self._flush
+        if config[LOG_CLEANER_ENABLE]:
+            threads = config[LOG_CLEANER_THREADS]
+            while len(self._cleaners) < threads:
+                self._cleaners.append(self._cleaning())
+            yield from self._cleaners[:threads]
+
+    def next_ns(self) -> int:
+        """Return when `work` has something to do; perhaps a time long past."""
+        due_ns = [each.next_ns() for each in self._chores()]
+        due_ns.append(self._removal_ns())
+        return min((at_ns for at_ns in due_ns if at_ns is not None), default=_NEVER_NS)
+
+    def _removal_ns(self) -> int | None:
+        """Return when something is to be removed: the one chore without an interval."""
+        at_ns, due_ms = self._removal.next_ns(), self._logs.doomed.next_ms()
+        if at_ns is None or due_ms is None:
+            return None if self._removal.is_idle else at_ns
+        wait_ms = max(due_ms - self._logs.now_ms(), 0)
+        return max(at_ns, self._now_ns() + wait_ms * _NS_PER_MS) if wait_ms else at_ns
+
+    def work(self, now_ns: int) -> None:
+        """Do one step of each chore that has come due."""
+        for chore in tuple(self._chores()):
+            at_ns = chore.next_ns()
+            if at_ns is not None and at_ns <= now_ns:
+                chore.step(now_ns)
+        at_ns = self._removal_ns()
+        if at_ns is not None and at_ns <= now_ns:
+            self._removal.step(now_ns)
+
+    def _cleaner_config(self) -> CleanerConfig:
+        config = self._config()
+        return CleanerConfig(
+            enable=config[LOG_CLEANER_ENABLE],
+            backoff_ms=config[LOG_CLEANER_BACKOFF_MS],
+            io_max_bytes_per_second=config[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+            dedupe_buffer_size=config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            io_buffer_load_factor=config[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],
+            threads=config[LOG_CLEANER_THREADS],
+        )
+
+    def _safe_below(self, key: Key) -> int:
+        partition = self._replicas.partitions.get(key)
+        return 0 if partition is None else partition.high_watermark
+
+    def _log_failed(self, path: str, error: Exception) -> None:
+        self.failures += 1
+        logger.error(
+            "upkeep of a log is put off until the next round",
+            extra=fields(log=path, fault=error),
+            exc_info=None if isinstance(error, (OSError, KafkaError)) else error,
+        )
+
+    def _round_failed(self, error: Exception) -> None:
+        self.failures += 1
+        logger.error("a round of upkeep ended early", exc_info=error)
+
+
+def _is_mended(log: Log) -> None:
+    logger.info("a log is in service again", extra=fields(log=log.directory))

@@ -1,0 +1,233 @@
+"""``__consumer_offsets`` as the coordinator writes and reads it.
+
+The coordinator is a client of the broker's own replicas: a batch is appended as a
+producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
+no longer than ``offsets.commit.timeout.ms``. Reading goes to the log's end, not to the
+high watermark: a new leader may hold acknowledged commits that it does not know yet to
+be replicated. What ``flush.messages`` or ``flush.ms`` wants flushed is flushed at once,
+and nothing else is done meanwhile.
+
+A batch that cannot be read costs its own records, or the rest of its segment where not
+even its end is known: it is told with its offset, counted, and passed over, since a
+group that has lost some commits is better off than none that is served.
+
+Offsets that a transaction committed (Kafka writes them; this broker does not yet) count
+from the transaction's commit marker on, and never if it was aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from logging import getLogger
+from typing import Final, NamedTuple
+
+from broker.cluster.delayed_produce import DelayedProduce
+from broker.cluster.partition import ALL_REPLICAS, Key, Partition
+from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.groups.state.config import NS_PER_MS
+from broker.groups.state.messages import Instant, Record
+from broker.log.flushing import flush, flush_due
+from broker.log.reading import read
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import (
+    CONTROL,
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    check_crc,
+    corrupt,
+    parse_header,
+)
+from broker.protocol.records.records import new_batch, read_records
+
+logger = getLogger(__name__)
+
+# The type in a control record's key: version int16, type int16.
+_COMMIT_MARKER: Final = b"\0\1"
+
+
+class ReplicatedGroupLog:
+    """The coordinator's `GroupLog` over the replicas of this broker."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        clock: Callable[[], Instant],
+        *,
+        codec: int,
+        timeout_ms: int,
+        load_bytes: int,
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._codec = codec
+        self._timeout_ns = timeout_ms * NS_PER_MS
+        self._load_bytes = load_bytes
+        self.unreadable_batches = 0
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append one batch; ``done`` hears when all in-sync replicas have it."""
+        key = (GROUP_METADATA_TOPIC, partition)
+        now = self._clock()
+        stamped = [(now.wall_ms, record.key, record.value) for record in records]
+        try:
+            led = self._replicas.leader(key)
+            batch = new_batch(stamped, codec=self._codec)
+            appended = led.append(batch, ALL_REPLICAS, now.wall_ms)
+            if flush_due(led.log, now.wall_ms):
+                flush(led.log, now.wall_ms)
+        except KafkaError as refused:
+            done(refused.code)
+            return
+        self._replicas.note_append(led)
+        self._wait(key, led, appended.last_offset + 1, now, done)
+
+    def _wait(
+        self,
+        key: Key,
+        led: Partition,
+        required_offset: int,
+        now: Instant,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        delayed = DelayedProduce({key: led}, {key: required_offset})
+
+        def settle() -> None:
+            done(delayed.errors[key])
+
+        deadline_ns = now.ns + self._timeout_ns
+        purgatory = self._replicas.produce_purgatory
+        if purgatory.watch(delayed, [key], deadline_ns, settle) is None:
+            settle()
+
+    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+        """Iterate over the partition's records, a read of the log at a time."""
+        log = self._replicas.get((GROUP_METADATA_TOPIC, partition)).log
+        end = log.log_end_offset
+        walk = _Walk(log.log_start_offset)
+        while walk.offset < end:
+            segment_end = log.segments.end_of(log.segments.index_of(walk.offset), end)
+            try:
+                wanted_bytes = walk.skip + self._load_bytes * walk.reach
+                piece = read(log, walk.offset, wanted_bytes, end)
+                if piece is None:
+                    return
+                content = memoryview(piece.read())
+                yield walk.over(content, segment_end, len(content) < wanted_bytes)
+            except KafkaError as fault:
+                if fault.code is ErrorCode.kafka_storage_error:
+                    raise
+                walk.lost.append(Lost(walk.offset, fault))
+                walk.go_on_at(segment_end)
+            self._tell(partition, walk.lost)
+
+    def _tell(self, partition: int, lost: list[Lost]) -> None:
+        for offset, fault in lost:
+            self.unreadable_batches += 1
+            logger.error(
+                "an unreadable batch of __consumer_offsets is passed over",
+                extra=fields(partition=partition, offset=offset, fault=fault),
+            )
+        lost.clear()
+
+
+class Lost(NamedTuple):
+    """A batch that cannot be read: where it was met, and why not."""
+
+    offset: int
+    fault: KafkaError
+
+
+class _Walk:
+    """The way through a log of which some batches cannot be read.
+
+    The next read begins with the batch at ``offset``, of which ``skip`` bytes are done
+    with: behind a batch whose checksum fails no offset is certain, but its size is.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.skip = 0
+        # How many times the usual size the next read has to have.
+        self.reach = 1
+        self.lost: list[Lost] = []
+        self._open_transactions: dict[int, list[Record]] = {}
+
+    def go_on_at(self, offset: int) -> None:
+        """Read on with the batch that holds an offset, or the first behind it."""
+        self.offset, self.skip, self.reach = offset, 0, 1
+
+    def over(self, piece: memoryview, segment_end: int, is_last: bool) -> list[Record]:
+        """Return the records that count from the whole batches of a read.
+
+        ``is_last`` says that nothing follows in the segment, which ends at the offset
+        ``segment_end``.
+        """
+        found: list[Record] = []
+        position = self.skip
+        try:
+            while len(piece) - position >= HEADER_SIZE:
+                header = parse_header(piece, position)
+                stop = position + header.size
+                if stop > len(piece):
+                    break
+                self._take(header, piece[position:stop], segment_end, found)
+                position = stop
+            if position == self.skip and is_last:
+                if position < len(piece):
+                    raise corrupt(f"{len(piece) - position} bytes are no batch")
+                self.go_on_at(segment_end)
+            elif position == self.skip:
+                self.reach *= 2
+        except KafkaError as fault:
+            self.lost.append(Lost(self.offset, fault))
+            self.go_on_at(segment_end)
+        return found
+
+    def _take(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        segment_end: int,
+        found: list[Record],
+    ) -> None:
+        """Add a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
+        try:
+            check_crc(batch, header.crc)
+            records = _committed(header, batch, self._open_transactions)
+        except KafkaError as fault:
+            self.lost.append(Lost(header.base_offset, fault))
+            self.skip += header.size
+            return
+        if not self.offset <= header.last_offset < segment_end:
+            raise corrupt(f"offset {header.last_offset}, not below {segment_end}")
+        found += records
+        self.go_on_at(header.last_offset + 1)
+
+
+def _committed(
+    header: BatchHeader, batch: memoryview, open_transactions: dict[int, list[Record]]
+) -> list[Record]:
+    """Return the records that count from this batch on.
+
+    Raises CORRUPT_MESSAGE or INVALID_RECORD.
+    """
+    records = read_records(header, batch)
+    if header.attributes & CONTROL:
+        ended = open_transactions.pop(header.producer_id, [])
+        marker = (records[0].key or b"") if records else b""
+        return ended if marker[2:4] == _COMMIT_MARKER else []
+    found = [
+        Record(record.key, record.value) for record in records if record.key is not None
+    ]
+    if header.attributes & TRANSACTIONAL:
+        open_transactions.setdefault(header.producer_id, []).extend(found)
+        return []
+    return found

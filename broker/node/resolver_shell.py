@@ -1,0 +1,12 @@
+"""Asking the resolver in a thread, so that a slow name server stops nobody."""
+
+from __future__ import annotations
+
+import trio
+
+from broker.node.hosts import addresses_of
+
+
+async def look_up_in_thread(host: str) -> frozenset[str]:
+    """Return the numeric addresses of a host; raises OSError if it has none."""
+    return await trio.to_thread.run_sync(addresses_of, host)

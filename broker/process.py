@@ -1,0 +1,132 @@
+"""The composition root: a broker as a process, until a signal stops it.
+
+Real sockets, real files, the machine's clock; everything below is handed these.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import resource
+import signal
+import sys
+import time
+from logging import getLogger
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from broker.application import Application
+from broker.config import (
+    DOORKEEPER_LOG_FORMAT,
+    DOORKEEPER_LOG_LEVEL,
+    DOORKEEPER_RECORD_FILE,
+    DOORKEEPER_SCHEDULER,
+    BrokerConfig,
+)
+from broker.disk.files import RealStorage
+from broker.handling.kafka_apis import KafkaApis
+from broker.network import settings as network_settings
+from broker.network.epoll import TcpNetwork
+from broker.node.flush_shell import ThreadedFlush
+from broker.node.job_shell import JobThreads
+from broker.node.resolver_shell import look_up_in_thread
+from broker.observation.logs import configure_logs, fields
+from broker.observation.recording.recording import open_recorder
+from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.server import BrokerServer, Surroundings
+from broker.standalone import standalone_broker
+
+logger = getLogger(__name__)
+
+# For upkeep, and for the flushes of an orderly stop.
+_DEVICE_THREADS: Final = 8
+
+
+def main(config: BrokerConfig) -> None:
+    """Run a broker as this process until SIGTERM or SIGINT.
+
+    :raises ConfigError: if a key does not allow it to start.
+    """
+    allow_all_descriptors()
+    storage, rng = RealStorage(), random.Random()
+    broker = standalone_broker(
+        config,
+        storage=storage,
+        now_ns=time.monotonic_ns,
+        now_ms=_wall_clock_ms,
+        rng=rng,
+        flush=ThreadedFlush(_wall_clock_ms),
+        look_up=look_up_in_thread,
+        threads=JobThreads(_DEVICE_THREADS),
+    )
+    run_process(config, KafkaApis(broker))
+
+
+def run_process(config: BrokerConfig, application: Application) -> None:
+    """Serve ``application`` on real sockets until SIGTERM or SIGINT."""
+    configure_logs(
+        sys.stderr,
+        level=config[DOORKEEPER_LOG_LEVEL],
+        form=config[DOORKEEPER_LOG_FORMAT],
+    )
+    record_file = config[DOORKEEPER_RECORD_FILE]
+    surroundings = Surroundings(
+        network=TcpNetwork(network_settings.socket_options(config)),
+        now_ns=time.monotonic_ns,
+        rng=random.Random(),
+        cpu_ns=time.process_time_ns,
+        recorder=open_recorder(Path(record_file)) if record_file else None,
+    )
+    unclean = trio.run(_run_until_signal, config, application, surroundings)
+    if unclean is not None:
+        logger.error("stopped; the logs need recovery", extra=fields(fault=unclean))
+        raise SystemExit(1)
+    logger.info("stopped")
+
+
+async def _run_until_signal(
+    config: BrokerConfig, application: Application, surroundings: Surroundings
+) -> UncleanStop | LogDirsLost | None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        server = BrokerServer(config, application, surroundings)
+        # What has been built lives as long as the process: no collection need look.
+        gc.collect()
+        gc.freeze()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            for listener in server.listeners:
+                print(f"listening on {listener}", flush=True)
+            _log_start(config, server)
+            async for number in signals:
+                logger.info("stopping", extra=fields(signal=number))
+                server.stop()
+                break
+    return server.unclean
+
+
+def _log_start(config: BrokerConfig, server: BrokerServer) -> None:
+    logger.info(
+        "started",
+        extra=fields(
+            node=config.node_id,
+            scheduler=config[DOORKEEPER_SCHEDULER],
+            listeners=",".join(map(str, server.listeners)),
+            metrics_port=server.metrics_port,
+            log_dirs=",".join(config.log_dirs),
+        ),
+    )
+
+
+def allow_all_descriptors() -> None:
+    """Raise the bound on open files as far as allowed, as a JVM does for Kafka.
+
+    Each log has a file open; shells start programs with a bound of 1024.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,24 @@
+"""What the bytes of records and of frames are kept in, so that they are not copied."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+class FileRegion(Protocol):
+    """Bytes of a file that the network may send without copying (``os.sendfile``)."""
+
+    position: int
+    size: int
+
+    def fileno(self) -> int:
+        """Return the descriptor to send from."""
+
+    def read(self) -> bytes:
+        """Return the bytes, where the network has no descriptors (virtual world)."""
+
+
+# A part of a frame that is sent.
+Piece: TypeAlias = "bytes | memoryview | FileRegion"

@@ -1,0 +1,1 @@
+"""Record batches: their headers, their codecs, and the records inside."""

@@ -1,0 +1,248 @@
+"""The codecs of record batches, a bounded piece at a time.
+
+Kafka's ``CompressionType``. Producers write snappy raw (librdkafka) or in xerial's
+framing (Java); both are read, xerial's is written. LZ4 is written as Kafka's Java
+client wants it: a frame of independent blocks (it refuses linked ones, which is what
+most libraries write).
+
+A few kilobytes can unpack to gigabytes, so nothing is unpacked faster than it is
+looked at: `unpacked` gives pieces of at most 64 KiB (a snappy block as it is, no more
+than 21 times its packed size), and nobody's size fields are trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import cramjam
+import zstandard
+from lz4.frame import LZ4FrameDecompressor
+
+from broker.protocol.buffer import Buffer
+from broker.protocol.records.batch import corrupt
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+# Values of compression.type; "producer" is none of them.
+CODECS: Final = {
+    "uncompressed": NONE,
+    "gzip": GZIP,
+    "snappy": SNAPPY,
+    "lz4": LZ4,
+    "zstd": ZSTD,
+}
+UNPACKED_BYTES_MAX: Final = 128 << 20
+
+_SNAPPY_BLOCK: Final = 32 << 10
+_XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC_SIZE: Final = 8
+_LZ4_BLOCK: Final = 64 << 10
+# Magic, flags (version 1, independent blocks), block size 64 KiB, header checksum.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_STORED: Final = 1 << 31
+_ZSTD_LEVEL: Final = 3
+_PIECE_BYTES: Final = 64 << 10
+_GZIP_WINDOW: Final = 31
+_SNAPPY_RATIO_MAX: Final = 22
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Return the data packed by codec 0 to 4."""
+    packer = Packer(codec, len(data))
+    return packer.add(data) + packer.end()
+
+
+class Packer:
+    """Packs what comes in pieces by codec 0 to 4: the sum of all `add`, then `end`.
+
+    ``size`` is that of all pieces, -1 where it is not known yet.
+    """
+
+    def __init__(self, codec: int, size: int = -1) -> None:
+        self._add, self._end = _PACKERS[codec](size)
+
+    def add(self, data: Buffer) -> bytes:
+        """Take some more in; return what is packed by now."""
+        return self._add(data)
+
+    def end(self) -> bytes:
+        """Return the rest."""
+        return self._end()
+
+
+def decompress(codec: int, data: Buffer, limit: int = UNPACKED_BYTES_MAX) -> bytes:
+    """Return what was packed; raise CORRUPT_MESSAGE if it is damaged or too much."""
+    return b"".join(unpacked(codec, data, limit))
+
+
+def unpacked(
+    codec: int, data: Buffer, limit: int = UNPACKED_BYTES_MAX
+) -> Iterator[bytes]:
+    """Yield what was packed, in order; raise CORRUPT_MESSAGE as `decompress` does."""
+    left = limit
+    try:
+        for piece in _UNPACKERS[codec](data):
+            left -= len(piece)
+            if left < 0:
+                raise corrupt(f"records unpack to more than {limit} bytes")
+            yield piece
+    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
+        raise corrupt(f"records do not unpack: {error}") from error
+
+
+def _plain(data: Buffer) -> Iterator[bytes]:
+    yield bytes(data)
+
+
+def _ungzip(data: Buffer) -> Iterator[bytes]:
+    rest = data
+    while rest:
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        while not stream.eof:
+            piece = stream.decompress(rest, _PIECE_BYTES)
+            if not piece and not stream.eof:
+                raise EOFError("gzip: it ends within a stream")
+            yield piece
+            rest = stream.unconsumed_tail
+        rest = stream.unused_data
+
+
+def _unlz4(data: Buffer) -> Iterator[bytes]:
+    rest = bytes(data)
+    while rest:
+        stream = LZ4FrameDecompressor()
+        while not stream.eof:
+            piece = stream.decompress(rest, max_length=_PIECE_BYTES)
+            if not piece and not stream.eof and stream.needs_input:
+                raise EOFError("lz4: it ends within a frame")
+            yield piece
+            rest = b""
+        rest = stream.unused_data or b""
+
+
+def _unzstd(data: Buffer) -> Iterator[bytes]:
+    with zstandard.ZstdDecompressor().stream_reader(
+        data, read_across_frames=True
+    ) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            yield piece
+
+
+def _unsnappy(data: Buffer) -> Iterator[bytes]:
+    view = memoryview(data)
+    if view[:_XERIAL_MAGIC_SIZE] != _XERIAL_HEADER[:_XERIAL_MAGIC_SIZE]:
+        yield _unsnappy_block(view)
+        return
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if len(view) - position < 4:
+            raise corrupt("snappy: half a block length")
+        (size,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if not 0 < size <= len(view) - position:
+            raise corrupt(f"snappy: a block of {size} bytes")
+        yield _unsnappy_block(view[position : position + size])
+        position += size
+
+
+def _unsnappy_block(block: memoryview) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        # A copy of 64 bytes takes three.
+        if size > _SNAPPY_RATIO_MAX * len(block):
+            raise corrupt(f"snappy: {size} bytes in {len(block)}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise corrupt(f"records do not unpack: {error}") from error
+
+
+class _Blocks:
+    """Cuts what comes into blocks of one size, and packs each by itself."""
+
+    def __init__(
+        self, size: int, header: bytes, pack: Callable[[memoryview], bytes], end: bytes
+    ) -> None:
+        self._size = size
+        self._packed = bytearray(header)
+        self._pack = pack
+        self._end = end
+        self._held = bytearray()
+
+    def add(self, data: Buffer) -> bytes:
+        self._held += data
+        self._pack_blocks(len(self._held) // self._size * self._size)
+        return self._taken()
+
+    def end(self) -> bytes:
+        self._pack_blocks(len(self._held))
+        self._packed += self._end
+        return self._taken()
+
+    def _pack_blocks(self, up_to: int) -> None:
+        with memoryview(self._held) as held:
+            for start in range(0, up_to, self._size):
+                with held[start : min(start + self._size, up_to)] as block:
+                    self._packed += self._pack(block)
+        del self._held[:up_to]
+
+    def _taken(self) -> bytes:
+        packed = bytes(self._packed)
+        self._packed.clear()
+        return packed
+
+
+def _xerial_block(plain: memoryview) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(plain))
+    return struct.pack(">i", len(block)) + block
+
+
+def _lz4_block(plain: memoryview) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    if len(block) < len(plain):
+        return struct.pack("<I", len(block)) + block
+    return struct.pack("<I", len(plain) | _LZ4_STORED) + bytes(plain)
+
+
+_Pack = tuple[Callable[[Buffer], bytes], Callable[[], bytes]]
+
+
+def _no_packing(_: int) -> _Pack:
+    return bytes, bytes
+
+
+def _gzip(_: int) -> _Pack:
+    stream = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return stream.compress, stream.flush
+
+
+def _snappy(_: int) -> _Pack:
+    blocks = _Blocks(_SNAPPY_BLOCK, _XERIAL_HEADER, _xerial_block, b"")
+    return blocks.add, blocks.end
+
+
+def _lz4(_: int) -> _Pack:
+    blocks = _Blocks(_LZ4_BLOCK, _LZ4_HEADER, _lz4_block, bytes(4))
+    return blocks.add, blocks.end
+
+
+def _zstd(size: int) -> _Pack:
+    stream = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj(size=size)
+    return stream.compress, stream.flush
+
+
+_PACKERS: Final = {
+    NONE: _no_packing,
+    GZIP: _gzip,
+    SNAPPY: _snappy,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}
+_UNPACKERS: Final = {
+    NONE: _plain,
+    GZIP: _ungzip,
+    SNAPPY: _unsnappy,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

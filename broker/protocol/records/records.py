@@ -1,0 +1,297 @@
+"""The records inside a batch: parsed only where the broker must know them.
+
+That is: keys for compaction, time stamps for ListOffsets, both where a topic's settings
+restrict them; and the coordinator's own records, which are built here. Layout of a
+record (all integers zig-zag varints): length, attributes (one byte), timestamp delta,
+offset delta, key length (-1: null), key, value length, value, header count, and per
+header its key and value the same way. Kafka's ``DefaultRecord``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from broker.protocol.buffer import Buffer
+from broker.protocol.records.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    invalid,
+    seal,
+)
+from broker.protocol.records.codecs import UNPACKED_BYTES_MAX, compress, unpacked
+
+_VARINT_BITS_MAX: Final = 63
+_SIGN: Final = 1 << 63
+_INT_SIGN: Final = 1 << 31
+
+
+class Record(NamedTuple):
+    """A record; ``body`` is what follows the offset delta (key, value, headers)."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    body: bytes
+
+
+def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
+    """Return the records of a whole batch; raise CORRUPT_MESSAGE or INVALID_RECORD.
+
+    For batches of one's own making: somebody else's few bytes may hold millions.
+    """
+    return list(iter_records(header, batch))
+
+
+def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
+    """Yield the records of a whole batch; raise CORRUPT_MESSAGE or INVALID_RECORD.
+
+    A time stamp of a LogAppendTime batch is the batch's. Cost: unpacks and parses as it
+    goes, so that memory holds a record and a piece of `unpacked`.
+    """
+    count = 0
+    packed = memoryview(batch)[HEADER_SIZE:]
+    for window, starts in _windows(header.attributes & CODEC_MASK, packed):
+        for start, end in starts:
+            count += 1
+            if count > header.record_count:
+                raise invalid(f"more records than the {header.record_count} announced")
+            try:
+                yield _record(header, window, start, end)
+            except IndexError:
+                raise invalid("a record ends within a field") from None
+    if count != header.record_count:
+        raise invalid(f"{count} records, the header has {header.record_count}")
+
+
+def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds]]:
+    """Yield plain bytes, and where the records lie that are whole in them."""
+    held: list[bytes] = []
+    held_bytes = wanted = 0
+    for piece in unpacked(codec, packed):
+        held.append(piece)
+        held_bytes += len(piece)
+        if held_bytes < wanted:
+            continue
+        window = b"".join(held) if len(held) > 1 else piece
+        bounds = _Bounds(window)
+        yield window, bounds
+        held, held_bytes = [window[bounds.end :]], len(window) - bounds.end
+        wanted = bounds.wanted
+    if held_bytes:
+        raise invalid(f"{held_bytes} bytes are no whole record")
+
+
+class _Bounds:
+    """Iterates over (start, end) of the whole records in a window, without lengths."""
+
+    def __init__(self, window: bytes) -> None:
+        self._window = window
+        # Where the last whole record ends, and how many bytes the next one takes.
+        self.end = 0
+        self.wanted = 0
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        window, size = self._window, len(self._window)
+        while self.end < size:
+            try:
+                length, start = read_varint(window, self.end)
+            except IndexError:
+                self.wanted = size - self.end + 1
+                return
+            if not 1 <= length <= UNPACKED_BYTES_MAX:
+                raise invalid(f"a record of {length} bytes")
+            end = start + length
+            if end > size:
+                self.wanted = end - self.end
+                return
+            self.end = end
+            yield start, end
+
+
+def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record:
+    """Return the record whose attributes stand at ``position``."""
+    timestamp_delta, position = read_varint(data, position + 1)
+    offset_delta, body = read_varint(data, position)
+    if not -_INT_SIGN <= offset_delta < _INT_SIGN:
+        raise invalid(f"an offset delta of {offset_delta}")
+    key, position = _read_bytes(data, body)
+    value, position = _read_bytes(data, position)
+    if _skip_headers(data, position) != end:
+        raise invalid("a record's length and fields disagree")
+    # With a delete horizon the field holds that, and deltas still count from it.
+    timestamp = header.base_timestamp + timestamp_delta
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    elif not -_SIGN <= timestamp < _SIGN:
+        timestamp = _as_long(timestamp)
+    offset = header.base_offset + offset_delta
+    return Record(offset, timestamp, key, value, data[body:end])
+
+
+def _as_long(number: int) -> int:
+    """Return what Java's 64 bits make of a sum: Kafka's time stamps wrap around.
+
+    >>> _as_long(2**63)
+    -9223372036854775808
+    """
+    return (number + _SIGN) % (2 * _SIGN) - _SIGN
+
+
+def _skip_headers(data: bytes, position: int) -> int:
+    count, position = read_varint(data, position)
+    if not 0 <= count <= len(data):
+        raise invalid(f"{count} headers")
+    for _ in range(count):
+        key, position = _read_bytes(data, position)
+        if key is None:
+            raise invalid("a header without a key")
+        _, position = _read_bytes(data, position)
+    return position
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position)
+    if size < 0:
+        return None, position
+    end = position + size
+    if end > len(data):
+        raise invalid(f"a field of {size} bytes")
+    return data[position:end], end
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a zig-zag varint and the position behind it; raise ``IndexError``.
+
+    >>> read_varint(bytes([0xAC, 0x02]), 0)
+    (150, 2)
+    """
+    result = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+        if shift > _VARINT_BITS_MAX:
+            raise invalid("a varint of more than 64 bits")
+
+
+def write_varint(value: int) -> bytes:
+    """Return a zig-zag varint.
+
+    >>> write_varint(150).hex(), write_varint(-1).hex()
+    ('ac02', '01')
+    """
+    rest = (value << 1) ^ (value >> _VARINT_BITS_MAX)
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def record_body(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+) -> bytes:
+    """Return what follows the offset delta of a record."""
+    pieces = [_bytes_field(key), _bytes_field(value), write_varint(len(headers))]
+    for name, content in headers:
+        pieces += (_bytes_field(name.encode()), _bytes_field(content))
+    return b"".join(pieces)
+
+
+def _bytes_field(content: bytes | None) -> bytes:
+    if content is None:
+        return write_varint(-1)
+    return write_varint(len(content)) + content
+
+
+def build_batch(
+    header: BatchHeader, records: Iterable[tuple[int, int, bytes]]
+) -> bytes:
+    """Return a batch of (offset, timestamp, body) under a header.
+
+    Codec, offsets, base timestamp and producer fields are the header's; length, CRC and
+    record count are computed.
+    """
+    built = BatchBuilder(header)
+    for offset, timestamp, body in records:
+        built.add(offset, timestamp, body)
+    return built.build()
+
+
+class BatchBuilder:
+    """Builds a batch record by record; see `build_batch`."""
+
+    def __init__(self, header: BatchHeader) -> None:
+        self._header = header
+        self._plain = bytearray()
+        self.record_count = 0
+
+    def add(self, offset: int, timestamp: int, body: bytes) -> None:
+        """Add a record; ``body`` is what follows its offset delta."""
+        header = self._header
+        content = (
+            b"\0"
+            + write_varint(_as_long(timestamp - header.base_timestamp))
+            + write_varint(offset - header.base_offset)
+            + body
+        )
+        self._plain += write_varint(len(content))
+        self._plain += content
+        self.record_count += 1
+
+    def build(self) -> bytes:
+        """Return the batch."""
+        header = self._header
+        packed = compress(header.attributes & CODEC_MASK, self._plain)
+        count = self.record_count
+        head = HEADER.pack(*header._replace(batch_length=0, crc=0, record_count=count))
+        return bytes(seal(bytearray(head + packed)))
+
+
+def new_batch(
+    records: Sequence[tuple[int, bytes | None, bytes | None]],
+    *,
+    codec: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """Return a batch as a producer sends it, of (timestamp, key, value) triples.
+
+    >>> len(new_batch([(0, None, b"value")]))
+    73
+    """
+    assert records, "a batch has a record"
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        partition_leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=codec,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=records[0][0],
+        max_timestamp=max(record[0] for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return build_batch(
+        header,
+        (
+            (number, timestamp, record_body(key, value))
+            for number, (timestamp, key, value) in enumerate(records)
+        ),
+    )

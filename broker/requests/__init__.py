@@ -1,0 +1,1 @@
+"""A request: what it is, which plane it goes to, where it waits."""

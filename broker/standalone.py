@@ -1,0 +1,51 @@
+"""A broker that is its own cluster: the node, and the embedded coordinator with it.
+
+A composition root for every world: sockets and clocks are not its affair.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from broker.config import BrokerConfig
+from broker.coordination.embedded import EmbeddedCoordinator
+from broker.coordination.registry import Registry
+from broker.disk.identity import draw_uuid
+from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import Storage
+from broker.log.upkeep.chore import Jobs
+from broker.node.broker import Broker, Flush, flush_here
+from broker.node.hosts import LookUp, look_up_here
+
+
+def standalone_broker(
+    config: BrokerConfig,
+    *,
+    storage: Storage,
+    now_ns: Callable[[], int],
+    now_ms: Callable[[], int],
+    rng: random.Random,
+    flush: Flush = flush_here,
+    look_up: LookUp = look_up_here,
+    threads: Jobs | None = None,
+) -> Broker:
+    """Return a broker that can be opened."""
+    log_dirs = LogDirs(config.log_dirs)
+    coordinator = EmbeddedCoordinator(
+        Registry(storage, log_dirs),
+        broker_id=config.node_id,
+        new_id=lambda: draw_uuid(rng),
+    )
+    return Broker(
+        config,
+        coordinator=coordinator,
+        log_dirs=log_dirs,
+        storage=storage,
+        now_ns=now_ns,
+        now_ms=now_ms,
+        rng=rng,
+        flush=flush,
+        look_up=look_up,
+        threads=threads,
+    )

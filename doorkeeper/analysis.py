@@ -1,0 +1,34 @@
+"""``doorkeeper analyze`` and ``doorkeeper paper``: from a recording to what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from doorkeeper.shared import DIRECTORY, RUN_DIR, failing
+
+
+@click.command()
+@click.argument("run_dir", type=RUN_DIR)
+@click.option("--out", type=DIRECTORY, help="Default RUN_DIR/report.")
+@click.option("--master", metavar="URL", help="A Spark cluster; default local.")
+def analyze(run_dir: Path, out: Path | None, master: str | None) -> None:
+    """Compare the arms of a recorded experiment: tables, figures, verdicts."""
+    from spark_analysis import analyze as analysis
+    from spark_analysis.recordings.contract import RecordingError
+
+    with failing(RecordingError):
+        analysis.analyze(run_dir, out, master)
+
+
+@click.command()
+@click.argument("run_dir", type=RUN_DIR)
+@click.option("--out", type=DIRECTORY, default=Path("paper.pdf"), show_default=True)
+def paper(run_dir: Path, out: Path) -> None:
+    """Typeset the paper with the numbers of a recorded experiment."""
+    from spark_analysis.recordings.contract import RecordingError
+    from spark_analysis.telling import paper as typesetting
+
+    with failing(RecordingError):
+        typesetting.build(run_dir, out)

@@ -1,0 +1,24 @@
+"""The command line: ``doorkeeper``, put together from one file per group of commands.
+
+Those files import click alone. What a command works with it imports when it runs: a
+broker must answer its first request within a second, and pyspark, pyarrow and
+matplotlib take longer than that to import.
+"""
+
+import click
+
+from doorkeeper.analysis import analyze, paper
+from doorkeeper.experiment import experiment
+from doorkeeper.schedulers import schedulers
+from doorkeeper.serve import serve
+from doorkeeper.theory import theory
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="doorkeeper")
+def main() -> None:
+    """Run a Kafka broker with pluggable request scheduling, and experiments on it."""
+
+
+for command in (serve, schedulers, experiment, theory, analyze, paper):
+    main.add_command(command)

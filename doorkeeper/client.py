@@ -1,0 +1,22 @@
+"""The names of the Trio client that a program needs; docs/trio-client.md shows how."""
+
+from broker.client.consumer.consumer import KafkaConsumer, open_consumer
+from broker.client.consumer.consumer_record import ConsumerRecord
+from broker.client.consumer.rebalance_listener import RebalanceListener
+from broker.client.partitions import TopicPartition
+from broker.client.producer.producer import KafkaProducer, open_producer
+from broker.client.producer.producer_batch import Receipt
+from broker.protocol.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "ConsumerRecord",
+    "ErrorCode",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaProducer",
+    "RebalanceListener",
+    "Receipt",
+    "TopicPartition",
+    "open_consumer",
+    "open_producer",
+]

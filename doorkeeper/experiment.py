@@ -1,0 +1,112 @@
+"""``doorkeeper experiment``: run a config, check it, or say what it would run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from doorkeeper.shared import CONFIG, DIRECTORY, console, failing, refusing
+
+_SCHEDULERS = click.option(
+    "--schedulers", metavar="A,B", help="Only these arms, or schedulers as new arms."
+)
+_WORLD = click.option(
+    "--world", metavar="NAME", help="live, virtual, model or kafka; default the file's."
+)
+
+
+@click.group()
+def experiment() -> None:
+    """Replay the same requests to every arm, and record each of them."""
+
+
+@experiment.command()
+@CONFIG
+@click.option("--out", type=DIRECTORY, help="Where to record; default runs/NAME.")
+@_SCHEDULERS
+@_WORLD
+@click.option("--resume", is_flag=True, help="Go on; repeat no cell that is done.")
+@click.option(
+    "--executor",
+    type=click.Choice(["sequential", "local", "spark"]),
+    help="How cells run: one by one, in processes, or on a cluster; default local "
+    "for the model and virtual worlds, sequential for the live one.",
+)
+@click.option("--master", metavar="URL", help="The cluster of --executor spark.")
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.")
+def run(
+    config: Path,
+    out: Path | None,
+    schedulers: str | None,
+    world: str | None,
+    resume: bool,
+    executor: str | None,
+    master: str | None,
+    workers: int | None,
+) -> None:
+    """Run an experiment; exit status 1 if a cell has no run that counts."""
+    from doorkeeper import experiments_at_work as at_work
+    from experiments.design.config_errors import ExperimentError
+    from experiments.running.cells import CellFailed
+    from experiments.worlds.world import WorldError
+
+    if (master is not None) != (executor == "spark"):
+        raise click.UsageError("--executor spark and --master URL belong together")
+    if workers is not None and executor == "spark":
+        raise click.UsageError(
+            "--workers is for --executor local; a cluster has its own"
+        )
+    with refusing(ExperimentError), failing(CellFailed, WorldError):
+        chosen = at_work.load(config, schedulers, world)
+        complete = at_work.run_experiment(
+            chosen,
+            out or Path("runs") / chosen.name,
+            console(),
+            resume=resume,
+            executor=executor,
+            workers=workers,
+            connect=None if master is None else _cluster(master),
+        )
+    if not complete:
+        raise SystemExit(1)
+
+
+@experiment.command()
+@CONFIG
+def validate(config: Path) -> None:
+    """Check a config, its broker keys included."""
+    from doorkeeper import experiments_at_work as at_work
+    from experiments.design.config_errors import ExperimentError
+
+    with refusing(ExperimentError):
+        chosen = at_work.load(config, None, None)
+    click.echo(f"{config}: {chosen.name} is well formed: {at_work.size(chosen)}")
+
+
+@experiment.command()
+@CONFIG
+@_SCHEDULERS
+@_WORLD
+def plan(config: Path, schedulers: str | None, world: str | None) -> None:
+    """Print the cells, the runs and the minutes of an experiment."""
+    from doorkeeper import experiments_at_work as at_work
+    from experiments.design.config_errors import ExperimentError
+
+    with refusing(ExperimentError):
+        chosen = at_work.load(config, schedulers, world)
+    at_work.describe(chosen, console())
+
+
+def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what opens a Spark session whose workers have the code of cells."""
+    from experiments.records.environment import CODE_PACKAGES
+    from spark_analysis.recordings.session import spark_session
+
+    here = Path(__file__).parent.parent
+    packages = [here / package for package in CODE_PACKAGES]
+    return partial(spark_session, master, packages)

@@ -1,0 +1,37 @@
+"""``doorkeeper theory``: closed forms beside what an experiment measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from doorkeeper.shared import CONFIG, RUN_DIR, console, refusing
+
+
+@click.command()
+@CONFIG
+@click.argument("run_dirs", type=RUN_DIR, nargs=-1)
+@click.option(
+    "--world", "worlds", type=click.Choice(["virtual", "model"]), multiple=True
+)
+@click.option(
+    "--margin", default=0.05, show_default=True, help="What counts as met, relative."
+)
+def theory(
+    config: Path, run_dirs: tuple[Path, ...], worlds: tuple[str, ...], margin: float
+) -> None:
+    """Print what closed forms say of each arm beside what was measured.
+
+    Runs the experiment in the model world (and the virtual one where it is quick), or
+    reads recordings of it. Exit status 1 if a prediction is contradicted.
+    """
+    from doorkeeper import experiments_at_work as at_work
+    from experiments.design.config_errors import ExperimentError
+    from experiments.theory import command
+
+    with refusing(ExperimentError):
+        chosen = at_work.load(config, None, None)
+        sound = command.run(chosen, run_dirs, worlds, margin, console())
+    if not sound:
+        raise SystemExit(1)

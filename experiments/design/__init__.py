@@ -1,0 +1,1 @@
+"""An experiment as data: its file, its traffic, its sweep."""

@@ -1,0 +1,1 @@
+"""The load: traces drawn from a seed, and the open loop that sends them."""

@@ -1,0 +1,1 @@
+"""Child processes of an experiment: bound to their parent, watched, ended."""

@@ -1,0 +1,60 @@
+"""Where the processes of a run have their place: a CPU each, and a raised priority."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.processes.child import Binding
+
+_NICE = -15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The CPUs of a run, None where there is only one for both, and the priority."""
+
+    broker: int | None
+    generator: int | None
+    nice: int
+
+    @classmethod
+    def here(cls) -> Places:
+        """Choose from the CPUs that this process may use, of two cores if there are."""
+        nice = _raised_priority()
+        broker, *others = sorted(os.sched_getaffinity(0))
+        if not others:
+            return cls(broker=None, generator=None, nice=nice)
+        core = _siblings(broker)
+        apart = [cpu for cpu in others if _siblings(cpu) != core]
+        return cls(broker=broker, generator=(apart or others)[0], nice=nice)
+
+    def binding(self, cpu: int | None) -> Binding:
+        """Return what binds a child of this process to a CPU."""
+        return Binding(parent=os.getpid(), cpu=cpu, nice=self.nice)
+
+    def environment(self) -> dict[str, Any]:
+        """Say where the processes run, as the manifest has it."""
+        pinned = self.broker is not None
+        cpus = {"broker": self.broker, "generator": self.generator} if pinned else None
+        return {"pinned": pinned, "cpus": cpus, "nice": self.nice}
+
+
+def _siblings(cpu: int) -> str:
+    """Return the CPUs that share a core with this one, as the kernel lists them."""
+    topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    siblings = topology / "thread_siblings_list"
+    return siblings.read_text(encoding="utf-8") if siblings.exists() else str(cpu)
+
+
+def _raised_priority() -> int:
+    """Return the nice value that children can be given: the raised one, if allowed."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    except PermissionError:
+        return usual
+    os.setpriority(os.PRIO_PROCESS, 0, usual)
+    return _NICE

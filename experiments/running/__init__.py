@@ -1,0 +1,1 @@
+"""Experiments run: cells in order, repeated where needed, written to a directory."""

@@ -1,0 +1,15 @@
+"""Makes worlds: each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from experiments.design.worlds import WORLDS
+from experiments.worlds.world import World
+
+
+def make_world(name: str, tick: Callable[[], None]) -> World:
+    """Make the world called ``name``; it calls ``tick`` about once a second."""
+    made: World = import_module(WORLDS[name].module).make(tick)
+    return made

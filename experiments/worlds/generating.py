@@ -1,0 +1,57 @@
+"""The load generator of a run whose broker is a process: started, and read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+
+from experiments.load import trace
+from experiments.load.generator import Job
+from experiments.load.replaying import Seen
+from experiments.load.trace import Trace
+from experiments.processes.children import Child
+from experiments.processes.places import Places
+from experiments.worlds.world import Cell
+
+# Beyond the trace's length and the drain: set-up, reading answers, writing rows.
+_GRACE_S = 40.0
+
+
+def start(
+    cell: Cell, replayed: Trace, at: Path, places: Places, tick: Callable[[], None]
+) -> Child:
+    """Start the generator of a run; it waits to be told its target."""
+    trace.store(replayed, at / "trace.parquet")
+    job = Job(
+        trace=str(at / "trace.parquet"),
+        content=cell.experiment.content(),
+        out=str(_observed(at)),
+        binding=asdict(places.binding(places.generator)),
+    )
+    file = at / "job.json"
+    file.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    command = [sys.executable, "-m", "experiments.load.generator", str(file)]
+    return Child("generator", command, at / "generator.err", tick=tick)
+
+
+def patience_s(cell: Cell, replays: int = 1) -> float:
+    """Return how long to wait for a generator that replays so often."""
+    experiment = cell.experiment
+    span_s = experiment.workload.duration_s + experiment.limits.drain_s
+    return replays * span_s + _GRACE_S
+
+
+def observations(at: Path) -> Seen:
+    """Read the generator's file into arrays."""
+    with pa.OSFile(str(_observed(at)), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _observed(at: Path) -> Path:
+    return at / "observed.arrow"

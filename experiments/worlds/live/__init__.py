@@ -1,0 +1,1 @@
+"""The live world: real processes, sockets and files."""

@@ -1,0 +1,1 @@
+"""The model world: the broker's planes on an event heap."""

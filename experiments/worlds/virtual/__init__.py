@@ -1,0 +1,1 @@
+"""The virtual world: the whole broker in virtual time."""

@@ -1,0 +1,48 @@
+"""Kafka's APIs in virtual time, and how a peer on a memory network reads an answer.
+
+The kit of every broker in virtual time: the world's own, and those of the tests.
+"""
+
+from __future__ import annotations
+
+import random
+
+from broker.config import BrokerConfig
+from broker.disk.memory import MemoryStorage
+from broker.handling.kafka_apis import KafkaApis
+from broker.standalone import standalone_broker
+from experiments.worlds.virtual.determinism import VirtualClock
+from experiments.worlds.virtual.memory_network import MemoryStream
+
+# What the broker's wall clock says when virtual time begins.
+START_MS = 1_700_000_000_000
+
+
+def kafka_apis(
+    config: BrokerConfig, clock: VirtualClock, rng: random.Random
+) -> KafkaApis:
+    """Make Kafka's APIs over an empty disk in memory; both clocks are virtual."""
+    storage = MemoryStorage()
+    broker = standalone_broker(
+        config,
+        storage=storage,
+        now_ns=clock.now_ns,
+        now_ms=lambda: START_MS + clock.now_ms(),
+        rng=rng,
+    )
+    return KafkaApis(broker)
+
+
+async def receive_frame(stream: MemoryStream) -> bytes:
+    """Return the next frame without its size; an end before it is an error."""
+    size = int.from_bytes(await _exactly(stream, 4))
+    return await _exactly(stream, size)
+
+
+async def _exactly(stream: MemoryStream, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        piece = await stream.receive_some(size - len(received))
+        assert piece, "the broker closed the connection"
+        received += piece
+    return bytes(received)

@@ -1,0 +1,375 @@
+"""Planes under Trio: seats that run handlers, one slice at a time.
+
+Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
+batch. If several handlers were runnable, Trio's coin would schedule them, not the
+scheduler. So there is one CPU token: the worker that holds it runs slices, of whichever
+task the ``Cpu`` says, back to back and without a Trio checkpoint, until a quantum has
+passed. Then it lets Trio poll the sockets and goes on. A worker whose handler waits for
+a device (any of Trio's own traps) passes the token on; that handler waits for the
+token again afterwards, in its scheduler, like everything that resumes work.
+
+The dispatcher decides nothing: who runs is the ``Cpu``'s to say, how a handler is run
+up to its next trap the ``Stepper``'s, who finds room in a queue is seen to in ``Room``.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import trio
+
+from planes.clock import NowNs
+from planes.cpu import Cpu
+from planes.housekeeping import Housekeeping
+from planes.lock import LOCK_TRAPS, LockError, TaskLock, expect_none_held
+from planes.lock_turns import LockTurns
+from planes.plane import PlaneCore
+from planes.room import Room
+from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled
+from planes.stepping import Spend, Step, Stepper
+from planes.task import Task
+
+# Beside ``PREEMPT``; every other trap is Trio's.
+_TRAPS = frozenset({Park, *LOCK_TRAPS})
+
+
+class Dispatcher:
+    """Runs the tasks of ``planes`` on one CPU, on the Trio thread.
+
+    ``now_ns`` is the clock of every stamp. ``spend`` is called after each slice; the
+    virtual world moves its clock there. ``quantum_ns`` bounds how long sockets go
+    unpolled.
+    """
+
+    def __init__(
+        self,
+        planes: Sequence[PlaneCore],
+        *,
+        now_ns: NowNs,
+        quantum_ns: int,
+        spend: Spend | None = None,
+    ) -> None:
+        self.planes = tuple(planes)
+        self.now_ns = now_ns
+        self._cpu = Cpu(planes, quantum_ns=quantum_ns)
+        # To one plane a CPU adds nothing.
+        self._turns = self._cpu if len(planes) > 1 else planes[0]
+        self._stepper = Stepper(self._turns, now_ns, spend)
+        self._locks = LockTurns(self._cpu, self._stepper)
+        self._room = Room(planes, now_ns)
+        self.housekeeping = Housekeeping(now_ns)
+        self._quantum_ns = quantum_ns
+        self._token_free = True
+        self._idle: deque[trio.lowlevel.Task] = deque()
+        self._suspended: dict[Task, None] = {}
+        self._back_from_device: set[Task] = set()
+        self._nursery: trio.Nursery | None = None
+        self._last_poll_ns = 0
+        self._closed = False
+        self._alarm_ns: int | None = None
+        self._sources: list[Callable[[], None]] = []
+        # By the worker with the token, since it last looked for more to serve.
+        self._served = 0
+
+    # ---- what the broker calls --------------------------------------------------
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run until cancelled; then close every handler that is not finished."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._close()
+        finally:
+            for task in self._suspended:
+                assert task.coroutine is not None
+                task.coroutine.close()
+
+    def offer(self, plane: PlaneCore, task: Task) -> bool:
+        """Put a new task into ``plane``; False if its queue is full."""
+        if not plane.offer(task, self.now_ns()):
+            self._room.wanted.add(plane)
+            return False
+        self._awaken(plane)
+        return True
+
+    async def put(self, plane: PlaneCore, task: Task) -> None:
+        """Put a new task into ``plane``, waiting while its queue is full."""
+        if not self.offer(plane, task):
+            await self._room.wait(plane, task)
+
+    def debit(self, task: Task, used_ns: int) -> None:
+        """Bill to a task's flow what was done for it after its turns."""
+        if used_ns:
+            self._turns.debit(task, used_ns, self.now_ns())
+
+    def on_room(self, plane: PlaneCore, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever there is room again after ``offer`` refused."""
+        self._room.listen(plane, listener)
+
+    def on_empty(self, look: Callable[[], None]) -> None:
+        """Call ``look``, which may offer tasks, where the planes ran empty under load.
+
+        It spares a busy source of tasks, and the CPU, the way through Trio's loop.
+        """
+        self._sources.append(look)
+
+    # ---- the token --------------------------------------------------------------
+
+    def _awaken(self, plane: PlaneCore) -> None:
+        """See that a worker holds the token, now that ``plane`` has work."""
+        self._cpu.wake(plane)
+        if self._token_free and not self._closed:
+            self._pass_token()
+
+    def _pass_token(self) -> None:
+        """Give the token to an idle worker, or to a new one."""
+        self._token_free = False
+        if self._idle:
+            trio.lowlevel.reschedule(self._idle.popleft())
+        else:
+            assert self._nursery is not None, "the dispatcher does not run"
+            self._nursery.start_soon(self._work, name="seat")
+
+    async def _work(self) -> None:
+        """Hold the token while there is work; sleep without it otherwise."""
+        guard = CancelStatusGuard()
+        while True:
+            now_ns = self._last_poll_ns = self.now_ns()
+            self._served = 0
+            while task := self._pick(now_ns):
+                if task.seat is not None:
+                    break
+                try:
+                    if task.locking is not None:
+                        await self._turn_with_locks(task, guard)
+                    elif task.coroutine is not None or not self._served_at_once(task):
+                        await self._turn(task, guard)
+                except BaseException:
+                    # Without its worker nobody may take the token any more.
+                    self._close()
+                    raise
+                self._served += 1
+                now_ns = self.now_ns()
+                if now_ns - self._last_poll_ns >= self._quantum_ns:
+                    await self._poll()
+                    now_ns = self._last_poll_ns
+            if task is None:
+                self._token_free = True
+                self._set_alarm()
+            else:
+                # Back from a device: it goes on in the worker that waited for it.
+                self._back_from_device.discard(task)
+                seat, task.seat = task.seat, None
+                trio.lowlevel.reschedule(seat)
+            await self._sleep_without_token()
+
+    def _pick(self, now_ns: int) -> Task | None:
+        """Seat the next task, and let those into the queue who find room now."""
+        if self._closed:
+            return None
+        task = self._turns.pick(now_ns)
+        if task is None and self._served > 1:
+            # Where several came at once, more may have come meanwhile.
+            self._served = 0
+            for look in self._sources:
+                look()
+            task = self._turns.pick(self.now_ns())
+        if task is not None and task.plane in self._room.wanted:
+            self._room.made(task.plane)
+        return task
+
+    async def _sleep_without_token(self) -> None:
+        worker = trio.lowlevel.current_task()
+        self._idle.append(worker)
+        await rescheduled(lambda: self._idle.remove(worker))
+
+    async def _poll(self) -> None:
+        """Let Trio poll the sockets, and let all that this made runnable run.
+
+        Twice: what the poll made runnable shares a batch with this worker, in random
+        order; after the second checkpoint all of that batch has run.
+        """
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        self._last_poll_ns = self.now_ns()
+
+    def _set_alarm(self) -> None:
+        """See that the token goes round again when time alone makes a task ready."""
+        due_ns = self._turns.next_event_ns(self.now_ns())
+        if due_ns is None or self._closed:
+            return
+        if self._alarm_ns is None or due_ns < self._alarm_ns:
+            assert self._nursery is not None
+            self._alarm_ns = due_ns
+            self._nursery.start_soon(self._ring, due_ns, name="alarm")
+
+    async def _ring(self, due_ns: int) -> None:
+        await trio.sleep(max(0, due_ns - self.now_ns()) / 1e9)
+        if self._alarm_ns == due_ns:
+            self._alarm_ns = None
+        if self._token_free and not self._closed:
+            self._pass_token()
+
+    def _close(self) -> None:
+        """Start no turn any more; let handlers that wait for the token end."""
+        self._closed = True
+        for task in self._back_from_device:
+            trio.lowlevel.reschedule(task.seat)
+        self._back_from_device.clear()
+
+    # ---- one turn of one task ---------------------------------------------------
+
+    def _served_at_once(self, task: Task) -> bool:
+        """Begin a task; say whether that was all, because nothing had to be awaited."""
+        assert task.serve is not None
+        # Let go of it: it may refer to the task, and cycles cost a collection.
+        serve, task.serve = task.serve, None
+        began_ns = self.now_ns()
+        served = serve()
+        if type(served) is types.CoroutineType:
+            task.coroutine = served
+            return False
+        self._finish(task, self._stepper.bill(task, began_ns), served)
+        return True
+
+    @types.coroutine
+    def _turn(self, task: Task, guard: CancelStatusGuard) -> Generator[Any, Any, None]:
+        """Run slices of a seated task until it ends, parks or is preempted.
+
+        The worker holds the token when this begins and when it returns.
+        """
+        assert task.coroutine is not None
+        self._suspended.pop(task, None)
+        step: Step = task.coroutine.send
+        argument: Any = None
+        stepper = self._stepper
+        while True:
+            try:
+                trap = stepper.step(task, task, step, argument)
+            except StopIteration as stop:
+                self._finish(task, stepper.ended_ns, stop.value)
+                return
+            now_ns = stepper.ended_ns
+            step, argument = task.coroutine.send, None
+            if trap is PREEMPT or type(trap) in _TRAPS:
+                breach = guard.breach(task)
+                if breach is None and trap is not PREEMPT:
+                    waits, breach = self._obey(task, trap, now_ns)
+                    if waits:
+                        return
+                if breach is not None:
+                    step, argument = task.coroutine.throw, breach
+                    continue
+                if now_ns - self._last_poll_ns >= self._quantum_ns:
+                    yield from self._poll()
+                if self._closed or self._turns.must_yield(task, now_ns):
+                    self._suspend(task)
+                    return
+            else:
+                step, argument = yield from self._wait_for_device(task, trap, now_ns)
+
+    def _obey(
+        self, task: Task, trap: Any, now_ns: int
+    ) -> tuple[bool, LockError | None]:
+        """Do what a trap of our own asks for, unless it is misused.
+
+        Returns whether the task has to wait now, and what it has done wrong.
+        """
+        try:
+            if type(trap) is Park:
+                expect_none_held(task)
+                self._park(task, trap, now_ns)
+                return True, None
+            waits = self._locks.obey(task, trap, now_ns)
+        except LockError as error:
+            return False, error
+        if waits:
+            self._suspended[task] = None
+        return waits, None
+
+    @types.coroutine
+    def _turn_with_locks(
+        self, task: Task, guard: CancelStatusGuard
+    ) -> Generator[Any, Any, None]:
+        """Run holders of what a task waits for, until it has it; then the task."""
+        lock: TaskLock | None = task.locking.waits_for
+        while lock is not None and (runner := lock.runner(task)) is not task:
+            now_ns = self._locks.slice(task, runner, guard)
+            if now_ns - self._last_poll_ns >= self._quantum_ns:
+                yield from self._poll()
+            if self._closed or self._turns.must_yield(task, now_ns):
+                self._suspend(task)
+                return
+        yield from self._turn(task, guard)
+
+    def _suspend(self, task: Task) -> None:
+        """Send a preempted task back to its scheduler."""
+        self._suspended[task] = None
+        task.plane.suspend(task, self.now_ns())
+        self._cpu.wake(task.plane)
+
+    def _finish(self, task: Task, now_ns: int, result: Any) -> None:
+        """Hand on what a handler has returned, and let the task go.
+
+        What is done with the answer is part of the turn, and so is what it took to take
+        the task in: its flow pays for both.
+        """
+        task.plane.complete(task, now_ns)
+        assert task.done is not None
+        task.done(task, result)
+        ended_ns = self.now_ns()
+        self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
+
+    def _park(self, task: Task, trap: Park, now_ns: int) -> None:
+        """Send a task to purgatory; whoever completes it calls ``wake``."""
+        plane: PlaneCore = task.plane
+        self._suspended[task] = None
+        plane.park(task, now_ns)
+
+        def wake() -> None:
+            plane.resume(task, self.now_ns())
+            self._awaken(plane)
+
+        if not trap.register(wake):
+            wake()
+
+    @types.coroutine
+    def _wait_for_device(
+        self, task: Task, trap: Any, now_ns: int
+    ) -> Generator[Any, Any, tuple[Step, Any]]:
+        """Hand one of Trio's traps to Trio, without the token; then wait for both.
+
+        Returns how the handler goes on: by ``send`` of the trap's answer, or by
+        ``throw`` of the exception (``Cancelled`` too) that Trio raised.
+        """
+        assert task.coroutine is not None
+        try:
+            expect_none_held(task)
+        except LockError as error:
+            return task.coroutine.throw, error
+        plane: PlaneCore = task.plane
+        plane.block(task, now_ns)
+        self._pass_token()
+        step: Step
+        argument: Any
+        try:
+            argument = yield trap
+            step = task.coroutine.send
+        except BaseException as error:  # it is the handler's to deal with
+            step, argument = task.coroutine.throw, error
+        if not self._closed:
+            task.seat = trio.lowlevel.current_task()
+            self._back_from_device.add(task)
+            plane.unblock(task, self.now_ns())
+            self._awaken(plane)
+            # At shutdown too: a cancellation must reach the handler while it runs.
+            yield from rescheduled()
+        return step, argument

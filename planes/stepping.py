@@ -1,0 +1,66 @@
+"""How a handler is stepped: up to its next trap, billed to whose turn it is.
+
+Handlers are stepped here and nowhere else, in a turn of their own or in one that was
+lent to them (``planes.lock``). What the trap asks for is the caller's to see to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from planes.clock import NowNs
+from planes.cpu import Cpu
+from planes.lock import LOCK_TRAPS
+from planes.plane import PlaneCore
+from planes.task import Task
+
+# How a coroutine goes on: its ``send`` or its ``throw``.
+Step = Callable[[Any], Any]
+Spend = Callable[[Task], None]
+
+
+class Stepper:
+    """Steps the handlers of what takes turns at ``cpu``: several planes, or a lone one.
+
+    ``spend`` is called after each slice; the virtual world moves its clock there.
+    """
+
+    __slots__ = ("_charge", "_now_ns", "_spend", "ended_ns")
+
+    def __init__(
+        self, cpu: Cpu | PlaneCore, now_ns: NowNs, spend: Spend | None
+    ) -> None:
+        self._charge = cpu.charge
+        self._now_ns = now_ns
+        self._spend = spend
+        # When the last step ended.
+        self.ended_ns = 0
+
+    def step(self, owner: Task, runner: Task, step: Step, argument: Any) -> Any:
+        """Run ``runner`` in the turn of ``owner`` until its next trap; return that.
+
+        Whatever ends the step is billed. What a slice costs where time is virtual, it
+        costs from one point to the next; a lock taken or freed on the way is no point.
+
+        :raises StopIteration: with the result, if the handler has returned.
+        """
+        began_ns = self._now_ns()
+        trap = None
+        try:
+            trap = step(argument)
+        finally:
+            # `bill`, written out for every slice.
+            if self._spend is not None and type(trap) not in LOCK_TRAPS:
+                self._spend(runner)
+            self.ended_ns = ended_ns = self._now_ns()
+            self._charge(owner, ended_ns - began_ns, ended_ns)
+        return trap
+
+    def bill(self, task: Task, began_ns: int) -> int:
+        """Charge what a task did in its turn, in one call; return the time."""
+        if self._spend is not None:
+            self._spend(task)
+        ended_ns = self._now_ns()
+        self._charge(task, ended_ns - began_ns, ended_ns)
+        return ended_ns

@@ -1,0 +1,1 @@
+"""What several policies keep jobs in: heaps, buckets, flows with tags."""

@@ -1,0 +1,1 @@
+"""The policies: one file each, every one of them a queue discipline."""

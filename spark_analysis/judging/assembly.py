@@ -1,0 +1,298 @@
+"""The study: Spark groups, NumPy decides, and the pieces are put together here.
+
+Every job runs once, over all points of a sweep: a loop of jobs over points would pay
+Spark's overhead at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spark_analysis.judging import spark_jobs
+from spark_analysis.judging.comparison import (
+    NS_PER_MS,
+    NS_PER_S,
+    Cell,
+    Comparison,
+    Curve,
+    PhaseMeans,
+    QueueMoment,
+    display_order,
+)
+from spark_analysis.judging.design_effects import attribute, design_of
+from spark_analysis.judging.group_functions import Distribution, FamilyMember
+from spark_analysis.judging.levels import level_ratios
+from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of, metrics_of
+from spark_analysis.judging.pairs import Pair, pair_cells
+from spark_analysis.judging.run_values import Key, RunValue
+from spark_analysis.judging.spark_jobs import AtPoint, SlowPhases
+from spark_analysis.judging.study import Study, common_headline, factors_of
+from spark_analysis.judging.verdict import Contrast, Measured, gate, judge
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.recordings.load import read_requests, read_samples
+from spark_analysis.recordings.phases import PHASES
+from spark_analysis.recordings.tally import Tally, tally
+from spark_analysis.statistics.bootstrap import ratio_interval
+from spark_analysis.statistics.intervals import Estimate, mean_interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def compare(spark: SparkSession, manifest: Manifest) -> Study:
+    """Read, check and compare all arms of one experiment at all its points.
+
+    :raises spark_analysis.recordings.contract.RecordingError: if a recording does not
+    hold.
+    """
+    metrics = metrics_of(manifest.options)
+    requests = read_requests(spark, manifest)
+    tallies: dict[int, list[Tally]] = {}
+    for counted in tally(requests, manifest):
+        tallies.setdefault(counted.point_index, []).append(counted)
+    window = requests.where("inside")
+    found = spark_jobs.distributions(window, manifest)
+    views = [manifest.at(point) for point in manifest.points]
+    run_values = [
+        _run_values(tallies.get(index, ()), found.get(index, {}), view, metrics)
+        for index, view in enumerate(views)
+    ]
+    families = spark_jobs.families(spark, run_values, manifest, metrics)
+    tail = metrics.index(headline_of(metrics))
+    thresholds = {
+        AtPoint(index, key): distribution.value[tail]
+        for index, of_point in found.items()
+        for key, distribution in of_point.items()
+    }
+    slow = spark_jobs.slowest(spark, window, thresholds)
+    queue = spark_jobs.queue_over_time(read_samples(spark, manifest), manifest)
+    comparisons = [
+        _comparison(
+            _Found(
+                manifest=views[index],
+                metrics=metrics,
+                tallies=tallies[index],
+                distributions=found[index],
+                run_values=run_values[index],
+                families={
+                    metric.name: families.get((index, metric.name), {})
+                    for metric in metrics
+                },
+                slow={at.key: of for at, of in slow.items() if at.point_index == index},
+                queue=queue.get(index, ()),
+            )
+        )
+        for index in sorted(found)
+    ]
+    headline = common_headline(comparisons)
+    return Study(
+        manifest=manifest,
+        comparisons=tuple(comparisons),
+        pairs=pair_cells(comparisons, _pairs(manifest), metrics),
+        levels=level_ratios(comparisons, factors_of(manifest), headline),
+        headline=headline,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What Spark found at one point; families are by metric."""
+
+    manifest: Manifest
+    metrics: Sequence[Metric]
+    tallies: Sequence[Tally]
+    distributions: Mapping[Key, Distribution]
+    run_values: tuple[RunValue, ...]
+    families: Mapping[str, Mapping[Key, FamilyMember]]
+    slow: Mapping[Key, SlowPhases]
+    queue: tuple[QueueMoment, ...]
+
+
+def _comparison(found: _Found) -> Comparison:
+    ordered = [
+        key for key in display_order(found.manifest) if key in found.distributions
+    ]
+    design, why = design_of(found.manifest)
+    compared = Comparison(
+        manifest=found.manifest,
+        metrics=tuple(found.metrics),
+        cells=tuple(
+            _cell(found, key, metric, level)
+            for key in ordered
+            for level, metric in enumerate(found.metrics)
+        ),
+        run_values=found.run_values,
+        curves=tuple(_curve(found.distributions[key]) for key in ordered),
+        phases=tuple(_phases(found, ordered)),
+        queue=found.queue,
+        design=design,
+        design_why=why,
+        attributions=(),
+    )
+    if design is None:
+        return compared
+    return replace(compared, attributions=attribute(compared, design))
+
+
+def _phases(found: _Found, ordered: Sequence[Key]) -> Iterator[PhaseMeans]:
+    """Yield the phases of all requests, then those of the slowest, if there are any."""
+    if found.manifest.brokers_recorded:
+        yield from (_all_phases(key, found.tallies) for key in ordered)
+        yield from (
+            _slow_phases(key, found.slow[key]) for key in ordered if key in found.slow
+        )
+
+
+def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
+    """Return the pairs to compare: those asked for, and in a sweep all rivals too.
+
+    Except the arms of a design, of which the effects tell more.
+    """
+    asked = tuple(Pair(*names) for names in manifest.options.pairs)
+    if len(manifest.points) == 1:
+        return asked
+    design = {arm.name for arm in manifest.arms if arm.factors}
+    against = [
+        Pair(arm, manifest.baseline) for arm in manifest.rivals if arm not in design
+    ]
+    return (*asked, *(pair for pair in against if pair not in asked))
+
+
+def _run_values(
+    tallies: Sequence[Tally],
+    distributions: Mapping[Key, Distribution],
+    manifest: Manifest,
+    metrics: Sequence[Metric],
+) -> tuple[RunValue, ...]:
+    """Join what was counted with the quantiles, run by run, in order of display."""
+    start, end = manifest.window_ns
+    order = {key: rank for rank, key in enumerate(display_order(manifest))}
+    values = []
+    for counted in sorted(
+        tallies, key=lambda of: (order[Key(of.class_name, of.arm)], of.block)
+    ):
+        found = distributions[Key(counted.class_name, counted.arm)]
+        run = found.blocks.index(counted.block)
+        of_run = {
+            metric.name: found.of_runs[level][run] / NS_PER_MS
+            for level, metric in enumerate(metrics)
+            if metric.level is not None
+        }
+        of_run[GOODPUT] = counted.good / ((end - start) / NS_PER_S)
+        values.append(
+            RunValue(
+                class_name=counted.class_name,
+                arm=counted.arm,
+                block=counted.block,
+                counts=counted.counts,
+                values=of_run,
+            )
+        )
+    return tuple(values)
+
+
+def _all_phases(key: Key, tallies: Sequence[Tally]) -> PhaseMeans:
+    runs = [run for run in tallies if (run.class_name, run.arm) == key]
+    sums = {p.name: sum(run.phase_sums_ns[p.name] for run in runs) for p in PHASES}
+    return _phase_means(key, False, sum(run.counts["ok"] for run in runs), sums)
+
+
+def _slow_phases(key: Key, found: SlowPhases) -> PhaseMeans:
+    return _phase_means(key, True, found.requests, found.phase_sums_ns)
+
+
+def _phase_means(
+    key: Key, slowest: bool, count: int, sums_ns: Mapping[str, int]
+) -> PhaseMeans:
+    return PhaseMeans(
+        class_name=key.class_name,
+        arm=key.arm,
+        slowest=slowest,
+        requests=count,
+        means_ms={p.name: sums_ns[p.name] / max(count, 1) / NS_PER_MS for p in PHASES},
+    )
+
+
+def _cell(found: _Found, key: Key, metric: Metric, level: int) -> Cell:
+    """Return one cell; ``level`` is the index of the metric's quantile."""
+    manifest = found.manifest
+    base = Key(key.class_name, manifest.baseline)
+    measured = _measured(found, key, metric, level)
+    contrast = None
+    if key in found.families[metric.name]:
+        resampled = None
+        if metric.level is not None:
+            resampled = ratio_interval(
+                np.asarray(found.distributions[key].resampled[level]),
+                np.asarray(found.distributions[base].resampled[level]),
+                manifest.options.confidence,
+            )
+        contrast = _contrast(found.families[metric.name][key], resampled)
+    return Cell(
+        class_name=key.class_name,
+        arm=key.arm,
+        metric=metric,
+        measured=measured,
+        withheld=gate(metric, measured, manifest.options),
+        contrast=contrast,
+        blocks=len(found.distributions[key].blocks),
+        verdict=judge(
+            metric,
+            measured,
+            _measured(found, base, metric, level),
+            contrast,
+            manifest.options,
+            replayed=manifest.deterministic and manifest.again == key.arm,
+        ),
+    )
+
+
+def _measured(found: _Found, key: Key, metric: Metric, level: int) -> Measured:
+    runs = [run for run in found.run_values if (run.class_name, run.arm) == key]
+    distribution = found.distributions[key]
+    answered = sum(run.counts["ok"] for run in runs)
+    requests = sum(sum(run.counts.values()) for run in runs)
+    assert requests == distribution.requests, "two counts of the same rows"
+    if metric.level is None:
+        values = np.array([run.values[metric.name] for run in runs])
+        mean = mean_interval(values, found.manifest.options.confidence)
+        estimate = Estimate(mean.value, max(0.0, mean.low), mean.high)
+        tail = None
+    else:
+        estimate = Estimate(*(ns / NS_PER_MS for ns in distribution.estimate(level)))
+        tail = distribution.tail(level)
+    return Measured(
+        requests=requests,
+        runs=len(runs),
+        estimate=estimate,
+        lost=1 - answered / requests,
+        tail=tail,
+    )
+
+
+def _contrast(member: FamilyMember, pooled: Estimate | None) -> Contrast:
+    return Contrast(
+        ratio=Estimate(member.ratio, member.low, member.high),
+        pooled_ratio=pooled,
+        shift=member.shift,
+        blocks_lower=member.lower,
+        blocks_tied=member.ties,
+        blocks=member.blocks,
+        p=member.p,
+        p_same=member.p_same,
+    )
+
+
+def _curve(found: Distribution) -> Curve:
+    return Curve(
+        class_name=found.class_name,
+        arm=found.arm,
+        latency_ms=np.asarray(found.curve_ns) / NS_PER_MS,
+        share=np.asarray(found.curve_share),
+        low=np.asarray(found.curve_low),
+        high=np.asarray(found.curve_high),
+    )

@@ -1,0 +1,242 @@
+"""What Spark calls once per group: one Arrow table in, one small Arrow table out.
+
+Pure functions of their table: the order of rows, the partitioning and the number of
+workers change nothing. They need no JVM, and are tested without one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Final, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.bootstrap import block_weights, resampled_quantiles
+from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.equivalence import tost
+from spark_analysis.statistics.exceedance import Tail, tail
+from spark_analysis.statistics.intervals import (
+    Estimate,
+    exceedance_band,
+    hodges_lehmann,
+    log_ratio_interval,
+    quantile_interval,
+)
+from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
+from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.step_down import holm
+
+CURVE_RANKS: Final = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """All requests of one class under one arm at one point, nanoseconds throughout.
+
+    Lists are by level, in the order asked; ``of_runs`` has the quantile of each of
+    ``blocks`` in each, ``resampled`` that of each resample.
+    """
+
+    point_index: int
+    class_name: str
+    arm: str
+    requests: int
+    blocks: list[int]
+    of_runs: list[list[float]]
+    value: list[float]
+    low: list[float]
+    high: list[float]
+    exceedances: list[int]
+    vif: list[float]
+    effective: list[float]
+    resampled: list[list[float]]
+    curve_ns: list[float]
+    curve_share: list[float]
+    curve_low: list[float]
+    curve_high: list[float]
+
+    def estimate(self, level: int) -> Estimate:
+        """Return the pooled quantile of a level with its interval."""
+        return Estimate(self.value[level], self.low[level], self.high[level])
+
+    def tail(self, level: int) -> Tail:
+        """Return what lies beyond the pooled quantile of a level."""
+        return Tail(self.exceedances[level], self.vif[level], self.effective[level])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyMember:
+    """One contrast of a family: a class under an arm against the baseline.
+
+    ``ratio`` is the geometric mean of the blocks' ratios with its interval, ``shift``
+    the Hodges-Lehmann estimate of it, ``lower`` and ``ties`` count blocks, ``p`` is
+    adjusted over the family, ``p_same`` (outside the margin?) likewise.
+    """
+
+    point_index: int
+    metric: str
+    class_name: str
+    arm: str
+    ratio: float
+    low: float
+    high: float
+    shift: float
+    lower: int
+    ties: int
+    blocks: int
+    p: float
+    p_same: float
+
+
+def describe_distribution(
+    table: pa.Table,
+    *,
+    levels: Sequence[Fraction],
+    confidence: float,
+    resamples: int,
+    seed: int,
+) -> pa.Table:
+    """Describe all requests of one class under one arm at one point.
+
+    Columns needed: point_index, class, arm, block, intended_ns, latency_ns.
+    Returns one `Distribution`.
+    """
+    blocks, arrived = _runs_in_arrival_order(table)
+    runs = [np.sort(run) for run in arrived]
+    pooled = np.sort(np.concatenate(runs))
+    estimates = [quantile_interval(runs, pooled, level, confidence) for level in levels]
+    tails = [
+        tail(arrived, level, estimate.value)
+        for level, estimate in zip(levels, estimates, strict=True)
+    ]
+    weights = block_weights(len(runs), resamples, seed)
+    curve, share = exceedance_curve(pooled, CURVE_RANKS)
+    low, high = exceedance_band(runs, curve, confidence)
+    return arrow_table(
+        Distribution,
+        [
+            Distribution(
+                point_index=table["point_index"][0].as_py(),
+                class_name=table["class"][0].as_py(),
+                arm=table["arm"][0].as_py(),
+                requests=len(pooled),
+                blocks=blocks,
+                of_runs=[
+                    [nearest_rank(run, level) for run in runs] for level in levels
+                ],
+                value=[estimate.value for estimate in estimates],
+                low=[estimate.low for estimate in estimates],
+                high=[estimate.high for estimate in estimates],
+                exceedances=[found.exceedances for found in tails],
+                vif=[found.vif for found in tails],
+                effective=[found.effective for found in tails],
+                resampled=[
+                    resampled_quantiles(runs, level, weights).tolist()
+                    for level in levels
+                ],
+                curve_ns=curve.tolist(),
+                curve_share=share.tolist(),
+                curve_low=low.tolist(),
+                curve_high=high.tolist(),
+            )
+        ],
+    )
+
+
+def judge_family(
+    table: pa.Table, *, margins: Mapping[str, float], confidence: float, seed: int
+) -> pa.Table:
+    """Judge every class and arm of one metric at one point, as one family.
+
+    Columns needed: point_index, metric, class, arm, block, log_ratio (one row per run
+    and class, the baseline's left out). Returns one `FamilyMember` per class and arm.
+    """
+    rows = table.to_pylist()
+    blocks = sorted({row["block"] for row in rows})
+    logs: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        logs.setdefault((row["class"], row["arm"]), {})[row["block"]] = row["log_ratio"]
+    logs = dict(sorted(logs.items()))
+    with_gaps = np.array(
+        [[of.get(block, math.nan) for of in logs.values()] for block in blocks]
+    )
+    metric = rows[0]["metric"]
+    contrasts = [column[~np.isnan(column)] for column in with_gaps.T]
+    different = both_p(with_gaps, seed)
+    same = holm(np.array([tost(found, margins[metric]) for found in contrasts]))
+    return arrow_table(
+        FamilyMember,
+        [
+            FamilyMember(
+                point_index=rows[0]["point_index"],
+                metric=metric,
+                class_name=class_name,
+                arm=arm,
+                p=float(p),
+                p_same=float(p_same),
+                **_of_contrast(found, confidence),
+            )
+            for (class_name, arm), found, p, p_same in zip(
+                logs, contrasts, different, same, strict=True
+            )
+        ],
+    )
+
+
+def _of_contrast(logs: FloatArray, confidence: float) -> dict[str, Any]:
+    """Return what one contrast says by itself, of the log-ratios of its blocks."""
+    ratio = log_ratio_interval(logs, confidence)
+    finite = bool(np.all(np.isfinite(logs)))
+    return {
+        "ratio": factor(ratio.value),
+        "low": factor(ratio.low),
+        "high": factor(ratio.high),
+        "shift": factor(hodges_lehmann(logs) if finite else ratio.value),
+        "lower": int(np.count_nonzero(logs < 0)),
+        "ties": int(np.count_nonzero(logs == 0)),
+        "blocks": len(logs),
+    }
+
+
+def _runs_in_arrival_order(table: pa.Table) -> tuple[list[int], list[FloatArray]]:
+    """Return the blocks, ascending, and an array of latencies for each.
+
+    Requests of the same nanosecond stand in order of latency: any fixed order will do.
+    """
+    block = table["block"].to_numpy()
+    latency = table["latency_ns"].to_numpy()
+    order = np.lexsort((latency, table["intended_ns"].to_numpy(), block))
+    found, starts = np.unique(block[order], return_index=True)
+    return found.tolist(), list(np.split(latency[order], starts[1:]))
+
+
+# How a field of a record is called in Spark's schemas and in Arrow's.
+_TYPES: Final[Mapping[Any, tuple[str, pa.DataType]]] = {
+    str: ("string", pa.string()),
+    int: ("bigint", pa.int64()),
+    float: ("double", pa.float64()),
+    list[int]: ("array<bigint>", pa.list_(pa.int64())),
+    list[float]: ("array<double>", pa.list_(pa.float64())),
+    list[list[float]]: ("array<array<double>>", pa.list_(pa.list_(pa.float64()))),
+}
+
+
+def spark_schema(record: type) -> str:
+    """Return the schema string of tables that hold such records."""
+    return ", ".join(
+        f"{name} {_TYPES[kind][0]}" for name, kind in get_type_hints(record).items()
+    )
+
+
+def arrow_table(record: type, rows: Sequence[Any]) -> pa.Table:
+    """Return records of one kind as a table with the schema that Spark expects."""
+    hints = get_type_hints(record)
+    return pa.Table.from_pylist(
+        [asdict(row) for row in rows],
+        schema=pa.schema([(name, _TYPES[kind][1]) for name, kind in hints.items()]),
+    )

@@ -1,0 +1,1 @@
+"""The tests are a package of their own name: an installed library brings a `tests`."""

@@ -1,0 +1,243 @@
+"""The layers of every package, as one table; the rules and ARCHITECTURE.md read it.
+
+``python tests/architecture.py`` writes the map in ARCHITECTURE.md anew.
+
+An arrow is an import, wherever it stands in a file, but for those under
+``TYPE_CHECKING``. A name that a face hands on (an ``__init__.py`` of nothing but
+imports) counts as an import of the module that defines it.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+# Which packages a package may import beside itself.
+PACKAGES = {
+    "schedulers": (),
+    "planes": ("schedulers",),
+    "broker": ("schedulers", "planes"),
+    "experiments": ("schedulers", "planes", "broker"),
+    "spark_analysis": (),
+    "doorkeeper": ("schedulers", "planes", "broker", "experiments", "spark_analysis"),
+}
+
+# Bottom to top. A row may import the rows below it, and neither itself nor those above;
+# a name covers its folder and the folders inside that have no row of their own.
+# "." is what lies in the package itself. A single module is a composition root.
+LAYERS = {
+    "schedulers": (("contract",), ("orders",), ("policies",), ("registry",)),
+    "planes": ((".",),),
+    "broker": (
+        ("protocol", "observation"),
+        ("disk", "config", "groups.state"),
+        ("log", "requests", "groups"),
+        ("network", "cluster", "application"),
+        ("observation.recording", "observation.metrics", "coordination"),
+        ("node",),
+        ("apis",),
+        ("handling",),
+        ("server", "standalone"),
+        ("process",),
+        ("client",),
+    ),
+    "experiments": (
+        ("design", "processes"),
+        ("load",),
+        ("records",),
+        ("worlds",),
+        ("worlds.model", "worlds.virtual", "worlds.live", "worlds.kafka"),
+        ("running.worlds",),
+        ("running", "theory"),
+        ("running.executors", "bench"),
+    ),
+    "spark_analysis": (
+        ("statistics",),
+        ("recordings",),
+        ("judging",),
+        ("telling",),
+        (".",),
+    ),
+    "doorkeeper": ((".",),),
+}
+# Layers that may import less than what lies below them.
+ONLY = {"broker.client": ("broker.client", "broker.protocol")}
+
+MODULES_PER_FOLDER = 16
+# One file per API, one per policy.
+MAY_HAVE_MORE = ("broker.apis", "schedulers.policies")
+
+_BEGIN, _END = "<!-- map: python tests/architecture.py -->", "<!-- end of map -->"
+
+
+@dataclass(frozen=True)
+class House:
+    """Every module of ours, and every arrow between two of them."""
+
+    trees: dict[str, ast.Module]
+    paths: dict[str, Path]
+    faces: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls) -> "House":
+        """Read the packages below the root."""
+        trees, paths = {}, {}
+        for package in PACKAGES:
+            for path in sorted((ROOT / package).rglob("*.py")):
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                name = ".".join(parts).removesuffix(".__init__")
+                trees[name] = ast.parse(path.read_text(), filename=str(path))
+                paths[name] = path
+        house = cls(trees, paths)
+        for name, path in paths.items():
+            if path.name == "__init__.py" and _is_face(trees[name]):
+                house.faces[name] = dict(_handed_on(trees[name]))
+        return house
+
+    def folder(self, module: str) -> str:
+        """Return the folder that ``module`` lies in, as a dotted name."""
+        return ".".join(self.paths[module].relative_to(ROOT).parent.parts)
+
+    def arrows(self) -> Iterator[tuple[str, str]]:
+        """Yield (importer, imported), once each; what a face imports is not yielded."""
+        for name, tree in self.trees.items():
+            if name not in self.faces:
+                yield from ((name, it) for it in sorted(self._imported(name, tree)))
+
+    def _imported(self, module: str, tree: ast.Module) -> set[str]:
+        found = set()
+        for node in walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module is not None, f"{module}: relative import"
+                found |= {self._definer(node.module, it.name) for it in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {it.name for it in node.names}
+        return {it for it in found if it in self.trees} - {module}
+
+    def _definer(self, module: str, name: str) -> str:
+        """Return the module that ``from module import name`` takes the name from."""
+        if f"{module}.{name}" in self.trees:
+            return f"{module}.{name}"
+        if name in self.faces.get(module, {}):
+            return self._definer(*self.faces[module][name])
+        return module
+
+
+def walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk a tree, but for what only type checkers read."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+        pending += ast.iter_child_nodes(node)
+
+
+def _is_face(tree: ast.Module) -> bool:
+    return all(
+        isinstance(it, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr)
+        for it in tree.body
+    )
+
+
+def _handed_on(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            assert node.module
+            for it in node.names:
+                yield it.asname or it.name, (node.module, it.name)
+
+
+def layer_of(module: str, folder: str) -> tuple[str, int]:
+    """Return the layer that a module belongs to, and its height in its package.
+
+    A module of its own row is a root; else the longest row that covers its folder.
+    """
+    package = module.partition(".")[0]
+    heights = {
+        package if name == "." else f"{package}.{name}": height
+        for height, row in enumerate(LAYERS[package])
+        for name in row
+    }
+    if module in heights:
+        return module, heights[module]
+    covering = [it for it in heights if f"{folder}.".startswith(f"{it}.")]
+    assert covering, f"{module}: tests/architecture.py has no row for {folder}"
+    layer = max(covering, key=len)
+    return layer, heights[layer]
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of more than one node (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(arrows.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            component = stack[at:]
+            del stack[at:]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in sorted(arrows):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def the_map(house: House) -> str:
+    """Return the map of ARCHITECTURE.md: layers top to bottom, folders, modules."""
+    lines = [_BEGIN, ""]
+    for package, rows in LAYERS.items():
+        lines += [f"### `{package}/`", "", _first_line(house, package), ""]
+        if len(rows) > 1:
+            drawn = (" · ".join(f"`{name}`" for name in row) for row in reversed(rows))
+            lines += ["Layers, top to bottom: " + " / ".join(drawn), ""]
+        folders = sorted({house.folder(it) for it in house.trees if _in(it, package)})
+        for folder in folders:
+            modules = [
+                it.rpartition(".")[2]
+                for it in sorted(house.trees)
+                if house.folder(it) == folder and it != folder
+            ]
+            said = "" if folder == package else f" {_first_line(house, folder)}"
+            names = ", ".join(f"`{it}`" for it in modules)
+            path = folder.replace(".", "/")
+            lines.append(f"- **`{path}/`**{said} {names}".rstrip())
+        lines.append("")
+    return "\n".join([*lines, _END])
+
+
+def _in(module: str, package: str) -> bool:
+    return module.partition(".")[0] == package
+
+
+def _first_line(house: House, package: str) -> str:
+    return (ast.get_docstring(house.trees[package]) or "").partition("\n")[0]
+
+
+def with_map(text: str, house: House) -> str:
+    """Return ARCHITECTURE.md's text with its map replaced."""
+    before, _, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    assert end, "ARCHITECTURE.md has lost the marks of its map"
+    return before + the_map(house) + after
+
+
+if __name__ == "__main__":
+    page = ROOT / "ARCHITECTURE.md"
+    page.write_text(with_map(page.read_text(), House.read()))

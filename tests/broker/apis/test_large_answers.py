@@ -1,0 +1,107 @@
+"""Answers of very many rows are built, looked at and encoded a page at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+from broker.apis.common.answer import Row, answer, first_error
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import encode, encode_in_steps
+from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import update_metadata
+
+T = TypeVar("T")
+PARTITIONS = 5_000
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """One topic of very many partitions, as far as clients are told."""
+    world = World()
+    command = update_metadata(("huge", 0), leader=0, replicas=(0,))
+    (topic,) = command.topic_states
+    (state,) = topic.partition_states
+    states = tuple(
+        dataclasses.replace(state, partition_index=index) for index in range(PARTITIONS)
+    )
+    topic = dataclasses.replace(topic, partition_states=states)
+    world.command(
+        ApiKey.UPDATE_METADATA, dataclasses.replace(command, topic_states=(topic,))
+    )
+    return world
+
+
+@pytest.mark.parametrize("version", [1, 9, 12])
+def test_metadata_of_one_huge_topic_has_preemption_points(
+    world: World, version: int
+) -> None:
+    """Described by the hundred, looked through and encoded by 512."""
+    call = world.start(ApiKey.METADATA, version, topics=[{"name": "huge"}])
+    (topic,) = call.answer.topics
+    assert [each.partition_index for each in topic.partitions] == list(
+        range(PARTITIONS)
+    )
+    assert call.preemption_points >= PARTITIONS / 100 + 2 * (PARTITIONS // 512)
+
+
+def rows(count: int, error: ErrorCode = ErrorCode.none) -> Row:
+    """Return an answer of Metadata with a topic of so many partitions."""
+    partitions = [
+        Row(
+            error_code=ErrorCode.none,
+            partition_index=index,
+            leader_id=0,
+            leader_epoch=0,
+            replica_nodes=(0,),
+            isr_nodes=(0,),
+            offline_replicas=(),
+        )
+        for index in range(count)
+    ]
+    partitions[-1].error_code = error
+    topic = Row(
+        error_code=ErrorCode.none,
+        name="t",
+        topic_id=None,
+        is_internal=False,
+        partitions=partitions,
+        topic_authorized_operations=0,
+    )
+    return answer(
+        topics=[topic],
+        brokers=[],
+        cluster_id="c",
+        controller_id=0,
+        cluster_authorized_operations=0,
+    )
+
+
+def driven(steps: Generator[None, None, T]) -> tuple[int, T]:
+    """Return how often it yields, and its result."""
+    looks = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return looks, done.value
+        looks += 1
+
+
+def test_an_answer_that_changes_while_it_is_encoded_is_as_it_was() -> None:
+    changing = rows(1_000)
+    whole = encode(ApiKey.METADATA, 9, 1, changing)
+    steps = encode_in_steps(ApiKey.METADATA, 9, 1, changing)
+    next(steps)
+    changing.topics[0].partitions.clear()
+    assert driven(steps) == (0, whole)
+
+
+def test_the_first_error_is_looked_for_in_steps() -> None:
+    late = rows(2_000, ErrorCode.leader_not_available)
+    looks, found = driven(first_error(late))
+    assert (looks, found) == (2_000 // 512, ErrorCode.leader_not_available)

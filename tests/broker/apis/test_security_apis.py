@@ -1,0 +1,34 @@
+"""What asks for security is told that there is none, in the words of Apache Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from tests.broker.apis.broker_world import World
+
+DISABLED = ErrorCode.security_disabled
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_without_an_authorizer_acls_are_disabled(version: int) -> None:
+    """MirrorMaker 2 takes this code, and no other, for a cluster without ACLs."""
+    world = World()
+    described = world.send(ApiKey.DESCRIBE_ACLS, version)
+    assert (described.error_code, described.resources) == (DISABLED, ())
+    assert described.error_message == "No Authorizer is configured on the broker."
+    created = world.send(ApiKey.CREATE_ACLS, version, creations=[{}, {}])
+    assert [row.error_code for row in created.results] == [DISABLED] * 2
+    deleted = world.send(ApiKey.DELETE_ACLS, version, filters=[{}, {}, {}])
+    assert [row.error_code for row in deleted.filter_results] == [DISABLED] * 3
+    assert all(row.matching_acls == () for row in deleted.filter_results)
+
+
+def test_sasl_on_a_plaintext_listener_is_out_of_place() -> None:
+    world = World()
+    for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
+        for version in APIS[key].served:
+            call = world.start(key, version, mechanism="PLAIN", auth_bytes=b"x")
+            assert call.answer.error_code is ErrorCode.illegal_sasl_state

@@ -1,0 +1,94 @@
+"""What a running broker lets be altered, against the list that Kafka itself printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.config import KEYS, BrokerConfig
+from broker.config.alterable import check_threads, is_alterable
+from broker.protocol.errors import ConfigError
+
+HERE = Path(__file__).parent
+# Printed by Kafka 3.9.1 (KafkaUpdateModes.java); names that are read-only left out.
+KAFKA = dict(
+    line.split() for line in (HERE / "kafka-update-modes.txt").read_text().splitlines()
+)
+# Kafka's ``DynamicConfig.Broker``: not in its table of keys, altered all the same.
+THROTTLES = {
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+}
+# Kafka 4.1's further ones, of tiered storage.
+LATER = {
+    "remote.list.offsets.request.timeout.ms",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.reader.threads",
+}
+
+
+def test_what_kafka_alters_for_all_brokers_is_alterable_and_nothing_else() -> None:
+    for_all = {name for name, mode in KAFKA.items() if mode == "cluster-wide"}
+    assert {n for n in KEYS if is_alterable(n)} == for_all | THROTTLES | LATER
+
+
+def test_what_kafka_alters_for_one_broker_only_is_of_listeners_and_security() -> None:
+    for_one = {name for name, mode in KAFKA.items() if mode == "per-broker"}
+    of_listeners = {
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "listeners",
+    }
+    of_security = {n for n in for_one if KEYS[n].doc.startswith("Refused: ")}
+    assert for_one == of_listeners | of_security
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("listener.name.plaintext.max.connections", True),
+        ("listener.name.plaintext.num.network.threads", True),
+        ("listener.name.plaintext.max.connection.creation.rate", True),
+        ("listener.name.plaintext.num.io.threads", False),
+        ("listener.name.plaintext.no.such", False),
+        ("no.such", False),
+    ],
+)
+def test_a_listener_has_three_of_its_own(name: str, expected: bool) -> None:
+    assert is_alterable(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [(8, 16, True), (8, 17, False), (8, 4, True), (8, 3, False), (1, 2, True)],
+)
+def test_threads_are_at_most_halved_or_doubled(
+    before: int, after: int, allowed: bool
+) -> None:
+    old = BrokerConfig.load(None, {"num.io.threads": str(before)})
+    new = old.updated({"num.io.threads": str(after)})
+    if allowed:
+        check_threads(old, new)
+    else:
+        with pytest.raises(ConfigError, match=r"num\.io\.threads"):
+            check_threads(old, new)
+
+
+def test_what_kafka_keeps_to_itself_and_other_releases_have_is_internal() -> None:
+    told = {
+        name
+        for name in json.loads((HERE / "kafka-keys.json").read_text())
+        if KAFKA.get(name) != "internal"
+    }
+    ours = {name for name in KEYS if name.startswith("doorkeeper.")}
+    assert {name for name, key in KEYS.items() if not key.internal} == told | ours
+
+
+def test_the_cleaner_keeps_a_thread() -> None:
+    old = BrokerConfig.load(None)
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.threads"):
+        check_threads(old, old.updated({"log.cleaner.threads": "0"}))

@@ -1,0 +1,60 @@
+"""A broker's logs on a disk in memory, and its rounds."""
+
+from broker.disk.log_dirs import LogDirs
+from broker.disk.memory import Faults
+from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.manager import LogManager
+from tests.broker.log.witness import NOW_MS, batch, disk
+
+A, B = ("a", 0), ("b", 0)
+HOME = "/data/one"
+COMPACT = frozenset({"compact"})
+
+
+class Calls(Faults):
+    """Notes every call that changes or syncs something; none fails by itself."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.names = []
+
+    def count(self, call):
+        self.names.append(call)
+        super().count(call)
+
+
+def open_logs(config, *, storage=None, now_ms=lambda: NOW_MS, keys=(A, B), report=None):
+    """Return a manager whose logs all have the same settings."""
+    made = LogManager(
+        LogDirs([HOME]),
+        storage or disk(),
+        config_of=lambda topic: LogConfig(**config),
+        now_ms=now_ms,
+        report=report or (lambda loss: None),
+    )
+    made.open()
+    for key in keys:
+        made.open_log(key, None)
+    return made
+
+
+def fill(log, count, *, keys=3, age_ms=0):
+    for number in range(count):
+        sent = batch(
+            [b"value %d" % number],
+            keys=[b"k%d" % (number % keys)],
+            timestamps=[NOW_MS - age_ms],
+        )
+        log.append(sent, 0, NOW_MS)
+
+
+def everything_below(manager):
+    """Return the function that says how far the records of a log may go."""
+    return lambda key: manager.logs[key].log_end_offset
+
+
+class Failures(list):
+    """What a round told of failures, as (path, error)."""
+
+    def __call__(self, path, error):
+        self.append((path, error))

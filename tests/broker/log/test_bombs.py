@@ -1,0 +1,148 @@
+"""A few kilobytes that unpack to millions of records: bounded memory, bounded steps."""
+
+import tracemalloc
+from itertools import islice
+
+import pytest
+
+from broker.log import times
+from broker.log.steps import STEP_RECORDS
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import BatchHeader, parse_header
+from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, Packer
+from broker.protocol.records.records import BatchBuilder, iter_records, new_batch
+from tests.broker.log.witness import NOW_MS, altered, batch, found_at, open_log
+
+COUNT = 1_000_000
+# Length, attributes, time stamp, offset, no key, no value, no headers.
+RECORD = bytes.fromhex("0c000000010100")
+MEMORY_BYTES = 2 << 20
+
+
+def bomb(codec, count=COUNT, claimed=None, record=RECORD):
+    """Return a batch of ``count`` records that are all alike."""
+    claimed = count if claimed is None else claimed
+    header = BatchHeader(
+        0, 0, -1, 2, 0, codec, claimed - 1, NOW_MS, NOW_MS + 1, -1, -1, -1, claimed
+    )
+    packer = Packer(codec)
+    page = record * 1000
+    packed = b"".join([packer.add(page) for _ in range(count // 1000)] + [packer.end()])
+    head = BatchBuilder(header).build()[:61]
+    whole = altered(head + packed, {8: ("i", 49 + len(packed)), 57: ("i", claimed)})
+    return altered(whole, {})
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_records_are_unpacked_as_they_are_looked_at(codec):
+    sent = bomb(codec, 100_000)
+    tracemalloc.start()
+    found = list(islice(iter_records(parse_header(sent), sent), 5))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [each.key for each in found] == [None] * 5
+    assert peak < 700_000
+
+
+def test_a_bomb_is_small():
+    assert len(bomb(ZSTD)) < 1200
+
+
+def test_a_search_by_time_goes_through_it_in_steps():
+    log = open_log()
+    log.append(bomb(ZSTD, 30_000), 0, NOW_MS)
+    tracemalloc.start()
+    steps = sum(1 for _ in times.offset_for_timestamp(log, NOW_MS + 1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert steps >= 30_000 // STEP_RECORDS
+    assert peak < MEMORY_BYTES
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"cleanup_policy": {"compact"}}, {"message_timestamp_before_max_ms": 9}],
+    ids=["compacted", "bounded times"],
+)
+def test_a_produced_batch_is_looked_at_in_steps(settings):
+    log = open_log(**settings)
+    sent = new_batch([(NOW_MS, b"k", b"v")] * 5000, codec=ZSTD)
+    work = log.prepare(sent, NOW_MS)
+    assert len(list(work)) == 5000 // STEP_RECORDS
+    assert log.log_end_offset == 0
+
+
+def test_packing_a_bomb_anew_is_done_in_steps():
+    log = open_log(compression_type="gzip")
+    sent = bomb(ZSTD, 100_000)
+    tracemalloc.start()
+    work = log.prepare(sent, NOW_MS)
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            prepared = done.value
+            break
+        steps += 1
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert steps >= 100_000 * len(RECORD) // 65_536
+    assert peak < MEMORY_BYTES
+    log.append(sent, 0, NOW_MS, prepared)
+    assert log.size_bytes == len(prepared) < 5000
+
+
+def test_what_a_bomb_would_be_unpacked_is_refused():
+    log = open_log(compression_type="uncompressed")
+    with pytest.raises(KafkaError) as refused:
+        log.append(bomb(ZSTD), 0, NOW_MS)
+    assert refused.value.code is ErrorCode.message_too_large
+
+
+def test_more_records_than_announced_end_the_work():
+    sent = bomb(ZSTD, 100_000, claimed=10)
+    records = iter_records(parse_header(sent), sent)
+    assert len(list(islice(records, 10))) == 10
+    with pytest.raises(KafkaError, match="more records than the 10"):
+        next(records)
+
+
+def test_a_record_that_claims_to_be_endless_is_refused():
+    endless = bytes.fromhex("fefffffffffffffff701") + bytes(10)
+    sent = bomb(NONE, 1000, claimed=1, record=endless)
+    with pytest.raises(KafkaError) as refused:
+        list(iter_records(parse_header(sent), sent))
+    assert refused.value.code is ErrorCode.invalid_record
+
+
+# ---- time stamps at the end of 64 bits ----
+
+
+def test_times_wrap_as_in_java():
+    """Base 2^63-1 and a delta of 1: Kafka's long addition gives -2^63."""
+    sent = batch([b"a", b"b"], timestamps=[0, 1])
+    sent = altered(sent, {27: ("q", 2**63 - 1), 35: ("q", 2**63 - 1)})
+    found = [each.timestamp for each in iter_records(parse_header(sent), sent)]
+    assert found == [2**63 - 1, -(2**63)]
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, -(2**63)])
+def test_a_search_finds_what_fits_into_an_answer(base):
+    log = open_log()
+    delta = 1 if base > 0 else -1
+    sent = batch([b"a", b"b"], timestamps=[NOW_MS, NOW_MS + delta])
+    log.append(altered(sent, {27: ("q", base), 35: ("q", 2**63 - 1)}), 0, NOW_MS)
+    for wanted in (-(2**63), 0, 2**63 - 1):
+        found = found_at(log, wanted)
+        assert found is None or -(2**63) <= found.timestamp < 2**63
+
+
+@pytest.mark.parametrize("delta", [2**31, -(2**31) - 1, 2**62])
+def test_an_offset_delta_is_of_32_bits(delta):
+    header = parse_header(batch([b"v"]))
+    built = BatchBuilder(header)
+    built.add(header.base_offset + delta, NOW_MS, bytes.fromhex("010100"))
+    sent = built.build()
+    with pytest.raises(KafkaError, match="an offset delta"):
+        list(iter_records(parse_header(sent), sent))

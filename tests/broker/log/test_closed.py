@@ -1,0 +1,166 @@
+"""A closed log refuses every operation, whoever asks and by whatever way."""
+
+import inspect
+from contextlib import suppress
+
+import pytest
+
+from broker.disk.failures import LogStorageError, LogUnavailable
+from broker.disk.memory import Faults
+from broker.log import flushing, reading, times, trimming
+from broker.log.log import Log
+from broker.log.steps import run
+from broker.log.upkeep import cleaner, mending
+from broker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.compacting import CONFIG, advance, put
+from tests.broker.log.witness import NOW_MS, batch, open_log, values_of
+
+# What tells of a log's state, and touches neither files nor state.
+QUESTIONS = {
+    Log: {"check", "check_open", "epoch_end_offset", "size_bytes", "recovery_point"},
+    flushing: {"flush_due", "flushed"},
+    cleaner: {"compaction_due", "dirty_ratio", "cleanable_end"},
+}
+CHANGES = {Log: {"close", "configure", "prepare", "begin"}}
+ARGUMENTS = {
+    "records": batch([b"v"]),
+    "leader_epoch": 0,
+    "now_ms": NOW_MS,
+    "offset": 1,
+    "max_bytes": 100,
+    "up_to_offset": 3,
+    "timestamp": NOW_MS,
+    "job": None,
+    "begun": None,
+    "snapshot": None,
+}
+
+
+def operations():
+    """Yield all operations on a log, found in the modules that hold them."""
+    for home in (Log, reading, flushing, times, trimming, mending, cleaner):
+        known = QUESTIONS.get(home, set()) | CHANGES.get(home, set())
+        for name, member in vars(home).items():
+            if name.startswith("_") or not inspect.isfunction(member):
+                continue
+            first = next(iter(inspect.signature(member).parameters), None)
+            ours = home is Log or member.__module__ == home.__name__
+            if ours and first in ("self", "log") and name not in known:
+                yield member
+
+
+def called(operation, log):
+    wanted = list(inspect.signature(operation).parameters.values())[1:]
+    result = operation(
+        log, *(ARGUMENTS[each.name] for each in wanted if each.default is each.empty)
+    )
+    return run(result) if inspect.isgenerator(result) else result
+
+
+def failure(operation, log):
+    """Return what an operation raises, None if it is done."""
+    try:
+        called(operation, log)
+    except (OSError, KafkaError) as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("operation", list(operations()), ids=lambda it: it.__name__)
+def test_every_operation_is_refused(operation):
+    log = open_log(**CONFIG)
+    put(log, *((b"k%d" % n, b"v") for n in range(20)))
+    log.roll(NOW_MS)
+    log.close("the log was deleted")
+    faults = log.storage.disk.faults = Faults()
+    with pytest.raises(LogUnavailable, match="the log was deleted") as refused:
+        called(operation, log)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    assert not faults.calls
+
+
+def test_there_are_operations_to_try():
+    names = {each.__name__ for each in operations()}
+    assert {"append", "append_as_follower", "roll", "read", "flush", "mend"} <= names
+    assert {"retention", "truncate_to", "compaction", "new_segment"} <= names
+    assert len(names) > 14
+
+
+@pytest.mark.parametrize(
+    "operation",
+    # A part of others, which name its errors.
+    [each for each in operations() if each is not Log.new_segment],
+    ids=lambda it: it.__name__,
+)
+def test_a_device_that_fails_has_one_name(operation):
+    """Each call that an operation makes fails once, reads too."""
+    at, reached = 0, True
+    while reached:
+        at += 1
+        log = open_log(**{**CONFIG, "retention_ms": 0, "retention_bytes": 0})
+        for number in range(20):
+            put(log, (b"k%d" % number, b"v"))
+        for segment in log.segments:
+            # As after a restart: nothing is found without the disk.
+            segment.write_indexes()
+            segment.remember_nothing()
+        faults = log.storage.disk.faults = Faults(at, reads=True)
+        met = failure(operation, log)
+        assert not isinstance(met, OSError), at
+        if isinstance(met, LogStorageError):
+            assert (met.directory, met.log_dir) == ("/data/topic-0", "/data")
+        reached = faults.reached
+
+
+def test_what_was_handed_out_stays_readable():
+    log = open_log()
+    log.append(batch([b"v"]), 0, NOW_MS)
+    piece = reading.read(log, 0, 100, 1)
+    content = piece.read()
+    log.close("the log was deleted")
+    assert piece.read() == content
+
+
+def test_a_flush_under_way_ends_without_a_word_on_the_device():
+    log = open_log()
+    log.append(batch([b"v"]), 0, NOW_MS)
+    job = flushing.flush_job(log)
+    log.close("the log was deleted")
+    with suppress(LogUnavailable):
+        job.run()
+    flushing.flushed(log, job, NOW_MS)
+    assert isinstance(log.durability.failed(OSError(5, "gone")), LogUnavailable)
+
+
+def test_a_compaction_under_way_ends_and_leaves_the_namesake_alone():
+    """Between any two steps the log is deleted and its directory is another's."""
+    steps = 0
+    while True:
+        steps += 1
+        log = open_log(**CONFIG)
+        for number in range(20):
+            put(log, (b"k%d" % (number % 3), b"v%d" % number))
+        work = cleaner.compaction(log, NOW_MS, log.log_end_offset)
+        done = not advance(work, steps)
+        disk = log.storage.disk
+        log.close("the log was deleted")
+        disk.rename("/data/topic-0", "/data/topic-0.x-delete")
+        again = open_log(disk, **CONFIG)
+        put(again, (b"k", b"new"))
+        before = {name: disk.names(name) for name in ("/data", again.directory)}
+        if not done:
+            with pytest.raises(LogUnavailable):
+                run(work)
+        assert {name: disk.names(name) for name in before} == before
+        assert values_of(again) == {0: b"new"}
+        again.check()
+        if done:
+            break
+    assert steps > 20
+
+
+def test_a_closed_log_keeps_its_first_reason():
+    log = open_log()
+    log.close("the log was deleted")
+    log.close("the broker is stopping")
+    assert log.closed == "the log was deleted"

@@ -1,0 +1,251 @@
+"""What is done to all logs now and then: one that fails, or goes, costs no other."""
+
+import errno
+
+import pytest
+
+from broker.disk.failures import LogStorageError
+from broker.disk.memory import Faults
+from broker.disk.storage import join
+from broker.log import flushing
+from broker.log.steps import run
+from broker.log.upkeep import rounds
+from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
+from broker.protocol.errors import KafkaError
+from tests.broker.log.compacting import advance
+from tests.broker.log.managing import (
+    COMPACT,
+    HOME,
+    NOW_MS,
+    A,
+    B,
+    Calls,
+    Failures,
+    everything_below,
+    fill,
+    open_logs,
+)
+from tests.broker.log.witness import batch, open_log, values_of
+
+SMALL = {"segment_bytes": 300, "index_interval_bytes": 100}
+OLD = {**SMALL, "retention_ms": 1000}
+DIRTY = {**SMALL, "cleanup_policy": COMPACT, "min_cleanable_dirty_ratio": 0.0}
+
+
+def retention(manager, failed):
+    return rounds.retention(manager, everything_below(manager), failed)
+
+
+def checkpoint(manager, failed):
+    return rounds.checkpoint(manager, dict, print, failed)
+
+
+def flush(manager, failed):
+    return rounds.flush(manager, failed)
+
+
+def cleaning(manager, failed):
+    cleaner = LogCleaner(manager, CleanerConfig, everything_below(manager), failed)
+
+    def work():
+        while (yield from cleaner.round()):
+            pass
+
+    return work()
+
+
+ROUNDS = [
+    (retention, OLD, lambda log: log.log_start_offset == 12),
+    (cleaning, DIRTY, lambda log: log.cleaner_offset > 0),
+    (checkpoint, SMALL, lambda log: log.recovery_point > 0),
+    (flush, {**SMALL, "flush_messages": 1}, lambda log: log.recovery_point == 12),
+]
+
+
+@pytest.mark.parametrize(("work", "config", "is_done"), ROUNDS)
+def test_one_log_whose_disk_fails_costs_no_other_its_turn(work, config, is_done):
+    now = [NOW_MS]
+    manager = open_logs(config, now_ms=lambda: now[0])
+    for log in manager.logs.values():
+        fill(log, 12, age_ms=5000)
+    now[0] += 60_000
+
+    class OfOneLog(Faults):
+        def count(self, call):
+            if f"{HOME}/a-0" in call:
+                raise OSError(errno.EIO, "its sectors are gone", call)
+
+    manager.storage.faults = OfOneLog(reads=True)
+    for segment in manager.logs[A].segments:
+        segment.remember_nothing()
+    failures = Failures()
+    run(work(manager, failures))
+    assert {path for path, _ in failures} == {f"{HOME}/a-0"}
+    assert all(isinstance(error, LogStorageError) for _, error in failures)
+    assert is_done(manager.logs[B])
+    assert not is_done(manager.logs[A])
+
+
+@pytest.mark.parametrize(("work", "config", "is_done"), ROUNDS[:2])
+def test_our_own_fault_in_one_log_costs_no_other_its_turn(work, config, is_done):
+    manager = open_logs(config)
+    for log in manager.logs.values():
+        fill(log, 12, age_ms=5000)
+    manager.logs[A].producers = None
+    failures = Failures()
+    run(work(manager, failures))
+    assert [type(error) for _, error in failures] == [AttributeError]
+    assert is_done(manager.logs[B])
+
+
+@pytest.mark.parametrize(("work", "config", "is_done"), ROUNDS)
+def test_a_log_that_is_deleted_between_two_steps_harms_no_namesake(
+    work, config, is_done
+):
+    """A topic is deleted and created again between any two steps of a round."""
+    at, more = 0, True
+    while more:
+        now = [NOW_MS]
+        manager = open_logs(config, now_ms=lambda now=now: now[0])
+        for log in manager.logs.values():
+            fill(log, 12, age_ms=5000)
+        now[0] += 60_000
+        failures = Failures()
+        round_ = work(manager, failures)
+        more = advance(round_, at)
+        manager.delete_log(A)
+        again = manager.open_log(A, None)
+        sent = batch([b"new"], keys=[b"k0"], timestamps=[now[0]])
+        again.append(sent, 0, now[0])
+        if more:
+            run(round_)
+        run(rounds.removal(manager, failures))
+        assert failures == []
+        assert values_of(again) == {0: b"new"}
+        again.check()
+        assert is_done(manager.logs[B])
+        flushing.flush(again)
+        left = manager.storage.after_kill()
+        found = open_logs(config, storage=left, keys=())
+        assert values_of(found.logs[A]) == {0: b"new"}
+        at += 1
+    assert at > 2
+
+
+@pytest.mark.parametrize("what", ["ended", "active"])
+def test_retention_frees_a_full_disk(what):
+    """No room for what a roll writes: what goes has to go first."""
+    config = {**OLD, "segment_bytes": 300 if what == "ended" else 9999}
+    manager = open_logs(config, keys=(A,))
+    log, storage = manager.logs[A], manager.storage
+    fill(log, 12, age_ms=5000)
+    storage.fill_up()
+    with pytest.raises(KafkaError, match="No space"):
+        log.append(batch([b"refused"]), 0, NOW_MS)
+    failures = Failures()
+    for _ in range(2):
+        run(retention(manager, failures))
+        run(rounds.removal(manager, failures))
+    assert all(error.error.errno == errno.ENOSPC for _, error in failures)
+    assert log.log_start_offset == 12
+    log.append(batch([b"after"]), 0, NOW_MS)
+    assert values_of(log) == {12: b"after"}
+    log.check()
+
+
+def test_a_deleted_log_is_kept_for_a_while():
+    now = [NOW_MS]
+    manager = open_logs({"file_delete_delay_ms": 60_000}, now_ms=lambda: now[0])
+    manager.delete_log(A)
+    doomed = f"a-0.{1:032x}-delete"
+    for at_ms, is_there in ((0, True), (59_999, True), (60_000, False)):
+        now[0] = NOW_MS + at_ms
+        run(rounds.removal(manager, Failures()))
+        assert (doomed in manager.storage.names(HOME)) == is_there
+    assert manager.doomed.next_ms() is None
+
+
+def test_what_cannot_be_removed_is_tried_again():
+    now = [NOW_MS]
+    manager = open_logs({"file_delete_delay_ms": 0}, now_ms=lambda: now[0])
+    manager.delete_log(A)
+    manager.delete_log(B)
+    manager.storage.faults = Faults(1, error=errno.EMFILE)
+    failures = Failures()
+    run(rounds.removal(manager, failures))
+    assert len(failures) == 1
+    assert manager.doomed.next_ms() == NOW_MS + 60_000
+    now[0] += 60_000
+    run(rounds.removal(manager, failures))
+    assert manager.storage.names(HOME) == [".lock"]
+
+
+def test_a_name_that_is_still_waiting_is_not_taken_again():
+    """Also by a broker that has started anew since."""
+    manager = open_logs({})
+    manager.delete_log(A)
+    again = open_logs({}, storage=manager.storage.after_kill())
+    for _ in range(2):
+        again.delete_log(A)
+        again.open_log(A, None)
+    names = [name for name in again.storage.names(HOME) if name.endswith("-delete")]
+    assert names == [f"a-0.{number:032x}-delete" for number in (1, 2, 3)]
+
+
+def test_steps_touch_no_device_that_may_keep_them_waiting():
+    """Syncs and removals of files are jobs; so is nothing else that is slow."""
+    manager = open_logs({**OLD, **DIRTY, "cleanup_policy": {"compact", "delete"}})
+    for log in manager.logs.values():
+        fill(log, 24, age_ms=500)
+    manager.delete_log(B)
+    now = NOW_MS + 60_000
+    manager.now_ms = lambda: now
+    calls = manager.storage.faults = Calls()
+    for work in (cleaning, retention, checkpoint, flush):
+        steps = work(manager, Failures())
+        for job in steps:
+            before = len(calls.names)
+            if job is not None:
+                job()
+            del calls.names[before:]
+    assert {name.split()[0] for name in calls.names} <= {
+        "rename",
+        "create",
+        "write",
+        "truncate",
+        # Of snapshots, some bytes each; the checkpoint of leader epochs once per epoch.
+        "remove",
+        "sync",
+    }
+    slow = [name for name in calls.names if name.startswith(("sync", "remove"))]
+    assert all(
+        "epoch" in each or ".snapshot" in each or each == "sync /data/one/a-0"
+        for each in slow
+    ), slow
+
+
+def test_a_roll_syncs_nothing():
+    log = open_log(**SMALL)
+    fill(log, 3)
+    calls = log.storage.disk.faults = Calls()
+    log.roll(NOW_MS)
+    assert calls.names
+    assert not [name for name in calls.names if name.startswith("sync")]
+    # Its files are synced by the flush that makes the rest durable.
+    flushing.flush(log)
+    names = [join(log.directory, f"{3:020d}.snapshot"), log.directory]
+    assert {f"sync {name}" for name in names} <= set(calls.names)
+
+
+def test_an_orderly_stop_leaves_alone_what_has_not_changed():
+    manager = open_logs({})
+    fill(manager.logs[A], 3)
+    manager.close({}, lambda jobs: [job() for job in jobs])
+    again = open_logs({}, storage=manager.storage)
+    fill(again.logs[B], 1)
+    calls = manager.storage.faults = Calls()
+    again.close({}, lambda jobs: [job() for job in jobs])
+    assert not [name for name in calls.names if "/a-0" in name]
+    assert [name for name in calls.names if "/b-0" in name]
+    last = open_logs({}, storage=manager.storage)
+    assert [len(values_of(last.logs[key])) for key in (A, B)] == [3, 1]

@@ -1,0 +1,46 @@
+"""What a run found: a file for each new kind of failure, and how to see it again."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+from tests.fuzzing.known import Broken, causes, is_known, place
+
+
+def _kind(error: BaseException) -> tuple[str, ...]:
+    """Return what makes failures the same: where they arose, and for which API."""
+    api = str(error).partition(" v")[0] if isinstance(error, Broken) else ""
+    return (*place(error), *re.findall(r"^[A-Z_]+$", api))
+
+
+class Findings:
+    """A directory that keeps the first of each kind of failure."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def note(self, error: BaseException, again: str, data: bytes | None = None) -> bool:
+        """Write a failure down, unless it is known; return True if it was new.
+
+        ``again`` is the command that shows it again; ``data`` the case, if it is bytes.
+        """
+        if is_known(error):
+            return False
+        places = ["-".join(_kind(each)).replace(":", "-") for each in causes(error)]
+        path = self.directory / f"{'+'.join(dict.fromkeys(places))[:150]}.txt"
+        if path.exists():
+            return False
+        if data is not None:
+            path.with_suffix(".case").write_bytes(data)
+            again = again.format(path.with_suffix(".case"))
+        trace = "".join(traceback.format_exception(error))
+        path.write_text(f"see it again: {again}\n\n{trace}")
+        return True
+
+    def told(self) -> list[str]:
+        """Return the names of what has been found so far, and what libFuzzer wrote."""
+        kinds = ("*.txt", "timeout-*", "oom-*", "crash-*", "slow-*")
+        return sorted(path.name for kind in kinds for path in self.directory.glob(kind))

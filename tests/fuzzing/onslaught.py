@@ -1,0 +1,339 @@
+"""A whole broker in virtual time under peers that send whatever they like.
+
+Each peer sends a request of `tests.fuzzing.frames`, and behind it one that is surely
+answered: so it knows whether the first one was answered, was none to be answered, or
+had its connection closed. A peer that waits a minute hangs up. At the end all
+deadlines pass, nothing may be held by anybody any more, a plain client is served, and
+another broker opens what is on the disk.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.disk.memory import MemoryStorage
+from broker.handling.kafka_apis import KafkaApis
+from broker.handling.registry import APIS
+from broker.log.steps import run
+from broker.log.upkeep import rounds
+from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
+from broker.log.upkeep.manager import Key
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import decode_response, encode_request, request_type
+from broker.server import BrokerServer, Surroundings
+from broker.standalone import standalone_broker
+from experiments.worlds.virtual.determinism import (
+    CostPerClass,
+    VirtualClock,
+    run_virtual,
+    spender,
+)
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    START_MS,
+    batch,
+    entity,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+    values_of,
+)
+from tests.fuzzing.extremes import Words
+from tests.fuzzing.frames import Sent, request
+from tests.fuzzing.known import Broken
+
+_FOREVER = str(2**62)
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "log.dirs": "/data",
+    "offsets.topic.num.partitions": "2",
+    "socket.request.max.bytes": "1000000",
+    "queued.max.request.bytes": "3000000",
+    "queued.max.requests": "4",
+    "num.network.threads": "1",
+    "connections.max.idle.ms": "-1",
+    # Upkeep is a matter of other tests, and all deadlines are waited out here.
+    "log.retention.check.interval.ms": _FOREVER,
+    "log.cleaner.backoff.ms": _FOREVER,
+    "log.flush.offset.checkpoint.interval.ms": str(2**31 - 1),
+    "offsets.retention.check.interval.ms": _FOREVER,
+}
+PEERS = 3
+PATIENCE_S = 60
+# Beyond every deadline that a request can name.
+ALL_DEADLINES_S = 2**31 // 1000 + 60
+SENTINEL = 0x5E4713
+_MS = 1_000_000
+
+
+@dataclass
+class Outcome:
+    """What became of the requests of a run."""
+
+    # By (API key, version).
+    answered: Counter[tuple[int, int]] = field(default_factory=Counter)
+    unanswered: int = 0
+    closed: int = 0
+    waited: int = 0
+
+    def add(self, other: Outcome) -> None:
+        """Count another run in."""
+        self.answered += other.answered
+        self.unanswered += other.unanswered
+        self.closed += other.closed
+        self.waited += other.waited
+
+
+class Onslaught:
+    """One broker, its disk, its network, and what was last sent to it."""
+
+    def __init__(self, clock: VirtualClock, seed: int) -> None:
+        self.clock = clock
+        self.outcome = Outcome()
+        self.last: list[Sent] = []
+        self.storage = MemoryStorage()
+        self.config = BrokerConfig.load(None, SETTINGS)
+        self.network = MemoryNetwork(now_ns=clock.now_ns, rng=random.Random(seed))
+        self.broker = self.another_broker(self.storage)
+        costs = CostPerClass(by_class={}, default_ns=50_000)
+        self.server = BrokerServer(
+            self.config,
+            KafkaApis(self.broker),
+            Surroundings(
+                network=self.network,
+                now_ns=clock.now_ns,
+                rng=random.Random(seed),
+                spend=spender(clock, costs),
+            ),
+        )
+
+    def another_broker(self, storage: MemoryStorage) -> Broker:
+        """Return a broker over a disk; it is not open yet."""
+        rng = random.Random(5)
+        return standalone_broker(
+            self.config,
+            storage=storage,
+            now_ns=self.clock.now_ns,
+            now_ms=lambda: START_MS + self.clock.now_ms(),
+            rng=rng,
+        )
+
+    def connect(self) -> MemoryStream:
+        return MemoryStream(self.network.connect(self.server.ports["PLAINTEXT"]))
+
+    # ---- hostile peers --------------------------------------------------------------
+
+    async def fire(
+        self, rng: random.Random, words: Words, keys: Sequence[ApiKey], count: int
+    ) -> None:
+        """Be one peer that sends ``count`` requests."""
+        stream = None
+        for number in range(count):
+            sent = request(rng, words, keys, number)
+            self.last = [*self.last[-PEERS * 2 :], sent]
+            if stream is None:
+                stream = self.connect()
+            if not await self._exchange(stream, sent):
+                await stream.aclose()
+                stream = None
+        if stream is not None:
+            await stream.aclose()
+
+    async def _exchange(self, stream: MemoryStream, sent: Sent) -> bool:
+        """Send a request; say whether the connection may be used further."""
+        sentinel = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, SENTINEL, -1)
+        with trio.move_on_after(PATIENCE_S):
+            try:
+                await stream.send_all(sent.frame + sentinel)
+                return await self._receive(stream, sent)
+            except trio.BrokenResourceError:
+                self.outcome.closed += 1
+                return False
+        self.outcome.waited += 1
+        return False
+
+    async def _receive(self, stream: MemoryStream, sent: Sent) -> bool:
+        answers = Answers(stream)
+        first = await answers.next()
+        if first is None:
+            self.outcome.closed += 1
+            return False
+        if struct.unpack_from(">i", first)[0] == SENTINEL:
+            self.outcome.unanswered += 1
+            if sent.key != ApiKey.PRODUCE:
+                raise Broken(f"{sent} was passed over")
+            return True
+        self.outcome.answered[sent.key, sent.version] += 1
+        self._judge(sent, first)
+        if await answers.next() is None:
+            raise Broken(f"{sent} was answered, and its connection closed")
+        return True
+
+    def _judge(self, sent: Sent, frame: bytes) -> None:
+        version = sent.version
+        served = APIS[sent.key].served
+        if sent.key == ApiKey.API_VERSIONS and version not in served:
+            version = 0
+        correlation_id, answer = decode_response(sent.key, version, frame)
+        if correlation_id != sent.correlation_id:
+            raise Broken(f"{sent} was answered as number {correlation_id}")
+        if "unknown_server_error" in repr(answer):
+            raise Broken(f"{sent} was answered with UNKNOWN_SERVER_ERROR")
+
+    # ---- what must hold afterwards --------------------------------------------------
+
+    def at_rest(self) -> list[str]:
+        """Return what is still held, now that no request is there any more."""
+        held = {
+            "connections": self.server.quotas.total
+            + sum(each.connections for each in self.server.socket_server.processors),
+            "pool bytes": self.server.pool.used_bytes if self.server.pool else 0,
+            "state change lock": self.broker.state_change_lock.holder is not None,
+        }
+        for purgatory in self.broker.replicas.purgatories:
+            purgatory.check()
+            held[f"in the purgatory {purgatory.name}"] = len(purgatory)
+        for plane in self.server.topology.planes:
+            plane.check()
+            held["requests in the plane"] = plane.queued + plane.seated + plane.away
+        self.broker.check()
+        return [f"{count} {what}" for what, count in held.items() if count]
+
+    async def plain_client(self, name: str) -> None:
+        """Create a topic, produce to it and read it back, as anybody may."""
+        stream = self.connect()
+        fields = {"topics": [new_topic(name, 1)], "timeout": SECONDS_30}
+        await ask(stream, ApiKey.CREATE_TOPICS, 5, **fields)
+        told = await ask(
+            stream, ApiKey.PRODUCE, 8, **produce_fields({(name, 0): batch(b"x", b"y")})
+        )
+        code = told.responses[0].partition_responses[0].error_code
+        if code is not ErrorCode.none:
+            raise Broken(f"a plain produce was answered with {code}")
+        told = await ask(stream, ApiKey.FETCH, 11, **fetch_fields({(name, 0): 0}))
+        found = values_of(told.responses[0].partitions[0].records)
+        if found != [(0, b"x"), (1, b"y")]:
+            raise Broken(f"a plain fetch got {found}")
+        await stream.aclose()
+
+    def opens_again(self) -> None:
+        """Open the disk as it is after a kill, clean everything up, and stop."""
+        broker = self.another_broker(self.storage.after_kill())
+        broker.open(self.config.advertised)
+        broker.check()
+        for log in broker.logs.logs.values():
+            log.check()
+        run(rounds.retention(broker.logs, _everything, _failed))
+        cleaner = LogCleaner(broker.logs, CleanerConfig, _everything, _failed)
+        while run(cleaner.round()):
+            pass
+        broker.close()
+
+
+def _everything(_: Key) -> int:
+    """Let all records go, as if every replica had them."""
+    return 2**62
+
+
+def _failed(path: str, error: Exception) -> None:
+    raise Broken(f"{path} cannot be cleaned up") from error
+
+
+class Answers:
+    """The frames that come on a connection."""
+
+    def __init__(self, stream: MemoryStream) -> None:
+        self._stream = stream
+        self._buffer = b""
+
+    async def next(self) -> bytes | None:
+        """Return the next frame without its size; None at the end."""
+        while True:
+            if len(self._buffer) >= 4:
+                end = 4 + struct.unpack_from(">i", self._buffer)[0]
+                if len(self._buffer) >= end:
+                    frame, self._buffer = self._buffer[4:end], self._buffer[end:]
+                    return frame
+            chunk = await self._stream.receive_some()
+            if not chunk:
+                return None
+            self._buffer += chunk
+
+
+async def ask(stream: MemoryStream, key: ApiKey, version: int, **fields: object) -> Any:
+    """Send a request and return its decoded answer."""
+    body = entity(request_type(key, version), fields)
+    await stream.send_all(encode_request(key, version, 1, "plain", body))
+    frame = await Answers(stream).next()
+    if frame is None:
+        raise Broken(f"a plain {key.name} had its connection closed")
+    return decode_response(key, version, frame)[1]
+
+
+def onslaught(seed: int, keys: Sequence[ApiKey], count: int) -> Outcome:
+    """Run peers that send ``count`` requests in all; raise if the broker fails."""
+
+    async def main(clock: VirtualClock) -> Outcome:
+        world = Onslaught(clock, seed)
+        try:
+            await _besiege(world, random.Random(seed), keys, count)
+        except BaseException as error:
+            for sent in world.last:
+                error.add_note(f"seed {seed}, sent: {sent} {sent.frame[:200].hex()}")
+            raise
+        return world.outcome
+
+    return run_virtual(main, seed=seed)
+
+
+async def _besiege(
+    world: Onslaught, rng: random.Random, keys: Sequence[ApiKey], count: int
+) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(world.network.run)
+        await nursery.start(world.server.run)
+        words = await _prepared(world)
+        await trio.sleep(1)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        async with trio.open_nursery() as peers:
+            for _ in range(PEERS):
+                own = random.Random(rng.getrandbits(64))
+                peers.start_soon(world.fire, own, words, keys, count // PEERS)
+        await trio.sleep(ALL_DEADLINES_S)
+        held = world.at_rest()
+        living = trio.lowlevel.current_statistics().tasks_living
+        if living != tasks:
+            held.append(f"{living - tasks} Trio tasks")
+        if held:
+            raise Broken(", ".join(held))
+        await world.plain_client("afterwards")
+        world.opens_again()
+        nursery.cancel_scope.cancel()
+
+
+async def _prepared(world: Onslaught) -> Words:
+    """Create what the requests name."""
+    words = Words()
+    stream = world.connect()
+    topics = [
+        new_topic("t", 2),
+        new_topic("c", 2, configs=[("cleanup.policy", "compact")]),
+    ]
+    await ask(stream, ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SECONDS_30)
+    told = await ask(stream, ApiKey.METADATA, 12, topics=[{"name": "t"}, {"name": "c"}])
+    words.topic_ids += [topic.topic_id.bytes for topic in told.topics]
+    records = {(name, index): batch(b"a", b"b") for name in "tc" for index in range(2)}
+    await ask(stream, ApiKey.PRODUCE, 8, **produce_fields(records))
+    await stream.aclose()
+    return words

@@ -1,0 +1,114 @@
+"""No slice, timer step or reader round does more than so much, whatever is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import trio
+
+from broker.protocol.api_keys import ApiKey
+from experiments.worlds.virtual.determinism import (
+    CostPerClass,
+    VirtualClock,
+    run_virtual,
+    spender,
+)
+from planes import Task
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    new_topic,
+    produce_fields,
+)
+from tests.fuzzing import onslaught as sieges
+from tests.fuzzing.frames import COMMANDS, OF_CLIENTS
+from tests.fuzzing.known import is_known
+from tests.fuzzing.onslaught import Onslaught, ask, onslaught
+from tests.fuzzing.starvation import StarvationProbe
+
+# The first request of a kind makes its codec as well: some 10,000 calls, once.
+BUDGET_CALLS = 20_000
+PARTITIONS = 1_000
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
+    """Return a probe that watches every broker that an onslaught is made for."""
+    probe = StarvationProbe()
+
+    def watched(clock: VirtualClock, costs: CostPerClass) -> Callable[[Task], None]:
+        trio.lowlevel.add_instrument(probe)
+        return probe.watching(spender(clock, costs))
+
+    monkeypatch.setattr(sieges, "spender", watched)
+    return probe
+
+
+def beyond_the_budget(probe: StarvationProbe) -> Counter[str]:
+    return +Counter({it: n - BUDGET_CALLS for it, n in probe.most_calls.items()})
+
+
+@pytest.mark.parametrize("keys", [OF_CLIENTS, COMMANDS], ids=["clients", "controllers"])
+def test_no_extreme_request_keeps_the_others_waiting(
+    probe: StarvationProbe, keys: Sequence[ApiKey]
+) -> None:
+    with probe.counting():
+        try:
+            onslaught(1, keys, 6 * len(keys))
+        except BaseException as error:
+            if not is_known(error):
+                raise
+    seen = {key.name for key in keys} & set(probe.most_calls)
+    assert len(seen) > 0.8 * len(keys)
+    assert beyond_the_budget(probe) == {}
+
+
+@pytest.mark.slow
+def test_no_request_about_many_partitions_keeps_the_others_waiting(
+    probe: StarvationProbe,
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = Onslaught(clock, 1)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.network.run)
+            await nursery.start(world.server.run)
+            stream = world.connect()
+            with probe.counting():
+                for key, version, fields in about_all_partitions():
+                    await ask(stream, key, version, **fields)
+                    # What is done later because of it counts too.
+                    await trio.sleep(1)
+                await trio.sleep(120)
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main, seed=1)
+    assert probe.most_calls["FETCH"] > PARTITIONS
+    assert beyond_the_budget(probe) == {}
+
+
+def about_all_partitions() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
+    """Yield a life of a topic, each step in one request for all of its partitions."""
+    name, indexes = "big", range(PARTITIONS)
+
+    def each(**fields: Any) -> list[dict[str, Any]]:
+        partitions = [{"partition_index": index, **fields} for index in indexes]
+        return [{"name": name, "partitions": partitions}]
+
+    everywhere = [(name, index) for index in indexes]
+    topics = [new_topic(name, PARTITIONS)]
+    yield ApiKey.CREATE_TOPICS, 7, {"topics": topics, "timeout": SECONDS_30}
+    yield ApiKey.METADATA, 12, {"topics": [{"name": name}]}
+    yield ApiKey.PRODUCE, 8, produce_fields(dict.fromkeys(everywhere, batch(b"x")))
+    yield ApiKey.FETCH, 11, fetch_fields(dict.fromkeys(everywhere, 0))
+    yield ApiKey.LIST_OFFSETS, 5, {"topics": each(timestamp=-1)}
+    group = {"group_id": "g"}
+    joined = {**group, "generation_id_or_member_epoch": -1}
+    committed = each(committed_offset=1)
+    yield ApiKey.OFFSET_COMMIT, 7, {**joined, "topics": committed}
+    wanted = [{"name": name, "partition_indexes": list(indexes)}]
+    yield ApiKey.OFFSET_FETCH, 7, {**group, "topics": wanted}
+    yield ApiKey.DELETE_TOPICS, 5, {"topic_names": [name], "timeout": SECONDS_30}

@@ -1,0 +1,128 @@
+"""An experiment whose broker is Apache Kafka: what it records, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from doorkeeper import cli
+from experiments.design.config import parse
+from experiments.worlds.kafka import apache_kafka
+from experiments.worlds.kafka.nodes import VERSION
+from experiments.worlds.kafka.phases import PHASES
+from experiments.worlds.kafka.world import settings_of
+from experiments.worlds.world import WorldError
+
+CONFIG = """
+[experiment]
+name = "small"
+seed = 5
+blocks = 1
+baseline = "fifo"
+again = false
+world = "kafka"
+
+[workload]
+duration_s = 0.5
+
+[[workload.traffic]]
+name = "control"
+connections = 4
+arrivals = { kind = "poisson", rate_per_s = 100.0 }
+request = { api = "leader-and-isr", partitions = 2 }
+
+[[workload.traffic]]
+name = "cache"
+connections = 2
+arrivals = { kind = "constant", rate_per_s = 20.0 }
+request = { api = "update-metadata" }
+
+[[workload.traffic]]
+name = "load"
+connections = 8
+arrivals = { kind = "poisson", rate_per_s = 100.0 }
+request = { api = "produce", partitions = 5, topic_partitions = 10 }
+
+[[workload.traffic]]
+name = "read"
+connections = 2
+arrivals = { kind = "poisson", rate_per_s = 50.0 }
+request = { api = "fetch", partition_max_bytes = 4096 }
+
+[[arms]]
+name = "fifo"
+scheduler = "fifo"
+
+[[arms]]
+name = "planes"
+scheduler = "planes"
+
+[broker]
+set = { "queued.max.requests" = 20 }
+
+[limits]
+lateness_p99_ms = 10000.0
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.live
+@pytest.mark.parametrize("arm", ["fifo", "planes"])
+def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> None:
+    """Controller requests are obeyed on either listener; phases come by JMX."""
+    try:
+        apache_kafka.jars(VERSION)
+        apache_kafka.java()
+    except apache_kafka.NoKafka as none:
+        pytest.skip(str(none))
+    file = tmp_path / "small.toml"
+    file.write_text(CONFIG.replace('baseline = "fifo"', f'baseline = "{arm}"'))
+    out = tmp_path / "run"
+    done = CliRunner().invoke(
+        cli.main,
+        ["experiment", "run", str(file), "--out", str(out), f"--schedulers={arm}"],
+    )
+    assert done.exit_code == 0, done.output
+    (run,) = json.loads((out / "manifest.json").read_text())["runs"]
+    assert run["valid"], run["reason"]
+    assert run["counts"]["ok"] == run["counts"]["sent"] > 50
+    rows = pq.read_table(out / run["requests"])
+    assert rows.num_rows == run["counts"]["sent"]
+    latency_ns = rows["client_done_ns"].to_numpy() - rows["intended_ns"].to_numpy()
+    assert np.all(latency_ns > 0)
+    assert rows["received_ns"].null_count == rows.num_rows
+    of_control = run["broker_phases_ms"]["LeaderAndIsr"]
+    assert set(of_control) == set(PHASES)
+    assert of_control["TotalTimeMs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arm", "named"),
+    [
+        ({"scheduler": "priority"}, "'priority'"),
+        (
+            {"scheduler": "fifo", "set": {"doorkeeper.reader": "class-aware"}},
+            "doorkeeper.reader",
+        ),
+    ],
+)
+def test_an_arm_that_kafka_cannot_have_is_refused(
+    arm: dict[str, Any], named: str
+) -> None:
+    content = tomllib.loads(CONFIG)
+    content["arms"] = [{"name": "fifo", "scheduler": "fifo"}, {"name": "other", **arm}]
+    experiment = parse(content)
+    with pytest.raises(WorldError, match=named):
+        settings_of(experiment, experiment.arms[1])
+
+
+def test_an_arm_that_kafka_can_have_keeps_kafkas_own_keys() -> None:
+    experiment = parse(tomllib.loads(CONFIG))
+    assert settings_of(experiment, experiment.arms[1]) == {"queued.max.requests": "20"}

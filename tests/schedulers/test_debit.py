@@ -1,0 +1,68 @@
+"""What was used for a job outside of its turns is its flow's to pay."""
+
+import pytest
+
+from schedulers import Job, SchedulerConfig, make
+
+FLOWS = ("late", "all in turn")
+
+
+def served_of_each(name, *, in_turn_ns, afterwards_ns, turns=600):
+    """Keep two flows backlogged at one server; count the turns of each.
+
+    Flow i uses ``in_turn_ns[i]`` in its turns, ``afterwards_ns[i]`` when they are over.
+    """
+    policy = make(name, SchedulerConfig(quantum_ns=1_000))
+    served, now_ns, number = [0, 0], 0, 0
+    for number in range(10):
+        which = number % 2
+        policy.arrive(job_of(number, which, in_turn_ns[which]), now_ns)
+    for _ in range(turns):
+        job = policy.pick(now_ns)
+        which = FLOWS.index(job.flow)
+        now_ns += in_turn_ns[which]
+        job.attained_ns += in_turn_ns[which]
+        policy.ran(job, in_turn_ns[which], now_ns)
+        policy.leave(job, now_ns, done=True)
+        now_ns += afterwards_ns[which]
+        policy.debit(job, afterwards_ns[which], now_ns)
+        policy.check()
+        served[which] += 1
+        number += 1
+        policy.arrive(job_of(number, which, in_turn_ns[which]), now_ns)
+    return served
+
+
+def job_of(number, which, cost_ns):
+    return Job(
+        number=number,
+        request_class=FLOWS[which],
+        flow=FLOWS[which],
+        cost_ns=cost_ns,
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["wfq", "wf2q+", "scfq", "drr", "eevdf", "2dfq", "mclock"]
+)
+def test_a_fair_policy_counts_a_debit_as_it_counts_a_turn(name):
+    late, in_turn = served_of_each(
+        name, in_turn_ns=(100_000, 400_000), afterwards_ns=(300_000, 0)
+    )
+    assert late == pytest.approx(in_turn, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "eevdf", "2dfq"])
+def test_a_flow_that_is_idle_comes_back_with_its_debt(name):
+    policy = make(name, SchedulerConfig(quantum_ns=1_000))
+    first = job_of(0, 0, 100)
+    policy.arrive(first, 0)
+    assert policy.pick(0) is first
+    for number in (1, 2, 3):
+        policy.arrive(job_of(number, 1, 100), 0)
+    first.attained_ns = 100
+    policy.ran(first, 100, 100)
+    policy.leave(first, 100, done=True)
+    policy.debit(first, 5_000_000, 100)
+    policy.arrive(job_of(4, 0, 100), 100)
+    assert [policy.pick(100).number for _ in range(4)] == [1, 2, 3, 4]

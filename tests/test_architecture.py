@@ -1,0 +1,144 @@
+"""The architecture, enforced: which way imports point, and how full a folder may be.
+
+The table is ``tests/architecture.py``. Everything is read from the source by ``ast``,
+so nothing is imported and nothing can hide in a function.
+"""
+
+import ast
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.architecture import (
+    LAYERS,
+    MAY_HAVE_MORE,
+    MODULES_PER_FOLDER,
+    ONLY,
+    PACKAGES,
+    ROOT,
+    House,
+    circles,
+    layer_of,
+    walk,
+    with_map,
+)
+
+
+@pytest.fixture(scope="module")
+def house() -> House:
+    return House.read()
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_packages_import_one_way_only(house: House) -> None:
+    assert [
+        f"{a} imports {b}"
+        for a, b in house.arrows()
+        if package_of(b) not in (package_of(a), *PACKAGES[package_of(a)])
+    ] == []
+
+
+def test_layers_inside_a_package_import_one_way_only(house: House) -> None:
+    upward = []
+    for a, b in house.arrows():
+        if package_of(a) == package_of(b):
+            from_layer, from_height = layer_of(a, house.folder(a))
+            to_layer, to_height = layer_of(b, house.folder(b))
+            if from_layer != to_layer and from_height <= to_height:
+                upward.append(f"{a} imports {b}")
+    assert upward == []
+
+
+def test_some_layers_import_less_than_they_might(house: House) -> None:
+    assert [
+        f"{a} imports {b}"
+        for a, b in house.arrows()
+        for layer, allowed in ONLY.items()
+        if f"{a}.".startswith(f"{layer}.")
+        and not any(f"{b}.".startswith(f"{it}.") for it in allowed)
+    ] == []
+
+
+def test_no_files_import_each_other_in_a_circle(house: House) -> None:
+    arrows = defaultdict(set)
+    for a, b in house.arrows():
+        arrows[a].add(b)
+    assert circles(arrows) == []
+
+
+def test_no_folders_import_each_other_in_a_circle(house: House) -> None:
+    """A composition root, which has a row of its own in the table, is a folder here."""
+    roots = {
+        f"{package}.{name}"
+        for package, rows in LAYERS.items()
+        for row in rows
+        for name in row
+        if f"{package}.{name}" in house.trees
+    }
+
+    def place(module: str) -> str:
+        return module if module in roots else house.folder(module)
+
+    arrows = defaultdict(set)
+    for a, b in house.arrows():
+        if place(a) != place(b):
+            arrows[place(a)].add(place(b))
+    assert circles(arrows) == []
+
+
+def test_no_folder_is_too_full(house: House) -> None:
+    modules = Counter(
+        house.folder(it) for it, path in house.paths.items() if path.stem != "__init__"
+    )
+    assert {
+        folder: count
+        for folder, count in modules.items()
+        if count > MODULES_PER_FOLDER and folder not in MAY_HAVE_MORE
+    } == {}
+
+
+def test_every_row_of_the_table_is_there(house: House) -> None:
+    assert set(LAYERS) == set(PACKAGES)
+    rows = {
+        package if name == "." else f"{package}.{name}"
+        for package, rows in LAYERS.items()
+        for row in rows
+        for name in row
+    }
+    assert rows - set(house.trees) == set()
+
+
+def test_the_map_of_the_architecture_is_current(house: House) -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    message = "python tests/architecture.py writes it anew"
+    assert text == with_map(text, house), message
+
+
+# ---- the rules themselves -----------------------------------------------------------
+
+
+def test_a_circle_is_found_and_nothing_else() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert circles(arrows) == [["a", "b", "c"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_imports_for_type_checkers_are_no_arrows() -> None:
+    source = "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    import c"
+    found = [it.names[0].name for it in walk(ast.parse(source)) if hasattr(it, "names")]
+    assert sorted(found) == ["a", "c"]
+
+
+def test_a_name_from_a_face_is_an_arrow_to_its_definer(house: House) -> None:
+    assert "schedulers" in house.faces
+    arrows = set(house.arrows())
+    assert ("broker.server", "schedulers") not in arrows
+    assert not any(a == "schedulers" for a, _ in arrows)
+
+
+def test_there_is_something_to_check(house: House) -> None:
+    assert len(house.trees) > 300
+    assert len(list(house.arrows())) > 1000

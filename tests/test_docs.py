@@ -1,0 +1,95 @@
+"""The pages speak of files, commands, options and make targets that are there."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from doorkeeper import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "tests/README.md"])
+# What a page names without its being ours: written by a run, or by Kafka.
+NOT_HERE = {
+    "index.html",
+    "manifest.json",
+    "results.json",
+    "report/results.json",
+    "server.properties",
+    "meta.properties",
+    "paper.pdf",
+    # The reader's own.
+    "my_policies.py",
+}
+_PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|svg|json|css|html|typ|java)|/))`")
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_MADE = ("runs/", ".venv", ".tools", "data/")
+
+
+def is_there(page: Path, name: str) -> bool:
+    """Say whether a path from the root, from the page, or a bare name is there."""
+    if "/" in name.rstrip("/"):
+        inside = [ROOT / name, page.parent / name]
+        return any(it.exists() for it in inside) or any(ROOT.glob(f"*/{name}"))
+    return any(True for _ in ROOT.glob(f"[!.]*/**/{name}")) or (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    # NAME is the reader's to choose.
+    named = {
+        name
+        for name in _PATH.findall(text)
+        if name not in NOT_HERE and not name.startswith(_MADE) and "NAME" not in name
+    }
+    assert sorted(name for name in named if not is_there(page, name)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = set(_LINK.findall(page.read_text()))
+    assert sorted(it for it in links if not (page.parent / it).exists()) == []
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of every ``doorkeeper`` command of a page, without comments."""
+    for line in re.findall(r"(?:^|`)doorkeeper ([^`\n]*)", text, re.MULTILINE):
+        yield shlex.split(line, comments=True)
+
+
+def complaint(words: list[str]) -> str:
+    """Say what is wrong with a command's name or options, or nothing."""
+    command: click.Command = cli.main
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            return f"no command {rest[0]!r}"
+        command = found
+        del rest[0]
+    known = {name for it in command.params for name in it.opts} | {"--help"}
+    asked = {it.partition("=")[0] for it in rest if it.startswith("--")}
+    return f"no options {sorted(asked - known)}" if asked - known else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
+    found = [(words, complaint(words)) for words in commands(page.read_text())]
+    assert [it for it in found if it[1]] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda it: it.name)
+def test_every_make_target_of_a_page_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    asked = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.M))
+    assert asked - targets == set()
+
+
+def test_a_wrong_command_is_noticed() -> None:
+    assert complaint(["serve", "--set", "a=b"]) == ""
+    assert complaint(["serve", "--nope", "1"]) == "no options ['--nope']"
+    assert complaint(["nope"]) == "no command 'nope'"

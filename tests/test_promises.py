@@ -1,0 +1,48 @@
+"""The page of promises: each row has a test, and each test and key of it exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.config import KEYS
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "promises.md").read_text()
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+NAMED = sorted(set(TEST.findall(PAGE)))
+# Rows of tables, without their heads and rules.
+ROWS = [
+    line
+    for line in PAGE.splitlines()
+    if line.startswith("|") and not line.startswith(("|---", "| promise", "| key"))
+]
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_the_test_that_holds_a_promise_exists(path: str, name: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    names = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert name in names
+
+
+def test_every_promise_names_a_test() -> None:
+    assert len(ROWS) > 30
+    assert [row for row in ROWS if not TEST.search(row)] == []
+
+
+def test_the_keys_that_bound_something_are_read() -> None:
+    bounds = PAGE.partition("## What is bounded")[2].partition("\n## ")[0]
+    keys = {
+        key
+        for line in bounds.splitlines()
+        if line.startswith("| `")
+        for key in re.findall(r"`([a-z.]+)`", line.split("|")[1])
+    }
+    assert len(keys) > 10
+    assert {key for key in keys if KEYS[key].inert} == set()
