@@ -20,10 +20,12 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from experiments.design.calibration import Calibration
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
-from experiments.design.workload import Mean, Name, Rate, Seconds, Section, Workload
+from experiments.design.values import Mean, Name, Rate, Seconds, Section
+from experiments.design.workload import Workload
 from experiments.design.worlds import known
 
 AGAIN = "-again"
@@ -126,7 +128,11 @@ class Analysis(Section):
 
 
 class Experiment(Section):
-    """The whole file."""
+    """The whole file.
+
+    ``nominal`` are the costs in whose time the traffic is written, ``machine`` those of
+    the machine that it is replayed on (``--calibration``).
+    """
 
     experiment: Header
     workload: Workload
@@ -136,6 +142,8 @@ class Experiment(Section):
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
     model: ModelSection = ModelSection()
+    nominal: Calibration | None = None
+    machine: Calibration | None = None
     sweep: Sweep | None = None
 
     @model_validator(mode="after")
@@ -156,6 +164,7 @@ class Experiment(Section):
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
+        _check_costs(self.nominal, self.workload)
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
@@ -208,6 +217,20 @@ class Experiment(Section):
         content = self.model_dump(mode="json", by_alias=True)
         content["experiment"]["world"] = world
         return parse(content)
+
+    def with_machine(self, machine: Calibration) -> Experiment:
+        """Return the same experiment for a machine with these costs.
+
+        :raises ExperimentError: if some traffic has no cost there.
+        """
+        missing = [
+            entry.name
+            for entry in self.workload.traffic
+            if entry.name not in machine.costs
+        ]
+        if missing:
+            raise ExperimentError("the calibration", f"has no cost of {missing[0]!r}")
+        return self.model_copy(update={"machine": machine})
 
     def content(self) -> dict[str, Any]:
         """Return the file's content with every default filled in."""
@@ -277,6 +300,17 @@ def _check_factors(arms: Iterable[Arm]) -> None:
                 f"arms {seen[made_of]!r} and {arm.name!r} have the same factors"
             )
         seen[made_of] = arm.name
+
+
+def _check_costs(nominal: Calibration | None, workload: Workload) -> None:
+    """Refuse nominal costs of traffic that there is not."""
+    names = [entry.name for entry in workload.traffic]
+    strangers = sorted(set(nominal.costs if nominal else ()) - set(names))
+    if strangers:
+        raise ValueError(
+            f"nominal.costs: no traffic is called {strangers[0]!r}; there is "
+            + ", ".join(names)
+        )
 
 
 def _property(value: str | int | float | bool) -> str:

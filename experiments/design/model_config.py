@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from experiments.design.workload import Mean, Rate, Section
+from experiments.design.values import Mean, Rate, Section
 
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Portion: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from experiments.design.capacity import in_rates, stretch, uncosted
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.design.sweep import Change, Listed, point_name
 
 # The sections that a level may change.
-_OPEN = ("workload", "arms", "broker", "limits", "virtual", "model")
+_OPEN = ("workload", "arms", "broker", "limits", "virtual", "model", "nominal")
 # Tables whose keys are not this program's: all that is left of a path is one key.
 _FREE = ("set", "slice_us")
 
@@ -28,12 +29,15 @@ class Point:
     """One combination of levels, and the experiment with their keys set.
 
     ``number`` is its place in the design, None for an experiment that is no sweep.
+    ``experiment`` has rates, in nominal time, where the file has loads; ``stretch`` is
+    the factor from there to the machine.
     """
 
     name: str
     levels: Mapping[str, str]
     number: int | None
     experiment: Experiment
+    stretch: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +54,27 @@ def points(experiment: Experiment) -> tuple[Point, ...]:
     :raises ExperimentError: naming the first key or level that does not fit.
     """
     if experiment.sweep is None:
-        return (Point(name="", levels={}, number=None, experiment=experiment),)
+        return (_point(experiment, {}, None),)
     return tuple(
-        Point(
-            name=point_name(levels),
-            levels=levels,
-            number=number,
-            experiment=_at(experiment, point_name(levels), steps),
-        )
+        _point(_at(experiment, point_name(levels), steps), levels, number)
         for number, (levels, steps) in enumerate(_combinations(experiment))
+    )
+
+
+def _point(
+    experiment: Experiment, levels: Mapping[str, str], number: int | None
+) -> Point:
+    if uncosted(experiment):
+        # It can be checked as it is, and not yet be drawn.
+        return Point(
+            name=point_name(levels), levels=levels, number=number, experiment=experiment
+        )
+    return Point(
+        name=point_name(levels),
+        levels=levels,
+        number=number,
+        experiment=in_rates(experiment),
+        stretch=stretch(experiment),
     )
 
 

@@ -5,7 +5,7 @@ file it sets or scales, and a *point* is one combination of levels. Every arm ru
 every point. A full factorial design crosses all levels; a listed one names its points.
 
 Keys are dotted paths of the file, entries of arrays by their name:
-``workload.traffic.produce.arrivals.rate_per_s``. ``set`` replaces what stands there;
+``workload.traffic.produce.arrivals.load``. ``set`` replaces what stands there;
 ``scale`` multiplies it, after every ``set``, so that load and the share of a class can
 be factors of their own although both move the same rate. Two factors that set the same
 key would depend on their order, and are refused.
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from experiments.design.workload import Mean, Name, Section
+from experiments.design.values import Mean, Name, Section
 
 
 class Change(Section):

@@ -11,117 +11,14 @@ only if a workload has more connections than ``queued.max.requests``.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from experiments.design.arrival_processes import Arrivals
 from experiments.design.published_mixes import MIXES
-
-Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
-Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Mean: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """A table of the file: immutable, and strict about its keys and types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-# ---- when requests arrive ----
-
-
-class Poisson(Section):
-    """Independent exponential gaps."""
-
-    kind: Literal["poisson"]
-    rate_per_s: Rate
-
-    def mean_rate_per_s(self) -> float:
-        """Return the long-run arrival rate."""
-        return self.rate_per_s
-
-
-class Constant(Section):
-    """Equal gaps, with a random phase."""
-
-    kind: Literal["constant"]
-    rate_per_s: Rate
-
-    def mean_rate_per_s(self) -> float:
-        """Return the long-run arrival rate."""
-        return self.rate_per_s
-
-
-class Bursts(Section):
-    """Arrivals at ``rate_per_s`` in the first ``on_s`` of every ``every_s``.
-
-    ``gaps`` says how: ``poisson``, or ``even``, which makes all bursts of one size.
-    Between bursts arrivals are Poisson at ``idle_rate_per_s``. The bursts stand at
-    fixed instants, so that every block sees as many of them.
-    """
-
-    kind: Literal["bursts"]
-    rate_per_s: Rate
-    every_s: Seconds
-    on_s: Seconds
-    gaps: Literal["poisson", "even"] = "poisson"
-    idle_rate_per_s: Rate = 0.0
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.on_s > self.every_s:
-            raise ValueError(f"on_s = {self.on_s} is longer than every_s")
-        return self
-
-    def mean_rate_per_s(self) -> float:
-        """Return the long-run arrival rate."""
-        share = self.on_s / self.every_s
-        return self.rate_per_s * share + self.idle_rate_per_s * (1 - share)
-
-
-class Mmpp(Section):
-    """Markov-modulated Poisson: states in a cycle, with exponential dwell times."""
-
-    kind: Literal["mmpp"]
-    rates_per_s: Annotated[tuple[Rate, ...], Field(min_length=2)]
-    dwell_s: Annotated[tuple[Seconds, ...], Field(min_length=2)]
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if len(self.rates_per_s) != len(self.dwell_s):
-            raise ValueError("rates_per_s and dwell_s need one entry per state each")
-        return self
-
-    def mean_rate_per_s(self) -> float:
-        """Return the long-run arrival rate: rates weighted by dwell times."""
-        pairs = zip(self.rates_per_s, self.dwell_s, strict=True)
-        return sum(rate * dwell for rate, dwell in pairs) / sum(self.dwell_s)
-
-
-class OnOff(Section):
-    """``sources`` that are on and off for exponential times, each on its own.
-
-    A source that is on sends ``rate_per_s`` requests, Poisson; one that is off none.
-    """
-
-    kind: Literal["on-off"]
-    rate_per_s: Rate
-    on_s: Seconds
-    off_s: Seconds
-    sources: Annotated[int, Field(ge=1, le=1000)] = 1
-
-    def mean_rate_per_s(self) -> float:
-        """Return the long-run arrival rate."""
-        return self.sources * self.rate_per_s * self.on_s / (self.on_s + self.off_s)
-
-
-Arrivals: TypeAlias = Annotated[
-    Poisson | Constant | Bursts | Mmpp | OnOff, Field(discriminator="kind")
-]
-
+from experiments.design.values import Count, Mean, Name, Rate, Seconds, Section
 
 # ---- what a request is ----
 
@@ -207,12 +104,20 @@ class ConstantService(Section):
     kind: Literal["constant"]
     mean_us: Mean
 
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        return self.mean_us
+
 
 class ExponentialService(Section):
     """Exponential costs: squared coefficient of variation 1."""
 
     kind: Literal["exponential"]
     mean_us: Mean
+
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        return self.mean_us
 
 
 class ChoiceService(Section):
@@ -228,6 +133,11 @@ class ChoiceService(Section):
             raise ValueError("values_us and weights need the same number of entries")
         return self
 
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        pairs = zip(self.values_us, self.weights, strict=True)
+        return sum(value * weight for value, weight in pairs) / sum(self.weights)
+
 
 class LognormalService(Section):
     """Lognormal costs of a given mean and coefficient of variation."""
@@ -235,6 +145,10 @@ class LognormalService(Section):
     kind: Literal["lognormal"]
     mean_us: Mean
     cv: Mean
+
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        return self.mean_us
 
 
 class ParetoService(Section):
@@ -250,6 +164,16 @@ class ParetoService(Section):
         if self.low_us >= self.high_us:
             raise ValueError(f"low_us = {self.low_us} is not below high_us")
         return self
+
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        low, high, alpha = self.low_us, self.high_us, self.alpha
+        if alpha == 1:
+            return low * high / (high - low) * math.log(high / low)
+        ratio = low / high
+        shape = alpha / (alpha - 1)
+        left: float = (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha)
+        return low * shape * left
 
 
 class PublishedService(Section):
@@ -267,6 +191,10 @@ class PublishedService(Section):
             values_us=tuple(cost_us * self.scale for _, cost_us in rows),
             weights=tuple(share for share, _ in rows),
         )
+
+    def mean(self) -> float:
+        """Return the mean cost in microseconds."""
+        return self.choice().mean()
 
 
 Service: TypeAlias = Annotated[
@@ -349,7 +277,18 @@ class Workload(Section):
         for entry in self.traffic:
             if max(entry.start_s, entry.stop_s or 0) > self.duration_s:
                 raise ValueError(f"{entry.name!r} starts or stops after the run's end")
+        by_way = {entry.arrivals.in_shares: entry.name for entry in self.traffic}
+        if len(by_way) > 1:
+            raise ValueError(
+                f"{by_way[True]!r} states a load and {by_way[False]!r} a rate; all "
+                "traffic is stretched to the machine together, or none is"
+            )
         return self
+
+    @property
+    def in_shares(self) -> bool:
+        """Whether the traffic is stated in shares of capacity."""
+        return self.traffic[0].arrivals.in_shares
 
     def stop_of(self, entry: Traffic) -> float:
         """Return when the arrivals of an entry end, in seconds of the run."""

@@ -14,17 +14,19 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import cycle
 
-from experiments.design.workload import (
+from experiments.design.arrival_processes import (
     Arrivals,
     Bursts,
-    ChoiceService,
     Constant,
-    ConstantService,
-    ExponentialService,
-    LognormalService,
     Mmpp,
     OnOff,
     Poisson,
+)
+from experiments.design.workload import (
+    ChoiceService,
+    ConstantService,
+    ExponentialService,
+    LognormalService,
     PublishedService,
     Service,
 )
@@ -38,9 +40,9 @@ def instants(
     """Yield the arrival instants of a process in ``[start_ns, stop_ns)``."""
     match arrivals:
         case Poisson():
-            return _poisson(rng, arrivals.rate_per_s, start_ns, stop_ns)
+            return _poisson(rng, arrivals.per_s, start_ns, stop_ns)
         case Constant():
-            return _constant(rng, arrivals.rate_per_s, start_ns, stop_ns)
+            return _constant(rng, arrivals.per_s, start_ns, stop_ns)
         case Bursts():
             return _bursts(rng, arrivals, start_ns, stop_ns)
         case Mmpp():
@@ -109,7 +111,7 @@ def _bursts(
     for begin in range(start_ns, stop_ns, every_ns):
         turn = min(begin + on_ns, stop_ns)
         end = min(begin + every_ns, stop_ns)
-        yield from on(rng, bursts.rate_per_s, begin, turn)
+        yield from on(rng, bursts.per_s, begin, turn)
         yield from _poisson(rng, bursts.idle_rate_per_s, turn, end)
 
 
@@ -123,7 +125,7 @@ def _mmpp(rng: random.Random, mmpp: Mmpp, start_ns: int, stop_ns: int) -> Iterat
             return
         dwell_ns = round(rng.expovariate(1 / mmpp.dwell_s[state]) * SECOND_NS)
         end = min(begin + dwell_ns, stop_ns)
-        yield from _poisson(rng, mmpp.rates_per_s[state], begin, end)
+        yield from _poisson(rng, mmpp.each_per_s[state], begin, end)
         begin = end
 
 
@@ -133,7 +135,7 @@ def _on_off(
     """Merge the sources, each with a generator of its own."""
     source = Mmpp(
         kind="mmpp",
-        rates_per_s=(on_off.rate_per_s, 0.0),
+        rates_per_s=(on_off.per_s, 0.0),
         dwell_s=(on_off.on_s, on_off.off_s),
     )
     return heapq.merge(

@@ -14,14 +14,16 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from experiments.design.capacity import drawable
 from experiments.design.config import Experiment
 from experiments.load.arrivals import SECOND_NS, demands, instants
 from experiments.load.frames import api_key, size_bytes
@@ -71,12 +73,34 @@ class Trace:
         values: list[Any] = self.table[name].to_pylist()
         return values
 
+    def stretched(self, factor: float, cost_ratios: Mapping[str, float]) -> Trace:
+        """Return the trace in the time of another machine; its hash stays its hash.
+
+        Instants are multiplied by ``factor``, the demands of each traffic entry by its
+        ``cost_ratios``.
+        """
+        if factor == 1.0 and all(ratio == 1.0 for ratio in cost_ratios.values()):
+            return self
+        ratio = np.array([cost_ratios.get(it, 1.0) for it in self.column("traffic")])
+        instants_ns = np.rint(self.table["intended_ns"].to_numpy() * factor)
+        demands_ns = np.rint(self.table["demand_ns"].to_numpy() * ratio)
+        table = self.table
+        for name, values in (("intended_ns", instants_ns), ("demand_ns", demands_ns)):
+            at = TRACE_SCHEMA.get_field_index(name)
+            column = pa.array(values.astype(np.int64))
+            table = table.set_column(at, TRACE_SCHEMA.field(name), column)
+        return replace(self, table=table)
+
 
 def generate(experiment: Experiment, block: int) -> Trace:
     """Draw the trace of a block. Cost: about 3 us a request.
 
-    The same experiment, seed and block give the same trace; the arms have no say.
+    The same experiment, seed and block give the same trace; the arms have no say, nor
+    has the machine: instants and demands are in nominal time (`design.capacity`).
+
+    :raises ExperimentError: if the cost of some traffic is needed and not known.
     """
+    experiment = drawable(experiment)
     workload = experiment.workload
     connections = senders(workload)
     arrivals = sorted(

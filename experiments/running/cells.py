@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from experiments.design.capacity import machine_us, nominal_us, on_machine
 from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.load.trace import Trace
@@ -87,7 +88,8 @@ class Bench:
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
             )
-            result = _checked(self._world.run(cell, drawn, files), drawn)
+            there, replayed = _on_machine(cell, drawn)
+            result = _checked(self._world.run(there, replayed, files), drawn)
             return Outcome(
                 cell=cell,
                 result=result,
@@ -145,6 +147,8 @@ def cell_key(cell: Cell, world: str, code: str) -> str:
         "keys": cell.experiment.broker_keys(cell.arm),
         "limits": limits,
         "told": _told(cell, world),
+        "stretch": cell.stretch,
+        "costs": machine_us(cell.experiment),
         "world": world,
         "block": cell.block,
         "code": code,
@@ -189,6 +193,19 @@ def _hash(content: dict[str, Any]) -> str:
 def _bench(world: str) -> Bench:
     """Return this process's bench: the next cell may replay the same trace."""
     return Bench(make_world(world, lambda: None))
+
+
+def _on_machine(cell: Cell, drawn: Trace) -> tuple[Cell, Trace]:
+    """Return a cell and its trace in the time of the machine, for a world to run."""
+    experiment = cell.experiment
+    nominal = nominal_us(experiment)
+    ratios = {
+        name: cost_us / nominal[name]
+        for name, cost_us in machine_us(experiment).items()
+        if name in nominal
+    }
+    there = replace(cell, experiment=on_machine(experiment, cell.stretch))
+    return there, drawn.stretched(cell.stretch, ratios)
 
 
 def _stored(drawn: Trace, scratch: Path) -> bytes:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.design.capacity import describe, in_rates, on_machine, stretch
 from experiments.design.config import Experiment
 from experiments.design.points import Point, factors
 from experiments.records.environment import code, environment, now
@@ -51,6 +52,8 @@ class Manifest:
         ``surroundings`` is what its world adds to the environment.
         """
         header = experiment.experiment
+        on_machines = [on_machine(it.experiment, it.stretch) for it in points]
+        base = on_machine(in_rates(experiment), stretch(experiment))
         content = {
             "schema": SCHEMA,
             "name": header.name,
@@ -73,13 +76,14 @@ class Manifest:
                 {
                     "point": point.name,
                     "levels": dict(point.levels),
-                    "classes": _classes(point.experiment),
-                    "window_ns": _window_ns(point.experiment),
+                    "classes": _classes(there),
+                    "window_ns": _window_ns(there),
+                    "costs": describe(point.experiment, point.stretch),
                 }
-                for point in points
+                for point, there in zip(points, on_machines, strict=True)
             ],
-            "classes": _classes(experiment),
-            "window_ns": _window_ns(experiment),
+            "classes": _classes(base),
+            "window_ns": _window_ns(base),
             "analysis": experiment.analysis.model_dump(mode="json"),
             "config": experiment.content(),
             "config_sha256": experiment.sha256(),

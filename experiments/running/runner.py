@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from experiments.design.capacity import drawable, on_machine
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
@@ -70,6 +71,7 @@ def _block(point: Point, block: int) -> Iterator[Cell]:
             block=block,
             arm=arm,
             order=order,
+            stretch=point.stretch,
         )
 
 
@@ -104,11 +106,13 @@ def run(
     """Run every cell that is not done; return those that have no run that counts.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
-        or holds another experiment.
+        or holds another experiment, or if the cost of some load is not known.
     :raises experiments.running.cells.CellFailed: if a cell raised in another process.
     :raises experiments.worlds.world.WorldError: if no cell can run.
     """
     found = points(experiment)
+    for point in found:
+        drawable(point.experiment)
     manifest = _open(experiment, found, directory, world, resume=resume)
     manifest.content["executor"] = executor.name
     cells = list(plan(found))
@@ -125,7 +129,7 @@ def run(
         for cell, key in zip(cells, keys, strict=True)
         if not manifest.done(key)
     )
-    seconds = [world.estimate_s(point.experiment) for point in found]
+    seconds = [world.estimate_s(on_machine(it.experiment, it.stretch)) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
         for outcome in outcomes:

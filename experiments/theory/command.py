@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from experiments.design.capacity import on_machine
 from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
+from experiments.design.worlds import WORLDS
 from experiments.running.worlds import make_world
 from experiments.theory.compare import Comparison, Row, compare
 from experiments.theory.measure import Block, recorded, replay
@@ -59,8 +62,10 @@ def _blocks(
             raise ExperimentError(
                 str(run_dir), f"is a recording of {ran.name}, not of {experiment.name}"
             )
+        world = manifest["world"]
         for point in points(ran):
-            yield manifest["world"], point, _by_arm(recorded(run_dir, point))
+            placed = _on_its_machine(point, world, run_dir)
+            yield world, placed, _by_arm(recorded(run_dir, placed))
     if run_dirs:
         return
     for name in worlds or _default_worlds(experiment, console):
@@ -72,6 +77,17 @@ def _blocks(
             yield name, point, blocks
 
 
+def _on_its_machine(point: Point, world: str, run_dir: Path) -> Point:
+    """Return a point in the time of the machine that replayed its trace.
+
+    :raises ExperimentError: if its services were those of a calibrated machine.
+    """
+    if point.experiment.machine is not None and WORLDS[world].computed:
+        fault = "was computed with --calibration, and theory knows nominal costs only"
+        raise ExperimentError(str(run_dir), fault)
+    return replace(point, experiment=on_machine(point.experiment, point.stretch))
+
+
 def _by_arm(runs: Iterator[tuple[str, Block]]) -> dict[str, list[Block]]:
     blocks: dict[str, list[Block]] = {}
     for arm, block in runs:
@@ -80,10 +96,11 @@ def _by_arm(runs: Iterator[tuple[str, Block]]) -> dict[str, list[Block]]:
 
 
 def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
-    if any(entry.service is None for entry in experiment.workload.traffic):
+    found = points(experiment)
+    traffic = [entry for it in found for entry in it.experiment.workload.traffic]
+    if any(entry.service is None for entry in traffic):
         return ["model"]
     virtual = make_world("virtual", lambda: None)
-    found = points(experiment)
     runs = experiment.experiment.blocks * len(experiment.arms)
     seconds = runs * sum(virtual.estimate_s(point.experiment) for point in found)
     if seconds <= _PATIENCE_S:

@@ -22,6 +22,7 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     BrokerConfig,
 )
+from experiments.design.arrival_processes import Poisson
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -29,7 +30,6 @@ from experiments.design.workload import (
     CONTROL,
     ConstantService,
     ExponentialService,
-    Poisson,
     Service,
     Traffic,
 )
@@ -285,7 +285,7 @@ def _poisson_rate(experiment: Experiment, entry: Traffic) -> float:
     if not isinstance(entry.arrivals, Poisson) or not whole:
         kind = entry.arrivals.kind if whole else "not for the whole run"
         raise NoClosedForm(f"arrivals of {entry.name} are not Poisson ({kind})")
-    return entry.arrivals.rate_per_s
+    return entry.arrivals.per_s
 
 
 def _service(

@@ -23,7 +23,8 @@ class Cell:
 
     In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` what the
     names of its runs begin with. ``attempt`` counts earlier runs of the same cell that
-    did not count.
+    did not count. ``stretch`` is the factor from nominal time to the machine's; a world
+    is given cells whose experiment is in the machine's time already.
     """
 
     experiment: Experiment
@@ -33,6 +34,7 @@ class Cell:
     arm: Arm
     order: int
     attempt: int = 0
+    stretch: float = 1.0
 
     @property
     def run_id(self) -> str:

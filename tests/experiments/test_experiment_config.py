@@ -66,7 +66,7 @@ def refusal(content: dict[str, Any]) -> str:
             "workload.traffic.0.arrivals.rate",
             3,
             "workload.traffic[0].arrivals.rate: unknown key; "
-            "known here: kind, rate_per_s",
+            "known here: rate_per_s, load, kind",
         ),
         (
             "workload.traffic.0.request.acks",

@@ -15,20 +15,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments.design.arrival_processes import (
+    Arrivals,
+    Bursts,
+    Constant,
+    Mmpp,
+    OnOff,
+    Poisson,
+)
 from experiments.design.config import parse
 from experiments.design.workload import (
     CLASS_OF_API,
-    Arrivals,
-    Bursts,
     ChoiceService,
-    Constant,
     ConstantService,
     ExponentialService,
     LognormalService,
-    Mmpp,
-    OnOff,
     ParetoService,
-    Poisson,
     PublishedService,
     Service,
 )

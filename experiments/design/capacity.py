@@ -1,0 +1,185 @@
+"""From shares of capacity to rates, and from the nominal machine to one that is there.
+
+A trace is drawn in *work*: in the time of the machine whose costs the config's
+``[nominal]`` states (or a traffic entry's ``service``). A load becomes a rate by those
+costs alone, so what is drawn, and its hash, is the same on all machines and in all
+worlds. A machine whose requests cost otherwise gets the trace *stretched*: all instants
+are multiplied by one factor, the cost of the trace there by its cost in nominal time.
+So the work that arrives in a second, in seconds of the machine's time, is what the
+config says, whichever machine that is.
+
+A workload in ``rate_per_s`` is never stretched: a second is a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
+from experiments.design.workload import ConstantService, Traffic, Workload
+
+
+def in_rates(experiment: Experiment) -> Experiment:
+    """Return the experiment in nominal time: rates for loads, a service for each cost.
+
+    A load whose cost nobody has stated or measured stays what it is. With a calibration
+    and without nominal costs, the calibrated machine is the nominal one.
+    """
+    workload = experiment.workload
+    if workload.in_shares and experiment.nominal is None:
+        experiment = experiment.model_copy(update={"nominal": experiment.machine})
+    costs_us = nominal_us(experiment)
+    traffic = tuple(
+        _costing(entry, costs_us[entry.name]) if entry.name in costs_us else entry
+        for entry in workload.traffic
+    )
+    drawn = workload.model_copy(update={"traffic": traffic})
+    return experiment.model_copy(update={"workload": drawn})
+
+
+def uncosted(experiment: Experiment) -> list[str]:
+    """Return the traffic whose load cannot become a rate: its cost is not known."""
+    workload = in_rates(experiment).workload
+    return [entry.name for entry in workload.traffic if entry.arrivals.in_shares]
+
+
+def drawable(experiment: Experiment) -> Experiment:
+    """Return the experiment with rates, of which a trace can be drawn.
+
+    :raises ExperimentError: if the cost of some traffic is needed and not known.
+    """
+    for name in uncosted(experiment):
+        raise ExperimentError(
+            f"workload.traffic[{name!r}].arrivals",
+            "a load is no rate before the cost of a request is known: measure it with "
+            "`doorkeeper calibrate` and give --calibration FILE, or state it in "
+            "[nominal]",
+        )
+    return in_rates(experiment)
+
+
+def stretch(experiment: Experiment) -> float:
+    """Return by how much a trace is stretched for the machine; 1 without calibration.
+
+    ``experiment`` is the one that states loads; that with their rates is not enough.
+    """
+    if experiment.machine is None or not experiment.workload.in_shares:
+        return 1.0
+    drawn = in_rates(experiment)
+    return _work_us(drawn, machine_us(drawn)) / _work_us(drawn, nominal_us(drawn))
+
+
+def on_machine(experiment: Experiment, factor: float) -> Experiment:
+    """Return an experiment with rates as it is once its trace is stretched.
+
+    What describes the load is stretched (rates, bursts, lengths, the drain, slow
+    clients), what was promised to somebody is not (time-outs, SLOs, limits).
+    """
+    if factor == 1.0:
+        return experiment
+    workload = experiment.workload
+    longer = workload.model_copy(
+        update={
+            "duration_s": workload.duration_s * factor,
+            "warmup_s": workload.warmup_s * factor,
+            "traffic": tuple(_slowed(entry, factor) for entry in workload.traffic),
+        }
+    )
+    limits = experiment.limits
+    patient = limits.model_copy(update={"drain_s": limits.drain_s * factor})
+    return experiment.model_copy(update={"workload": longer, "limits": patient})
+
+
+def mean_request_us(experiment: Experiment) -> float | None:
+    """Return the mean cost of a request on the machine; None if a cost is not known.
+
+    Requests count as often as they come; ``experiment`` is one with rates.
+    """
+    costs_us = machine_us(experiment)
+    workload = experiment.workload
+    if any(entry.name not in costs_us for entry in workload.traffic):
+        return None
+    requests = sum(_requests(workload, entry) for entry in workload.traffic)
+    return _work_us(experiment, costs_us) / requests if requests else None
+
+
+def nominal_us(experiment: Experiment) -> dict[str, float]:
+    """Return the nominal cost of each entry's requests, as far as known.
+
+    An entry's own ``service`` goes before what ``[nominal]`` says.
+    """
+    stated = experiment.nominal.costs if experiment.nominal else {}
+    return {
+        entry.name: entry.service.mean()
+        if entry.service
+        else stated[entry.name].mean_us
+        for entry in experiment.workload.traffic
+        if entry.service or entry.name in stated
+    }
+
+
+def machine_us(experiment: Experiment) -> dict[str, float]:
+    """Return the cost of each entry's requests on the machine: nominal, or measured."""
+    measured = experiment.machine.costs if experiment.machine else {}
+    found = nominal_us(experiment)
+    found.update(
+        (entry.name, measured[entry.name].mean_us)
+        for entry in experiment.workload.traffic
+        if entry.name in measured
+    )
+    return found
+
+
+def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
+    """Return what the manifest says of costs; None where none is known.
+
+    ``load`` is the work that each entry offers, as a share of the machine's time.
+    """
+    costs_us = machine_us(experiment)
+    mean_us = mean_request_us(experiment)
+    if mean_us is None:
+        return None
+    there = on_machine(experiment, factor).workload
+    return {
+        "stretch": factor,
+        "mean_request_ns": round(mean_us * 1000),
+        "load": {
+            entry.name: _requests(there, entry)
+            * (costs_us[entry.name] * 1e-6)
+            / there.duration_s
+            for entry in there.traffic
+        },
+    }
+
+
+def _costing(entry: Traffic, cost_us: float) -> Traffic:
+    service = entry.service or ConstantService(kind="constant", mean_us=cost_us)
+    arrivals = entry.arrivals.in_rates(cost_us)
+    return entry.model_copy(update={"arrivals": arrivals, "service": service})
+
+
+def _slowed(entry: Traffic, factor: float) -> Traffic:
+    return entry.model_copy(
+        update={
+            "arrivals": entry.arrivals.slowed(factor),
+            "start_s": entry.start_s * factor,
+            "stop_s": None if entry.stop_s is None else entry.stop_s * factor,
+            "read_ms": entry.read_ms * factor,
+        }
+    )
+
+
+def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:
+    """Return what all requests of a run cost, by expectation."""
+    workload = experiment.workload
+    return sum(
+        _requests(workload, entry) * costs_us[entry.name] for entry in workload.traffic
+    )
+
+
+def _requests(workload: Workload, entry: Traffic) -> float:
+    """Return how many requests of an entry a run has, by expectation."""
+    length_s = workload.stop_of(entry) - entry.start_s
+    return entry.arrivals.mean_rate_per_s() * length_s
