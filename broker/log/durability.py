@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from posixpath import dirname
 from typing import Final, NamedTuple
 
@@ -80,8 +81,9 @@ class Durability:
         self.recovery_point = recovery_point
         # Segments that ended or were repaired since the last flush, oldest first.
         self._unflushed = unflushed
-        # Of producers, written since the last flush.
-        self._snapshots: list[File] = []
+        # Paths of producers' snapshots written since the last flush, each with the
+        # count of changes at that time. Not files: there may be many for long.
+        self._snapshots: dict[str, int] = {}
         # Counts truncations: a job begun before one proves nothing.
         self.generation = 0
         # Counts changes of the directory; the last one known to be synced.
@@ -93,17 +95,17 @@ class Durability:
         self.mendable = False
         self.closed = False
 
-    def rolled(self, ended: Segment, snapshot: File | None) -> None:
+    def rolled(self, ended: Segment, snapshot: str | None) -> None:
         """Note that a segment ended, and that files were created."""
         self._unflushed.append(ended)
+        self._names += 1
         if snapshot is not None:
-            self._snapshots.append(snapshot)
-        self._names += 1
+            self.add(snapshot)
 
-    def add(self, snapshot: File) -> None:
-        """Note a file that has to be synced with the next flush."""
-        self._snapshots.append(snapshot)
+    def add(self, snapshot: str) -> None:
+        """Note a file, by its path, that has to be synced with the next flush."""
         self._names += 1
+        self._snapshots[snapshot] = self._names
 
     def gone(self, old: Sequence[Segment]) -> None:
         """Note that segments were removed, or gave way to a synced copy."""
@@ -156,19 +158,26 @@ class Durability:
         """Tell whether all that `rolled`, `gone` and the rest noted is durable."""
         return self._names == self._names_synced and not self._unflushed
 
-    def job_for_ended(self, offset: int) -> FlushJob | None:
-        """Return a job for the segments that ended at ``offset`` or before."""
+    def job_for_ended(self, offset: int) -> FlushJob:
+        """Return a job for the segments that ended at ``offset`` or before.
+
+        There may be none: a compaction has replaced them by copies that are durable.
+        """
         self.check_in_service()
         ended = [each for each in self._unflushed if each.base_offset < offset]
-        return self._job(ended, (), offset) if ended else None
+        return self._job(ended, (), offset)
 
     def _job(
         self, ended: Sequence[Segment], more: Sequence[File], offset: int
     ) -> FlushJob:
         names_changed = self._names != self._names_synced
-        files: list[File] = list(self._snapshots)
+        files: list[File] = []
         try:
             self._epochs.write()
+            for path in self._snapshots:
+                # One that was removed since is not needed.
+                with suppress(FileNotFoundError):
+                    files.append(self._storage.open(path))
             for segment in ended:
                 files += [segment.file, *segment.write_indexes()]
         except OSError as error:
@@ -195,8 +204,9 @@ class Durability:
         ]
         for segment in job.segments:
             segment.release_indexes()
-        synced = set(map(id, job.files))
-        self._snapshots = [file for file in self._snapshots if id(file) not in synced]
+        self._snapshots = {
+            path: at for path, at in self._snapshots.items() if at > job.names
+        }
         self.recovery_point = max(self.recovery_point, job.offset)
 
     def close(self, reason: str) -> None:

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from broker.disk.closable import ClosableStorage
 from broker.disk.doomed import Doomed
-from broker.disk.storage import File
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
 from broker.log.producers import BatchMetadata, Producers, write_snapshot
@@ -322,8 +321,8 @@ class Log:
             raise self.storage.failure(self.directory, error) from error
         self.begin(begun, snapshot)
 
-    def begin(self, begun: Segment, snapshot: File | None) -> None:
-        """Go on in a new segment; ``snapshot`` is that of the producers there."""
+    def begin(self, begun: Segment, snapshot: str | None) -> None:
+        """Go on in a new segment; ``snapshot`` is the path of the producers' there."""
         ended = self.segments.active
         self.segments.add(begun)
         self.durability.rolled(ended, snapshot)

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from broker.disk.storage import (
-    File,
     Storage,
     join,
     read_whole,
@@ -253,16 +252,18 @@ def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
 
 def write_snapshot(
     storage: Storage, directory: str, offset: int, producers: Producers
-) -> File:
-    """Write the state as it is before ``offset``; return the file, which is not synced.
+) -> str:
+    """Write the state as it is before ``offset``; return the path of the file.
 
-    One that a crash leaves half written is recognised, and the one before it is used.
+    It is not synced: one that a crash leaves half written is recognised, and the one
+    before it is used.
     """
     content = producers.encode()
-    file = storage.open(join(directory, f"{offset:020d}{SNAPSHOT}"), create=True)
+    path = join(directory, f"{offset:020d}{SNAPSHOT}")
+    file = storage.open(path, create=True)
     file.truncate(len(content))
     file.write(0, (content,), len(content))
-    return file
+    return path
 
 
 def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:

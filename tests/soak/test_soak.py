@@ -12,7 +12,7 @@ from tests.soak.soak import Sample, kept, soak
 CALM = Sample(minute=0, rss_mb=80, descriptors=60, tasks=12, threads=4, logs=10)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_minute_of_churn_leaves_nothing_behind(tmp_path: Path) -> None:
     assert soak(tmp_path, 1, seed=7, rest_s=40) == []
