@@ -23,7 +23,7 @@ from spark_analysis.judging.comparison import (
     QueueMoment,
     display_order,
 )
-from spark_analysis.judging.design_effects import attribute, design_of
+from spark_analysis.judging.design_effects import attribute, designs_of
 from spark_analysis.judging.group_functions import Distribution, FamilyMember
 from spark_analysis.judging.levels import level_ratios
 from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of, metrics_of
@@ -116,7 +116,7 @@ def _comparison(found: _Found) -> Comparison:
     ordered = [
         key for key in display_order(found.manifest) if key in found.distributions
     ]
-    design, why = design_of(found.manifest)
+    designs, why = designs_of(found.manifest)
     compared = Comparison(
         manifest=found.manifest,
         metrics=tuple(found.metrics),
@@ -129,13 +129,11 @@ def _comparison(found: _Found) -> Comparison:
         curves=tuple(_curve(found.distributions[key]) for key in ordered),
         phases=tuple(_phases(found, ordered)),
         queue=found.queue,
-        design=design,
+        designs=designs,
         design_why=why,
         attributions=(),
     )
-    if design is None:
-        return compared
-    return replace(compared, attributions=attribute(compared, design))
+    return replace(compared, attributions=attribute(compared))
 
 
 def _phases(found: _Found, ordered: Sequence[Key]) -> Iterator[PhaseMeans]:

@@ -19,7 +19,8 @@ from spark_analysis.statistics.intervals import Estimate
 class Design:
     """Arms as a full two-level design; a combination's factors are off the reference.
 
-    ``levels`` are, by factor, the reference level and the other one.
+    ``levels`` are, by factor, the reference level and the other one. Where factors have
+    more than two levels there is a design for each choice of others.
     """
 
     levels: Mapping[str, tuple[str, str]]
@@ -64,12 +65,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Where the effect on one class in one metric comes from.
+    """Where the effect of a design on one class in one metric comes from.
 
     ``reach`` is how much of the whole each combination gets by itself. ``why`` is not
     empty where nothing may be said, and then the rest is empty.
     """
 
+    design: Design
     class_name: str
     metric: Metric
     effects: tuple[Effect, ...] = ()

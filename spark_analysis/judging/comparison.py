@@ -112,8 +112,8 @@ class QueueMoment:
 class Comparison:
     """Everything that a report of one experiment rests on, at one point.
 
-    ``design`` is None where the arms are no full two-level design, ``design_why`` the
-    reason where they were meant to be one.
+    ``designs`` are the full two-level designs that the arms make, ``design_why`` says
+    what is missing of those that they were meant to make.
     """
 
     manifest: Manifest
@@ -123,7 +123,7 @@ class Comparison:
     curves: tuple[Curve, ...]
     phases: tuple[PhaseMeans, ...]
     queue: tuple[QueueMoment, ...]
-    design: Design | None
+    designs: tuple[Design, ...]
     design_why: str
     attributions: tuple[Attribution, ...]
 
@@ -209,8 +209,8 @@ class Comparison:
                 return cell
         raise KeyError((class_name, arm, metric))
 
-    def attribution_told(self, class_name: str) -> Attribution | None:
-        """Return the attribution by which a class is told.
+    def attribution_told(self, design: Design, class_name: str) -> Attribution | None:
+        """Return the attribution by which a class is told of a design.
 
         By the p99 or the highest quantile below it that all arms may show; by goodput
         where there is none.
@@ -219,7 +219,7 @@ class Comparison:
         found = {
             of.metric.name: of
             for of in self.attributions
-            if of.class_name == class_name and not of.why
+            if (of.design, of.class_name) == (design, class_name) and not of.why
         }
         order = [*reversed(self.metrics[: highest + 1]), self.metrics[-1]]
         return next((found[m.name] for m in order if m.name in found), None)

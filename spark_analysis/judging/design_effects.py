@@ -1,4 +1,4 @@
-"""From the runs of a full two-level design to its effects, per class and metric.
+"""From the runs of full two-level designs to their effects, per class and metric.
 
 A class is judged in every metric in which all its arms may be compared; where some
 arm's quantile is infinite (requests were lost), or a run is too short for it, there is
@@ -9,8 +9,10 @@ one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,62 +39,80 @@ from spark_analysis.statistics.ratios import factor
 Responses = Mapping[Combination, FloatArray]
 
 
-def design_of(manifest: Manifest) -> tuple[Design | None, str]:
-    """Return the compared arms as a design, or why they are none.
+def designs_of(manifest: Manifest) -> tuple[tuple[Design, ...], str]:
+    """Return the two-level designs that the compared arms make, and what is missing.
 
-    Neither where no arm names a factor: then nothing was promised.
+    A factor with several levels beside the reference makes a design with each of them:
+    policies of which each is combined with a reader are as many designs of two factors.
+    The reference is what the first arm with factors has. Nothing is missing where no
+    arm names a factor: then nothing was promised.
     """
     arms = [arm for arm in manifest.arms_compared if arm.factors]
     if not arms:
-        return None, ""
-    levels: dict[str, tuple[str, str]] = {}
+        return (), ""
+    others: list[list[tuple[str, str]]] = []
     for name, reference in arms[0].factors.items():
-        others = sorted({arm.factors[name] for arm in arms} - {reference})
-        if len(others) != 1:
-            found = ", ".join([reference, *others])
-            return None, f"{name} has the levels {found}, and not two of them"
-        levels[name] = (reference, others[0])
-    by_combination = {_combination(arm, levels): arm.name for arm in arms}
-    missing = [
-        one for one in combinations_of(tuple(levels)) if one not in by_combination
-    ]
-    if missing:
-        settings = ", ".join(f"{k} {v[k in missing[0]]}" for k, v in levels.items())
-        return None, f"no arm with a valid run has {settings}"
+        found = dict.fromkeys(arm.factors[name] for arm in arms)
+        if len(found) == 1:
+            return (), f"{name} has no level but {reference}"
+        others.append([(reference, level) for level in found if level != reference])
+    designs, missing = [], []
+    for chosen in product(*others):
+        levels = dict(zip(arms[0].factors, chosen, strict=True))
+        design, why = _design(arms, levels)
+        designs += [design] if design else []
+        missing += [why] if why else []
+    return tuple(designs), "; ".join(dict.fromkeys(missing))
+
+
+def _design(
+    arms: Sequence[Arm], levels: Mapping[str, tuple[str, str]]
+) -> tuple[Design | None, str]:
+    """Return the arms with these levels as a design, or which of them is missing."""
+    by_combination = {
+        frozenset(f for f, two in levels.items() if arm.factors[f] != two[0]): arm.name
+        for arm in arms
+        if all(arm.factors[factor] in two for factor, two in levels.items())
+    }
+    for one in combinations_of(tuple(levels)):
+        if one not in by_combination:
+            settings = ", ".join(f"{k} {v[k in one]}" for k, v in levels.items())
+            return None, f"no arm with a valid run has {settings}"
     return Design(levels=levels, arms=by_combination), ""
 
 
-def _combination(arm: Arm, levels: Mapping[str, tuple[str, str]]) -> Combination:
-    return frozenset(
-        name for name, two in levels.items() if arm.factors[name] != two[0]
-    )
-
-
-def attribute(comparison: Comparison, design: Design) -> tuple[Attribution, ...]:
-    """Return the attribution of every class in every metric, as they are shown."""
-    found: dict[tuple[str, str], Attribution] = {}
-    for metric in comparison.metrics:
-        ready: dict[str, Responses] = {}
-        for name in comparison.class_names:
-            why = _refusal(comparison, design, name, metric)
-            if why:
-                found[name, metric.name] = Attribution(
-                    class_name=name, metric=metric, why=why
-                )
-            else:
-                ready[name] = _responses(comparison, design, name, metric)
-        for name, effects in _judge(comparison, design, ready).items():
-            found[name, metric.name] = Attribution(
-                class_name=name,
-                metric=metric,
-                effects=effects,
-                reach=_reach(comparison, design, ready[name]),
-            )
-    return tuple(
-        found[name, metric.name]
+def attribute(comparison: Comparison) -> tuple[Attribution, ...]:
+    """Return the attribution of every class in every metric, design by design."""
+    found: dict[_Asked, Attribution] = {}
+    asked = [
+        _Asked(number, name, metric)
+        for number in range(len(comparison.designs))
         for name in comparison.class_names
         for metric in comparison.metrics
-    )
+    ]
+    for metric in comparison.metrics:
+        ready: dict[_Asked, Responses] = {}
+        for one in asked:
+            if one.metric is not metric:
+                continue
+            design = comparison.designs[one.design]
+            why = _refusal(comparison, design, one.class_name, metric)
+            if why:
+                found[one] = Attribution(
+                    design=design, class_name=one.class_name, metric=metric, why=why
+                )
+            else:
+                ready[one] = _responses(comparison, design, one.class_name, metric)
+        for one, effects in _judge(comparison, ready).items():
+            design = comparison.designs[one.design]
+            found[one] = Attribution(
+                design=design,
+                class_name=one.class_name,
+                metric=metric,
+                effects=effects,
+                reach=_reach(comparison, design, ready[one]),
+            )
+    return tuple(found[one] for one in asked)
 
 
 def _refusal(
@@ -129,6 +149,14 @@ def _responses(
     return found
 
 
+class _Asked(NamedTuple):
+    """What an attribution is of; ``design`` is the number of its design."""
+
+    design: int
+    class_name: str
+    metric: Metric
+
+
 @dataclass(frozen=True, slots=True)
 class _Measured:
     line: Line
@@ -136,30 +164,33 @@ class _Measured:
 
 
 def _judge(
-    comparison: Comparison, design: Design, ready: Mapping[str, Responses]
-) -> dict[str, tuple[Effect, ...]]:
-    """Return every class's effects: p over all of them, intervals over a class's."""
+    comparison: Comparison, ready: Mapping[_Asked, Responses]
+) -> dict[_Asked, tuple[Effect, ...]]:
+    """Return all effects: p over all of them, intervals over a class's."""
     if not ready:
         return {}
     options = comparison.manifest.options
-    drawn = lines(design.factors)
     measured = {
-        name: [_Measured(line, by_block(line, responses)) for line in drawn]
-        for name, responses in ready.items()
+        one: [
+            _Measured(line, by_block(line, responses))
+            for line in lines(comparison.designs[one.design].factors)
+        ]
+        for one, responses in ready.items()
     }
-    blocks = len(comparison.manifest.blocks)
-    table = np.full((blocks, len(ready) * len(drawn)), math.nan)
     flat = [of for found in measured.values() for of in found]
+    blocks = len(comparison.manifest.blocks)
+    table = np.full((blocks, len(flat)), math.nan)
     for column, of in enumerate(flat):
         table[: len(of.values), column] = of.values
     p = iter(both_p(table, comparison.manifest.seed))
-    confidence = 1 - options.alpha / len(drawn)
+    a_class = sum(len(lines(design.factors)) for design in comparison.designs)
+    confidence = 1 - options.alpha / a_class
     return {
-        name: tuple(
+        one: tuple(
             _effect(of, found[-1].values, float(next(p)), confidence, options.alpha)
             for of in found
         )
-        for name, found in measured.items()
+        for one, found in measured.items()
     }
 
 

@@ -16,9 +16,10 @@ def results(study: Study) -> dict[str, Any]:
     """Return what ``results.json`` holds.
 
     A number that does not exist, is infinite, or was refused is null; ``withheld`` says
-    why a value may not be quoted, which a verdict may be without. Rows have a ``point``
-    in a sweep only; ``pairs`` and ``effects`` are there where some were
-    asked for.
+    why a value may not be quoted, which a verdict may be without; ``factors`` are those
+    in which the arm differs from the baseline, with the arm's levels. Rows have a
+    ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were asked
+    for.
     """
     found: dict[str, Any] = {"schema": 1}
     if study.swept:
@@ -27,7 +28,7 @@ def results(study: Study) -> dict[str, Any]:
             for point in study.manifest.points
         ]
     found["rows"] = [
-        {**_at(study, comparison), **_row(cell)}
+        {**_at(study, comparison), **_row(comparison, cell)}
         for comparison in study.comparisons
         for cell in comparison.cells
     ]
@@ -50,12 +51,13 @@ def _at(study: Study, comparison: Comparison) -> dict[str, str]:
     return {**world, **point}
 
 
-def _row(cell: Cell) -> dict[str, Any]:
+def _row(comparison: Comparison, cell: Cell) -> dict[str, Any]:
     nothing = Estimate(math.nan, math.nan, math.nan)
     estimate, contrast = cell.estimate or nothing, cell.shown_contrast
     row: dict[str, Any] = {
         "class": cell.class_name,
         "arm": cell.arm,
+        "factors": comparison.manifest.differs_in(cell.arm),
         "metric": cell.metric.name,
         "value": finite(estimate.value),
         "low": finite(estimate.low),
@@ -77,7 +79,11 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 
 def _effects(of: Attribution) -> list[dict[str, Any]]:
-    key = {"class": of.class_name, "metric": of.metric.name}
+    key = {
+        "arm": of.design.full,
+        "class": of.class_name,
+        "metric": of.metric.name,
+    }
     if of.why:
         return [{**key, "kind": None, "verdict": f"refused: {of.why}"}]
     return [{**key, **_effect(effect)} for effect in of.effects]

@@ -81,7 +81,8 @@ def _show_point(study: Study, console: Console) -> None:
         console.print(_text(f"· {headline(comparison, story(comparison, arm))}"))
     for text in pair_sentences(study, study.class_names):
         console.print(_text(f"· {text}"))
-    for said in study_attribution(study):
+    # Of several designs the answer has told what there is room for.
+    for said in study_attribution(study) if len(comparison.designs) < 2 else ():
         console.print(_text(said.plain, "bold"))
     console.print(_text(f"· {again_sentence(comparison)}"))
     for text in _refusals(comparison):

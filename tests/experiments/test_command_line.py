@@ -38,7 +38,7 @@ def test_every_shipped_config_is_well_formed(config: Path) -> None:
 
 def test_plan_counts_cells_and_minutes() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART)
-    assert "8 blocks x 5 arms = 40 runs in the live world, about " in found.output
+    assert "8 blocks x 8 arms = 64 runs in the live world, about " in found.output
     assert found.output.count("block ") == 8
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_analysis.judging.comparison import Cell, Comparison
-from spark_analysis.judging.design_effects import attribute, design_of
+from spark_analysis.judging.design_effects import attribute, designs_of
 from spark_analysis.judging.group_functions import judge_family
 from spark_analysis.judging.levels import level_ratios
 from spark_analysis.judging.metrics import GOODPUT, Metric, metrics_of
@@ -176,7 +176,7 @@ def comparison_of(
         for key in values
         for metric in metrics
     )
-    design, why = design_of(manifest)
+    designs, why = designs_of(manifest)
     made = Comparison(
         manifest=manifest,
         metrics=metrics,
@@ -185,13 +185,11 @@ def comparison_of(
         curves=(),
         phases=(),
         queue=(),
-        design=design,
+        designs=designs,
         design_why=why,
         attributions=(),
     )
-    if design is None:
-        return made
-    return replace(made, attributions=attribute(made, design))
+    return replace(made, attributions=attribute(made))
 
 
 def study_of(comparisons: Sequence[Comparison], pairs: Sequence[Pair] = ()) -> Study:

@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from spark_analysis.judging.comparison import Comparison
-from spark_analysis.judging.design_effects import design_of
+from spark_analysis.judging.design_effects import designs_of
 from spark_analysis.telling.figures.factor_effects import effects
+from spark_analysis.telling.results import results
 from spark_analysis.telling.sentences.attribution_sentences import (
     attribution_sentences,
+)
+from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.verdict_sentences import (
+    headline,
+    sentence,
+    story,
 )
 from spark_analysis.telling.tables.attribution_table import attribution_table
 from spark_analysis.telling.tables.table import as_csv, as_latex
@@ -22,6 +29,7 @@ from tests.spark_analysis.studies import (
     comparison_of,
     cube_arms,
     manifest_of,
+    study_of,
 )
 
 
@@ -46,7 +54,7 @@ def cube(
 
 
 def parts(comparison: Comparison, kind: str) -> dict[str, float]:
-    found = comparison.attribution_told("control")
+    found = comparison.attribution_told(comparison.designs[0], "control")
     assert found is not None
     return {
         effect.factors[0]: effect.part.value
@@ -105,7 +113,7 @@ def test_three_blocks_find_nothing() -> None:
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_one_or_two_blocks_are_shown_without_a_finding(blocks: int) -> None:
     comparison = cube({"q": 0.1}, blocks=blocks)
-    found = comparison.attribution_told("control")
+    found = comparison.attribution_told(comparison.designs[0], "control")
     assert found is not None
     assert not any(effect.found for effect in found.effects)
     assert as_latex(attribution_table(comparison)).count("inconclusive") == 2 * 17
@@ -115,7 +123,7 @@ def test_one_or_two_blocks_are_shown_without_a_finding(blocks: int) -> None:
 def test_arms_without_spread_have_exact_effects() -> None:
     """Zero-width data: a deterministic world with one trace in every block."""
     comparison = cube({"q": 0.1}, spread=0.0)
-    found = comparison.attribution_told("control")
+    found = comparison.attribution_told(comparison.designs[0], "control")
     assert found is not None
     assert found.whole.ratio == pytest.approx((0.1, 0.1, 0.1))
     assert found.whole.found
@@ -172,7 +180,7 @@ def test_a_thin_tail_does_not_veto_effects_that_all_blocks_show() -> None:
     whole = cube({"q": 0.1})
     key = ("control", "rw")
     comparison = comparison_of(whole.manifest, values_of(whole), thin=[key])
-    found = comparison.attribution_told("control")
+    found = comparison.attribution_told(comparison.designs[0], "control")
     assert found is not None
     assert (found.metric, found.whole.found) == (P99, True)
 
@@ -181,23 +189,109 @@ def test_arms_that_are_no_full_design_are_refused_by_name() -> None:
     arms = cube_arms()
     del arms["qw"]
     manifest = manifest_of(arms, ["control"], 8)
-    assert design_of(manifest) == (
-        None,
-        "no arm with a valid run has reader shared, queue own, worker own",
-    )
-    arms = {**cube_arms(), "half": {**cube_arms()["r"], "reader": "half"}}
-    _, why = design_of(manifest_of(arms, ["control"], 8))
-    assert why == "reader has the levels shared, half, own, and not two of them"
-    comparison = replace(cube({}), design=None, design_why=why, attributions=())
+    why = "no arm with a valid run has reader shared, queue own, worker own"
+    assert designs_of(manifest) == ((), why)
+    comparison = replace(cube({}), designs=(), design_why=why, attributions=())
     (said,) = attribution_sentences(comparison)
-    assert said.plain.startswith("The arms are no full design: reader has the levels")
+    assert said.plain == f"The arms are no full design: {why}."
 
 
 def test_arms_beside_the_design_do_not_disturb_it() -> None:
     arms = {**cube_arms(), "priority": dict[str, str]()}
-    design, why = design_of(manifest_of(arms, ["control"], 8))
+    (design,), why = designs_of(manifest_of(arms, ["control"], 8))
     assert why == ""
-    assert design is not None
     assert (design.none, design.full) == ("none", "rqw")
     assert "priority" not in design.arms.values()
-    assert design_of(manifest_of({"fifo": {}}, ["control"], 8)) == (None, "")
+    assert designs_of(manifest_of({"fifo": {}}, ["control"], 8)) == ((), "")
+
+
+# ---- policies, each with each reader ----
+
+P99_MS = {
+    ("fifo", "blind"): 10.0,
+    ("fifo", "aware"): 8.0,
+    ("priority", "blind"): 5.0,
+    ("priority", "aware"): 0.5,
+    ("wfq", "blind"): 10.0,
+    ("wfq", "aware"): 2.0,
+}
+
+
+def crossed(*, without: str = "") -> Comparison:
+    """Make two policies and FIFO under two readers, and planes beside them."""
+    rng = np.random.default_rng(11)
+    arms: dict[str, dict[str, str]] = {}
+    values = {}
+    for (policy, reading), p99 in P99_MS.items():
+        name = f"{policy}-{reading}"
+        if name != without:
+            arms[name] = {"policy": policy, "reading": reading}
+            noise = np.exp(rng.normal(0, 0.02, size=8))
+            values["control", name] = list(p99 * noise)
+    arms["planes"] = {}
+    values["control", "planes"] = list(0.5 * np.exp(rng.normal(0, 0.02, size=8)))
+    return comparison_of(manifest_of(arms, ["control"], 8), values)
+
+
+def test_a_factor_of_three_levels_makes_a_design_with_each() -> None:
+    comparison = crossed()
+    assert [(d.none, d.full) for d in comparison.designs] == [
+        ("fifo-blind", "priority-aware"),
+        ("fifo-blind", "wfq-aware"),
+    ]
+    priority, wfq = comparison.designs
+    found = comparison.attribution_told(priority, "control")
+    assert found is not None
+    # The factors by hand: 10 / 8 by the reader alone, 10 / 5 by the policy alone, and
+    # in the whole of log 20 each has the mean of what it adds first and last.
+    (policy, reading) = found.of("alone")
+    assert policy.ratio.value == pytest.approx(0.5, rel=0.05)
+    assert reading.ratio.value == pytest.approx(0.8, rel=0.05)
+    (policy, reading) = found.of("share")
+    assert policy.part is not None
+    added = (math.log(10 / 5) + math.log(8 / 0.5)) / 2 / math.log(20)
+    assert policy.part.value == pytest.approx(added, abs=0.02)
+    assert comparison.attribution_told(wfq, "control") != found
+
+
+def test_a_design_that_lacks_an_arm_does_not_take_the_others_away() -> None:
+    comparison = crossed(without="wfq-blind")
+    assert [design.full for design in comparison.designs] == ["priority-aware"]
+    said = attribution_sentences(comparison)
+    assert said[0].plain == (
+        "Some arms make no full design: no arm with a valid run has policy wfq, "
+        "reading blind."
+    )
+    assert "under priority-aware than under fifo-blind" in said[1].plain
+
+
+def test_the_answer_splits_the_gain_and_names_the_best() -> None:
+    text = " ".join(lead(crossed()))
+    assert "Best for it is " in text
+    best = text[text.index("Best for it is ") :]
+    assert "priority-aware" in best.split(". ")[0]
+    assert "planes" in best.split(". ")[0]
+    assert "all others are shown to be worse than some arm" in text
+    assert (
+        "What priority-aware does for the p99 of control (20 times lower, " in text
+        or "What priority-aware does for the p99 of control (21 times lower, " in text
+    )
+    assert "policy priority alone is 2.0 times lower, " in text
+    assert "reading aware alone is 20 % lower, " in text
+    assert "policy wfq alone is not told from no change, " in text
+
+
+def test_a_verdict_names_the_factor_that_it_is_about() -> None:
+    comparison = crossed()
+    told = headline(comparison, story(comparison, "fifo-aware"))
+    assert told.startswith("fifo-aware (reading aware): ")
+    told = headline(comparison, story(comparison, "priority-aware"))
+    assert told.startswith("priority-aware (policy priority and reading aware): ")
+    cell = comparison.cell("control", "priority-blind", "p99_ms")
+    assert "what differs is policy priority)" in sentence(comparison, cell)
+    assert headline(comparison, story(comparison, "planes")).startswith("planes: ")
+    factors = {
+        row["arm"]: row["factors"] for row in results(study_of([comparison]))["rows"]
+    }
+    assert factors["wfq-blind"] == {"policy": "wfq"}
+    assert factors["planes"] == factors["fifo-blind"] == {}

@@ -197,9 +197,10 @@ def test_a_refusal_says_why(comparison: Comparison) -> None:
 
 
 def test_the_answer_names_who_gains_and_who_pays(comparison: Comparison) -> None:
-    first, price = lead(comparison)
+    first, best, price = lead(comparison)
     assert first.startswith(f"The {comparison.headline.label} latency of control")
     assert all(f"times lower under {arm}" in first for arm in comparison.rivals)
+    assert best.startswith(("Best for it is ", "No arm is shown to be better"))
     assert price.startswith(("No other class pays", "Whether", "The price is paid by"))
     told = headline(comparison, story(comparison, "wfq"))
     assert "The others: produce" in told

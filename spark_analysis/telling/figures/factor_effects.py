@@ -23,15 +23,15 @@ _STEP: Final = 0.24
 
 
 def effects(comparison: Comparison) -> Figure:
-    """Draw one row of two panels per class."""
-    design = comparison.design
-    assert design is not None
-    count = 2 ** len(design.factors) - 1
-    names = comparison.class_names
-    figure = new_figure(0.8 + len(names) * (0.6 + 0.24 * count))
-    axes = figure.subplots(len(names), 2, squeeze=False)
-    for row, name in zip(axes, names, strict=True):
-        found = comparison.attribution_told(name)
+    """Draw one row of two panels per design and class."""
+    designs = comparison.designs
+    assert designs
+    count = 2 ** len(designs[0].factors) - 1
+    rows = [(design, name) for design in designs for name in comparison.class_names]
+    figure = new_figure(0.8 + len(rows) * (0.6 + 0.24 * count))
+    axes = figure.subplots(len(rows), 2, squeeze=False)
+    for row, (design, name) in zip(axes, rows, strict=True):
+        found = comparison.attribution_told(design, name)
         if found is None:
             for axis in row:
                 _empty(axis)
@@ -39,8 +39,10 @@ def effects(comparison: Comparison) -> Figure:
             _factors(row[0], found, design.factors)
             _effects(row[1], found)
         label = "" if found is None else f" · {found.metric.label}"
-        row[0].set_title(name + label)
-    axes[-1, 0].set_xlabel(f"factor by which it changes ({design.full}: dashed)")
+        of = f"{design.full}: " if len(designs) > 1 else ""
+        row[0].set_title(of + name + label)
+    whole = designs[0].full if len(designs) == 1 else "all factors"
+    axes[-1, 0].set_xlabel(f"factor by which it changes ({whole}: dashed)")
     axes[-1, 1].set_xlabel("main effects and interactions, as factors")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=3)

@@ -133,7 +133,7 @@ def plots(comparison: Comparison) -> Mapping[str, Plot]:
         "tail": comparison.tail_metric.label,
         "baseline": comparison.manifest.baseline,
     }
-    missing = set() if comparison.design is not None else {"attribution"}
+    missing = set() if comparison.designs else {"attribution"}
     if not comparison.manifest.brokers_recorded:
         missing |= {"phases", "queue"}
     return {

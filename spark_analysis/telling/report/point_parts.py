@@ -30,6 +30,7 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     sentence,
     story,
     subject,
+    treatment,
 )
 from spark_analysis.telling.tables.point_tables import (
     again_table,
@@ -55,7 +56,8 @@ def cards(comparison: Comparison) -> str:
 def _card(comparison: Comparison, of_arm: Story) -> str:
     cell, base = of_arm.benefit, comparison.manifest.baseline
     style = f"style='--arm:{colour(comparison, of_arm.arm)}'"
-    name = escape(of_arm.arm)
+    about = treatment(comparison, of_arm.arm)
+    name = escape(of_arm.arm) + (f" <small>{escape(about)}</small>" if about else "")
     if cell is None:
         first = escape(comparison.class_names[0])
         return (

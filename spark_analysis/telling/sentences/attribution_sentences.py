@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_analysis.judging.attribution import Attribution, Design
+from spark_analysis.judging.attribution import Attribution, Design, Effect
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.metrics import headline_of
 from spark_analysis.statistics.factorial import Combination, combinations_of
@@ -35,29 +35,71 @@ class Said(NamedTuple):
 
 def attribution_sentences(comparison: Comparison) -> tuple[Said, ...]:
     """Return what is said on each class: where its benefit comes from."""
-    design = comparison.design
-    if design is None:
-        why = comparison.design_why
-        return (Said(f"The arms are no full design: {why}."),) if why else ()
-    said = []
-    for name in comparison.class_names:
-        attribution = comparison.attribution_told(name)
-        refused = _refused(comparison, name)
-        if attribution is None:
-            said.append(Said(f"Of {name} no effect can be told: {refused}."))
-            continue
-        plain, detail = _said(comparison, design, attribution)
-        by_less = attribution.metric != headline_of(comparison.metrics)
-        note = f" (Not by a higher quantile: {refused}.)" if by_less else ""
-        said.append(Said(plain + note, detail))
+    why = comparison.design_why
+    which = "Some arms make" if comparison.designs else "The arms are"
+    said = [Said(f"{which} no full design: {why}.")] if why else []
+    for design in comparison.designs:
+        said += [_of_class(comparison, design, name) for name in comparison.class_names]
     return tuple(said)
 
 
-def _refused(comparison: Comparison, class_name: str) -> str:
+def split_sentences(comparison: Comparison, class_name: str) -> tuple[str, ...]:
+    """Say in short, of each design, what every factor does alone and has in the whole.
+
+    Nothing of a design whose whole effect was not found.
+    """
+    return tuple(
+        _split(design, of)
+        for design in comparison.designs
+        if (of := comparison.attribution_told(design, class_name)) and of.whole.found
+    )
+
+
+def _split(design: Design, of: Attribution) -> str:
+    alone = listed(
+        f"{_level(design, effect)} alone is {_changed(effect)}"
+        for effect in of.of("alone")
+    )
+    shares = listed(
+        f"the {effect.factors[0]} has {part_words(effect.part)}"
+        for effect in of.of("share")
+    )
+    return (
+        f"What {design.full} does for the {of.metric.label} of {of.class_name} "
+        f"({_changed(of.whole)}), split: {alone}; of the whole, in logarithms and over "
+        f"all orders of adding them, {shares}."
+    )
+
+
+def _level(design: Design, effect: Effect) -> str:
+    name = effect.factors[0]
+    return f"{name} {design.levels[name][1]}"
+
+
+def _changed(effect: Effect) -> str:
+    """Say a line as a change with its interval, or that it is none that was found."""
+    if not effect.found:
+        return f"not told from no change, {ratio_interval(effect.ratio)}"
+    return f"{change(effect.ratio.value)}, {ratio_interval(effect.ratio)}"
+
+
+def _of_class(comparison: Comparison, design: Design, name: str) -> Said:
+    attribution = comparison.attribution_told(design, name)
+    refused = _refused(comparison, design, name)
+    if attribution is None:
+        of = f" of {design.full}" if len(comparison.designs) > 1 else ""
+        return Said(f"On {name} no effect{of} can be told: {refused}.")
+    plain, detail = _said(comparison, design, attribution)
+    by_less = attribution.metric != headline_of(comparison.metrics)
+    note = f" (Not by a higher quantile: {refused}.)" if by_less else ""
+    return Said(plain + note, detail)
+
+
+def _refused(comparison: Comparison, design: Design, class_name: str) -> str:
     """Return why the headline quantile of a class is not told."""
     metric = headline_of(comparison.metrics)
     for of in comparison.attributions:
-        if (of.class_name, of.metric) == (class_name, metric):
+        if (of.design, of.class_name, of.metric) == (design, class_name, metric):
             return of.why
     return ""
 
@@ -79,11 +121,16 @@ def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     better = (whole.ratio.value < 1) == metric.lower_is_better
     noun = "benefit" if better else "price"
     source = _source(design, of)
-    return Said(
+    plain = (
         f"{what} is {change(whole.ratio.value)} under {design.full} than under "
-        f"{design.none} ({evidence}). Nearly all of the {noun} comes from {source}.",
-        f"{_each(design, of)} {_shares(of)}{_drawback(of)}",
+        f"{design.none} ({evidence}). Nearly all of the {noun} comes from {source}."
     )
+    if len(design.factors) == 2:
+        return Said(
+            f"{plain} Of its logarithm, {_alone(design, of)}.",
+            f"{_shares(of)}{_drawback(of)}",
+        )
+    return Said(plain, f"{_each(design, of)} {_shares(of)}{_drawback(of)}")
 
 
 def _source(design: Design, of: Attribution) -> str:
@@ -98,6 +145,16 @@ def _source(design: Design, of: Attribution) -> str:
     if len(enough) > 1 and needed:
         named += f"; {_together(design, needed)} in any case"
     return named
+
+
+def _alone(design: Design, of: Attribution) -> str:
+    """Say of two factors what each brings by itself, named by its level."""
+    assert of.reach is not None
+    return listed(
+        f"{name} {design.levels[name][1]} alone brings "
+        f"{part_words(of.reach[frozenset({name})])}"
+        for name in design.factors
+    )
 
 
 def _each(design: Design, of: Attribution) -> str:

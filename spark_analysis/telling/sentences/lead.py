@@ -1,6 +1,8 @@
-"""The answer in two sentences: what becomes of the first class, and who pays for it.
+"""The answer in a few sentences: what becomes of the first class, and who pays for it.
 
-With a handful of rivals each is named; with more, how many gained and the extremes.
+Which arm is best for it and how sure that is, what the other classes pay, and, where
+arms have factors, what each factor had in it. With a handful of rivals each is named;
+with more, how many gained and the extremes.
 """
 
 from __future__ import annotations
@@ -9,11 +11,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.ranking import rank
+from spark_analysis.telling.sentences.attribution_sentences import split_sentences
 from spark_analysis.telling.sentences.numbers import (
     change,
     listed,
+    p_value,
     percent,
     quantity,
+    ratio,
     ratio_interval,
 )
 from spark_analysis.telling.sentences.verdict_sentences import (
@@ -24,12 +31,13 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     telling_cell,
 )
 
-# More rivals than this are counted instead of named.
-_NAMED: Final = 4
+# More rivals than this are counted instead of named; of those who pay, likewise.
+_NAMED: Final = 8
+_PAYERS_NAMED: Final = 4
 
 
 def lead(comparison: Comparison) -> tuple[str, ...]:
-    """Return one or two sentences on the first class and on the others."""
+    """Return a few sentences on the first class and on the others."""
     first, metric = comparison.class_names[0], comparison.headline
     baseline, rivals = comparison.manifest.baseline, comparison.rivals
     base = comparison.cell(first, baseline, metric.name)
@@ -41,7 +49,50 @@ def lead(comparison: Comparison) -> tuple[str, ...]:
     shown = "" if base.withheld else f", {value} in a typical run under {baseline},"
     than = f", against {baseline}" if base.withheld else ""
     answer = f"The {subject(base)}{shown} is {changes}{than}."
-    return (answer, *_price(comparison, rivals))
+    return (
+        answer,
+        *_best(comparison, first, metric),
+        *_price(comparison, rivals),
+        *split_sentences(comparison, first),
+    )
+
+
+def _best(comparison: Comparison, class_name: str, metric: Metric) -> tuple[str, ...]:
+    """Say which arm is best, and which of the others may be so, too."""
+    if len(comparison.rivals) < 2:
+        return ()
+    ranking = rank(comparison, class_name, metric)
+    best, rest = ranking.first, ranking.best[1:]
+    same = [arm for arm in rest if ranking.same(arm)]
+    unknown = [arm for arm in rest if arm not in same]
+    if len(ranking.best) == len(ranking.order):
+        return ("No arm is shown to be better for it than every other.",)
+    words = [f"Best for it is {best}{_how_sure(comparison, class_name, best, metric)}"]
+    if same:
+        within = percent(metric.margin)
+        words.append(f"{listed(same)} {_is(same)} the same within {within}")
+    if unknown:
+        words.append(f"{listed(unknown)} {_is(unknown)} not told apart from it")
+    words.append(
+        "all others are shown to be worse than some arm, all pairs tested at once"
+    )
+    return ("; ".join(words) + ".",)
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _how_sure(comparison: Comparison, class_name: str, arm: str, metric: Metric) -> str:
+    contrast = comparison.cell(class_name, arm, metric.name).shown_contrast
+    if contrast is None:
+        return ""
+    level = percent(comparison.manifest.options.confidence)
+    return (
+        f" (ratio {ratio(contrast.ratio.value)} to {comparison.manifest.baseline}, "
+        f"{level} interval {ratio_interval(contrast.ratio)}, "
+        f"p = {p_value(contrast.p)})"
+    )
 
 
 def _named(cells: Sequence[Cell]) -> str:
@@ -87,7 +138,9 @@ def _price(comparison: Comparison, rivals: Sequence[str]) -> tuple[str, ...]:
         if open_:
             return (f"Whether the other classes pay for it is not decided: {open_}.",)
         return (f"No other class pays for it in latency: {_unharmed(cells)}.",)
-    paid = (_payers if len(rivals) <= _NAMED else _payers_counted)(worse, len(rivals))
+    paid = (_payers if len(rivals) <= _PAYERS_NAMED else _payers_counted)(
+        worse, len(rivals)
+    )
     rest = f"; {open_}" if open_ else ""
     return (f"The price is paid by {paid}{rest}.",)
 

@@ -15,6 +15,7 @@ from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.sentences.numbers import (
     change,
     interval,
+    listed,
     p_value,
     percent,
     quantity,
@@ -62,11 +63,13 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
             f"Nothing is decided on the {subject(cell)} under {cell.arm}: {grounds}"
             f"{_why_undecided(comparison, cell)}."
         )
+    about = treatment(comparison, cell.arm)
+    by = f"; what differs is {about}" if about else ""
     mark = " This is exploratory: the tail is thin." if cell.verdict.exploratory else ""
     why = f" No values are quoted: {cell.verdict.why}." if cell.verdict.why else ""
     return (
         f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm}"
-        f"{than_under(cell, baseline)} ({grounds}).{why or mark}"
+        f"{than_under(cell, baseline)} ({grounds}{by}).{why or mark}"
     )
 
 
@@ -140,21 +143,27 @@ def story(comparison: Comparison, arm: str) -> Story:
     )
 
 
+def treatment(comparison: Comparison, arm: str) -> str:
+    """Name the factors in which an arm differs from the baseline, if it has any."""
+    differs_in = comparison.manifest.differs_in(arm)
+    return listed(f"{factor} {level}" for factor, level in differs_in.items())
+
+
 def headline(comparison: Comparison, of_arm: Story) -> str:
-    """Return a story as a sentence or two."""
+    """Return a story as a sentence or two, with the factors that it is about."""
+    about = treatment(comparison, of_arm.arm)
+    arm = f"{of_arm.arm} ({about})" if about else of_arm.arm
     cell = of_arm.benefit
     if cell is None:
         first = comparison.class_names[0]
-        return (
-            f"{of_arm.arm}: no quantile of {first} can be compared, its tails are thin."
-        )
+        return f"{arm}: no quantile of {first} can be compared, its tails are thin."
     than = than_under(cell, comparison.manifest.baseline)
     others = ", ".join(
         f"{other.class_name} {other.metric.label} {finding(other)}"
         for other in of_arm.others
     )
     return (
-        f"{of_arm.arm}: the {subject(cell)} is {finding(cell)}{than} "
+        f"{arm}: the {subject(cell)} is {finding(cell)}{than} "
         f"({from_to(comparison, cell)})."
         + (f" The others: {others}." if others else "")
     )

@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def attribution_table(comparison: Comparison) -> Table:
-    """One row per class, metric and line; empty where the arms are no design."""
+    """One row per design, class, metric and line; empty without a design."""
     level = percent(comparison.manifest.options.confidence)
     return Table(
         name="attribution",
@@ -36,11 +36,13 @@ def attribution_table(comparison: Comparison) -> Table:
             "What each factor changes, as a ratio. An effect of one factor is its mean "
             "over the settings of the others, of several an interaction; alone: added "
             "to nothing; added last: to all the others; share: the mean over all "
-            "orders of adding, which sums to the whole. Part: of the whole, in logs. "
+            "orders of adding, which sums to the whole, the effect of the arm that has "
+            "all factors. Part: of the whole, in logs. "
             f"Intervals of ratios hold for all lines of a class and metric at {level}; "
-            "p is adjusted for all lines and classes."
+            "p is adjusted for all lines, arms and classes."
         ),
         columns=(
+            Column(name="arm", heading="arm"),
             Column(name="class", heading="class"),
             Column(name="metric", heading="metric"),
             Column(name="line", heading="line"),
@@ -57,7 +59,7 @@ def attribution_table(comparison: Comparison) -> Table:
 
 
 def _rows(of: Attribution) -> list[tuple[Any, ...]]:
-    key = (of.class_name, of.metric.name)
+    key = (of.design.full, of.class_name, of.metric.name)
     if of.why:
         return [(*key, "", "", None, None, None, None, None, f"refused: {of.why}")]
     return [(*key, *_row(effect)) for effect in of.effects]
