@@ -26,11 +26,14 @@ was ever aborted), preferred read replicas (KIP-392's other half), quotas.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import to_ms
+from broker.apis.common.answer import Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.load import Occasion, Shape, at_least
 from broker.cluster.delayed_fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
@@ -303,12 +306,60 @@ def _divergence(partition: Partition, target: Target) -> tuple[int, int] | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Shape):
+    """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
+
+    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
+    """
+
+    partitions: int = at_least(1, 1)
+    partition_max_bytes: int = at_least(1, 16384)
+    max_wait_ms: int = at_least(0, 0)
+    min_bytes: int = at_least(0, 0)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that are read."""
+        return self.partitions
+
+    @property
+    def filled_bytes(self) -> int:
+        """How many bytes each of them has to hold before the run."""
+        return self.partition_max_bytes
+
+    def body(self, on: Occasion) -> Row:
+        """Return a consumer's request without a session."""
+        wanted = [
+            Row(
+                partition=index,
+                current_leader_epoch=-1,
+                fetch_offset=0,
+                log_start_offset=-1,
+                partition_max_bytes=self.partition_max_bytes,
+            )
+            for index in range(self.partitions)
+        ]
+        return Row(
+            replica_id=_CONSUMER,
+            max_wait=timedelta(milliseconds=self.max_wait_ms),
+            min_bytes=self.min_bytes,
+            max_bytes=2**31 - 1,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[Row(topic=on.topic, partitions=wanted)],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+
 API: Final = Api(
     key=ApiKey.FETCH,
     versions=(4, 17),
     advertised_from=0,
     request_class=FETCH,
     handle=handle,
+    load=Load,
     encodes=True,
     error_answer=ErrorAnswer(
         rows={"responses": ("topics",), "partitions": ("partitions",)},

@@ -21,9 +21,12 @@ Left out: reassignment fields, leader recovery, and the fetchers of followers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
+from broker.apis.common.load import Occasion, OwnPartitions
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -46,10 +49,27 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     return answer.to_wire(request.api_version)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(OwnPartitions):
+    """LEADER_AND_ISR for ``partitions`` partitions that the connection owns."""
+
+    def body(self, on: Occasion) -> Row:
+        """Return a request that makes the broker leader of them in a new epoch."""
+        leader = Row(broker_id=on.broker_id, host_name=on.host, port=on.port)
+        return Row(
+            controller_id=on.broker_id,
+            controller_epoch=on.controller_epoch,
+            broker_epoch=-1,
+            topic_states=self.topic_states(on),
+            live_leaders=[leader],
+        )
+
+
 API: Final = Api(
     key=ApiKey.LEADER_AND_ISR,
     versions=(0, 7),
     request_class=CONTROL,
     handle=handle,
+    load=Load,
     cluster_action=True,
 )

@@ -22,10 +22,12 @@ Left out: v0, which listed segment offsets.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.partition import Partition
 from broker.log.times import offset_for_timestamp, offset_of_max_timestamp
@@ -160,12 +162,36 @@ def _check_end(
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Shape):
+    """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
+
+    partitions: int = at_least(1, 1)
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that are asked for."""
+        return self.partitions
+
+    def body(self, on: Occasion) -> Row:
+        """Return a consumer's request."""
+        wanted = [
+            Row(partition_index=index, current_leader_epoch=-1, timestamp=LATEST)
+            for index in range(self.partitions)
+        ]
+        return Row(
+            replica_id=_CONSUMER,
+            isolation_level=0,
+            topics=[Row(name=on.topic, partitions=wanted)],
+        )
+
+
 API: Final = Api(
     key=ApiKey.LIST_OFFSETS,
     versions=(1, 9),
     advertised_from=0,
     request_class=METADATA,
     handle=handle,
+    load=Load,
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}
     ),

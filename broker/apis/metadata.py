@@ -23,6 +23,7 @@ in Kafka.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from broker.apis.common.answer import (
     answer,
 )
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.load import Occasion, Shape
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
 from broker.cluster.metadata_cache import TopicMetadata
@@ -184,11 +186,26 @@ def _add_cluster(request: Request, body: Entity, answer: Row, broker: Broker) ->
         vars(answer).update(cluster(request, broker))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Shape):
+    """METADATA of every topic."""
+
+    def body(self, on: Occasion) -> Row:
+        """Return a request that creates no topic."""
+        return Row(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+
 API: Final = Api(
     key=ApiKey.METADATA,
     versions=(0, 12),
     request_class=METADATA,
     handle=handle,
+    load=Load,
     error_answer=ErrorAnswer(
         try_again=ErrorCode.leader_not_available,
         rows={"topics": ("topics",)},

@@ -23,10 +23,13 @@ KIP-951, quotas. Of one batch a thousand bad records are named.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
 
-from broker.apis.common.answer import to_ms
+from broker.apis.common.answer import Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.delayed_produce import DelayedProduce
 from broker.cluster.partition import ALL_REPLICAS, Key, Partition
@@ -216,12 +219,56 @@ def _refused(broker: Broker, key: Key, error: KafkaError) -> ProducePartition:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Shape):
+    """PRODUCE of one batch to each of ``partitions`` of the entry's topic.
+
+    The entry's connections are spread evenly over the topic's partitions.
+    """
+
+    partitions: int = at_least(1, 1)
+    topic_partitions: int = at_least(1, 1)
+    records: int = at_least(1, 1)
+    record_bytes: int = at_least(0, 1024)
+    acks: Literal[0, 1, -1] = 1
+
+    def __post_init__(self) -> None:
+        if self.partitions > self.topic_partitions:
+            raise ValueError(f"partitions = {self.partitions} exceeds topic_partitions")
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions of the topic."""
+        return self.topic_partitions
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the broker answers."""
+        return self.acks != 0
+
+    def body(self, on: Occasion) -> Row:
+        """Return a request to the connection's share of the topic."""
+        batch = on.batch(self.records, self.record_bytes)
+        first = on.position * self.partitions
+        indexes = sorted(
+            (first + offset) % self.topic_partitions
+            for offset in range(self.partitions)
+        )
+        data = [Row(index=index, records=batch) for index in indexes]
+        return Row(
+            transactional_id=None,
+            acks=self.acks,
+            timeout=timedelta(seconds=30),
+            topic_data=[Row(name=on.topic, partition_data=data)],
+        )
+
+
 API: Final = Api(
     key=ApiKey.PRODUCE,
     versions=(3, 11),
     advertised_from=0,
     request_class=PRODUCE,
     handle=handle,
+    load=Load,
     handle_at_once=handle_at_once,
     encodes=True,
     error_answer=ErrorAnswer(

@@ -15,9 +15,12 @@ Left out: a full update does not take out topics that it does not name.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
+from broker.apis.common.load import Occasion, OwnPartitions
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -40,10 +43,29 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(OwnPartitions):
+    """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
+
+    def body(self, on: Occasion) -> Row:
+        """Return a request that names the broker as their leader in a new epoch."""
+        endpoint = Row(
+            port=on.port, host=on.host, listener="PLAINTEXT", security_protocol=0
+        )
+        return Row(
+            controller_id=on.broker_id,
+            controller_epoch=on.controller_epoch,
+            broker_epoch=-1,
+            topic_states=self.topic_states(on),
+            live_brokers=[Row(id=on.broker_id, endpoints=[endpoint], rack=None)],
+        )
+
+
 API: Final = Api(
     key=ApiKey.UPDATE_METADATA,
     versions=(0, 8),
     request_class=CONTROL,
     handle=handle,
+    load=Load,
     cluster_action=True,
 )

@@ -13,12 +13,16 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import accumulate
 
+from broker.apis.common.answer import Row
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.records.records import new_batch
 from experiments.bench.brokers import Running
-from experiments.load import wire
 from experiments.load.exchange import NEVER, Schedule
 from experiments.load.openloop import OpenLoop
+from experiments.load.requests import HEAD_BYTES, encode
 
 TOPIC = "bench"
 _PATIENCE_S = 5.0
@@ -33,8 +37,7 @@ def closed_loop(
 
     :returns: requests per second, and per second of the broker's CPU.
     """
-    rest = wire.rest("bench", _body())
-    frame = wire.head(wire.PRODUCE, 0, len(rest)) + rest
+    frame = _frame()
     poller = select.epoll()
     with _connected(broker, connections) as sockets:
         clients = {each.fileno(): each for each in sockets}
@@ -80,10 +83,9 @@ def p99_ms(
     count = int(rate_per_s * seconds)
     gaps = (rng.expovariate(rate_per_s) for _ in range(count))
     due_ns = [round(at_s * 1e9) for at_s in accumulate(gaps)]
-    rest = wire.rest("bench", _body())
-    frames = [
-        (wire.head(wire.PRODUCE, number, len(rest)), rest) for number in range(count)
-    ]
+    frame = _frame()
+    head, rest = frame[: HEAD_BYTES - 4], frame[HEAD_BYTES:]
+    frames = [(head + number.to_bytes(4), rest) for number in range(count)]
     schedule = Schedule(
         due_ns=due_ns,
         connection=[number % connections for number in range(count)],
@@ -121,9 +123,15 @@ def _check(answer: bytes) -> None:
         raise RuntimeError(f"the broker answered {answer!r}")
 
 
-def _body() -> bytes:
-    batch = wire.record_batch([b"x" * 100], time.time_ns() // 1_000_000)
-    return wire.produce(TOPIC, [(0, batch)], acks=1)
+def _frame() -> bytes:
+    batch = new_batch([(time.time_ns() // 1_000_000, None, b"x" * 100)])
+    body = Row(
+        transactional_id=None,
+        acks=1,
+        timeout=timedelta(seconds=30),
+        topic_data=[Row(name=TOPIC, partition_data=[Row(index=0, records=batch)])],
+    )
+    return encode(ApiKey.PRODUCE, 0, "bench", body)
 
 
 @contextmanager

@@ -18,82 +18,8 @@ from pydantic import Field, model_validator
 
 from experiments.design.arrival_processes import Arrivals
 from experiments.design.published_mixes import MIXES
+from experiments.design.requests import AnyRequest
 from experiments.design.values import Count, Mean, Name, Rate, Seconds, Section
-
-# ---- what a request is ----
-
-
-class Produce(Section):
-    """PRODUCE of one batch to each of ``partitions`` of the entry's topic."""
-
-    api: Literal["produce"]
-    partitions: Count = 1
-    topic_partitions: Count = 1
-    records: Count = 1
-    record_bytes: Annotated[int, Field(ge=0)] = 1024
-    acks: Literal[0, 1, -1] = 1
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.partitions > self.topic_partitions:
-            raise ValueError(f"partitions = {self.partitions} exceeds topic_partitions")
-        return self
-
-
-class Fetch(Section):
-    """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
-
-    ``max_wait_ms`` above zero parks the request while less than ``min_bytes`` is there.
-    """
-
-    api: Literal["fetch"]
-    partitions: Count = 1
-    partition_max_bytes: Count = 16384
-    max_wait_ms: Annotated[int, Field(ge=0)] = 0
-    min_bytes: Annotated[int, Field(ge=0)] = 0
-
-
-class Metadata(Section):
-    """METADATA of every topic."""
-
-    api: Literal["metadata"]
-
-
-class ListOffsets(Section):
-    """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
-
-    api: Literal["list-offsets"]
-    partitions: Count = 1
-
-
-class LeaderAndIsr(Section):
-    """LEADER_AND_ISR for ``partitions`` partitions that the connection owns.
-
-    The broker stays the leader; each request raises the leader epoch by one, so that
-    every one of them changes state.
-    """
-
-    api: Literal["leader-and-isr"]
-    partitions: Count = 1
-
-
-class UpdateMetadata(Section):
-    """UPDATE_METADATA for ``partitions`` partitions that the connection owns."""
-
-    api: Literal["update-metadata"]
-    partitions: Count = 1
-
-
-RequestShape: TypeAlias = Annotated[
-    Produce | Fetch | Metadata | ListOffsets | LeaderAndIsr | UpdateMetadata,
-    Field(discriminator="api"),
-]
-
-
-def is_controllers(request: RequestShape) -> bool:
-    """Say whether a controller would send it, to the control plane if there is one."""
-    return isinstance(request, LeaderAndIsr | UpdateMetadata)
-
 
 # ---- how long the model world serves it ----
 
@@ -210,16 +136,6 @@ Service: TypeAlias = Annotated[
 
 # ---- the whole ----
 
-CONTROL, REPLICATION, METADATA = "control", "replication", "metadata"
-CLASS_OF_API = {
-    "produce": "produce",
-    "fetch": "fetch",
-    "metadata": METADATA,
-    "list-offsets": METADATA,
-    "leader-and-isr": CONTROL,
-    "update-metadata": CONTROL,
-}
-
 
 class Traffic(Section):
     """One kind of requests: how they arrive, what they are, who sends them.
@@ -236,7 +152,7 @@ class Traffic(Section):
     name: Name
     request_class: Annotated[Name | None, Field(alias="class")] = None
     arrivals: Arrivals
-    request: RequestShape
+    request: AnyRequest
     connections: Count = 1
     clients: Count = 1
     start_s: Rate = 0.0
@@ -256,7 +172,7 @@ class Traffic(Section):
     @property
     def reported_class(self) -> str:
         """Return the class under which the results report these requests."""
-        return self.request_class or CLASS_OF_API[self.request.api]
+        return self.request_class or self.request.declared.request_class
 
 
 class Workload(Section):

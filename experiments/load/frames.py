@@ -1,11 +1,9 @@
 """The bytes of a trace's requests, encoded before the run.
 
-A frame is 12 bytes of its own (size, API, version, correlation id) and a rest that
-requests share: all PRODUCEs to the same partitions send the same bytes. Only
-LEADER_AND_ISR and UPDATE_METADATA are encoded one by one, because each raises the
-leader epoch of partitions that its connection alone owns; the order of a connection is
-kept by every scheduler, so the epochs arrive rising and every request changes state.
-The broker stays the leader, which keeps the rest of the load valid.
+A frame is 12 bytes of its own (size, API, version, correlation id) and a rest that all
+requests of a connection share: its PRODUCEs, say, go to the same partitions. Only where
+an API declares that every request differs (a controller's, each with the next leader
+epoch) are they encoded one by one.
 
 ``correlation_id`` is the request's index in the trace: how its records are joined.
 """
@@ -15,35 +13,33 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
-from experiments.design.workload import (
-    Fetch,
-    LeaderAndIsr,
-    ListOffsets,
-    Metadata,
-    Produce,
-    RequestShape,
-    Traffic,
-    UpdateMetadata,
-    Workload,
-)
-from experiments.load import wire
+from broker.apis import metadata, produce
+from broker.apis.common.load import Occasion
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.records.records import new_batch
+from experiments.design.requests import Request
+from experiments.design.workload import Traffic, Workload
+from experiments.load import requests
+from experiments.load.requests import HEAD_BYTES, SetupRequest
 from experiments.load.senders import Sender, senders
 
 # Above every epoch that a broker's own controller will have reached at start-up.
-CONTROLLER_EPOCH = 1_000
-_API_KEYS = {
-    "produce": wire.PRODUCE,
-    "fetch": wire.FETCH,
-    "metadata": wire.METADATA,
-    "list-offsets": wire.LIST_OFFSETS,
-    "leader-and-isr": wire.LEADER_AND_ISR,
-    "update-metadata": wire.UPDATE_METADATA,
-}
+CONTROLLER_EPOCH: Final = 1_000
 # Frames below this are sent in one piece; joining longer ones would copy too much.
-_JOINED_BYTES = 2048
+_JOINED_BYTES: Final = 2048
+_FILL_RECORD_BYTES: Final = 1024
 
-Frame = Sequence[bytes]
+Frame: TypeAlias = Sequence[bytes]
+
+
+class Place(NamedTuple):
+    """Where a request of a trace stands: its connection, its number on it from 0."""
+
+    connection: int
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,40 +51,33 @@ class Node:
     """
 
     broker_id: int
-    endpoint: wire.Endpoint
+    host: str
+    port: int
     controller_epoch: int = CONTROLLER_EPOCH
     leader_epochs_used: int = 0
 
 
 # Every live broker listens here, so that frames are as long as their trace says.
-ANY_NODE = Node(broker_id=0, endpoint=wire.Endpoint("127.0.0.1", 0, "PLAINTEXT"))
+ANY_NODE: Final = Node(broker_id=0, host="127.0.0.1", port=0)
 
 
-def api_key(request: RequestShape) -> int:
+def api_key(request: Request) -> int:
     """Return the API key of a request."""
-    return _API_KEYS[request.api]
+    return int(request.declared.key)
 
 
-def topic_of(entry: Traffic) -> str:
-    """Return the topic that an entry's requests are about."""
-    return f"load-{entry.name}"
+def topic_of(entry: str) -> str:
+    """Return the topic that the requests of an entry, by its name, are about."""
+    return f"load-{entry}"
 
 
-def topics(workload: Workload) -> list[tuple[str, int]]:
+def topics(workload: Workload) -> dict[str, int]:
     """Return the topics that the load needs, with their numbers of partitions."""
-    found = []
-    for entry in workload.traffic:
-        match entry.request:
-            case Produce():
-                found.append((topic_of(entry), entry.request.topic_partitions))
-            case Fetch() | ListOffsets():
-                found.append((topic_of(entry), entry.request.partitions))
-            case LeaderAndIsr() | UpdateMetadata():
-                owned = entry.request.partitions * entry.connections
-                found.append((topic_of(entry), owned))
-            case Metadata():
-                pass
-    return found
+    needed = {
+        topic_of(entry.name): entry.request.shape().partitions_needed(entry.connections)
+        for entry in workload.traffic
+    }
+    return {topic: partitions for topic, partitions in needed.items() if partitions}
 
 
 def size_bytes(workload: Workload, entry: Traffic) -> int:
@@ -99,117 +88,97 @@ def size_bytes(workload: Workload, entry: Traffic) -> int:
 
 
 def frames(
-    places: Iterable[tuple[int, int]],
-    workload: Workload,
-    node: Node,
-    timestamp_ms: int,
+    places: Iterable[Place], workload: Workload, node: Node, timestamp_ms: int
 ) -> list[Frame]:
-    """Return a trace's requests, each as the pieces of its frame.
-
-    ``places`` are the trace's (connection, sequence on it), row by row.
-    """
+    """Return a trace's requests, each as the pieces of its frame."""
     makers = [_maker(each, node, timestamp_ms) for each in senders(workload)]
     return [
-        makers[connection](number, sequence)
-        for number, (connection, sequence) in enumerate(places)
+        makers[place.connection](number, place.sequence)
+        for number, place in enumerate(places)
     ]
 
 
-def fill(workload: Workload, timestamp_ms: int) -> list[tuple[int, bytes]]:
-    """Return set-up requests, (api key, body), that put records where FETCH reads."""
-    bodies = []
+def setup_requests(workload: Workload, timestamp_ms: int) -> list[SetupRequest]:
+    """Return what prepares a broker for a workload, in order.
+
+    Topics are created and filled; METADATA comes last, and `node_of` reads its answer.
+    """
+    wanted = topics(workload)
+    ask = metadata.Load().body(_occasion("", 0, ANY_NODE, 0))
+    return [
+        *([requests.create_topics(wanted)] if wanted else []),
+        *_fills(workload, timestamp_ms),
+        SetupRequest(ApiKey.METADATA, ask),
+    ]
+
+
+def node_of(metadata_answer: bytes) -> Node:
+    """Return the broker as controller requests have to name it."""
+    answer = requests.decoded(ApiKey.METADATA, metadata_answer)
+    assert answer.brokers, "METADATA names no broker"
+    broker = answer.brokers[0]
+    return Node(broker_id=broker.node_id, host=broker.host, port=broker.port)
+
+
+def _fills(workload: Workload, timestamp_ms: int) -> Iterable[SetupRequest]:
+    """Yield what puts records where the load reads them."""
     for entry in workload.traffic:
-        match entry.request:
-            case Fetch(partitions=partitions, partition_max_bytes=wanted):
-                records = 1 + wanted // _FILL_RECORD_BYTES
-                batch = _batch(entry, records, _FILL_RECORD_BYTES, timestamp_ms)
-                pairs = [(index, batch) for index in range(partitions)]
-                body = wire.produce(topic_of(entry), pairs, 1)
-                bodies.append((wire.PRODUCE, body))
-            case _:
-                pass
-    return bodies
+        shape = entry.request.shape()
+        if shape.filled_bytes:
+            count = shape.partitions_needed(entry.connections)
+            fill = produce.Load(
+                partitions=count,
+                topic_partitions=count,
+                records=1 + shape.filled_bytes // _FILL_RECORD_BYTES,
+                record_bytes=_FILL_RECORD_BYTES,
+            )
+            on = _occasion(entry.name, 0, ANY_NODE, timestamp_ms)
+            yield SetupRequest(ApiKey.PRODUCE, fill.body(on))
 
 
-_FILL_RECORD_BYTES = 1024
-Maker = Callable[[int, int], Frame]
+Maker: TypeAlias = Callable[[int, int], Frame]
 
 
 def _maker(sender: Sender, node: Node, timestamp_ms: int) -> Maker:
     """Return what makes a frame of (correlation id, sequence on the connection)."""
     entry = sender.traffic
-    match entry.request:
-        case LeaderAndIsr() | UpdateMetadata():
-            return _controller(sender, node)
-        case Produce():
-            body = _produce(sender, entry.request, timestamp_ms)
-        case Fetch():
-            body = _fetch(entry, entry.request)
-        case ListOffsets():
-            owned = range(entry.request.partitions)
-            body = wire.list_offsets(topic_of(entry), owned)
-        case Metadata():
-            body = wire.metadata()
-    key = api_key(entry.request)
-    rest = wire.rest(sender.client_id, body)
-    return lambda number, _: _frame(key, number, rest)
+    key, shape = api_key(entry.request), entry.request.shape()
 
+    def encoded(number: int, sequence: int) -> bytes:
+        on = _occasion(entry.name, sender.position, node, timestamp_ms, sequence)
+        return requests.encode(key, number, sender.client_id, shape.body(on))
 
-def _frame(key: int, number: int, rest: bytes) -> Frame:
-    head = wire.head(key, number, len(rest))
-    return (head + rest,) if len(rest) < _JOINED_BYTES else (head, rest)
+    if shape.every_request_differs:
+        return lambda number, sequence: (encoded(number, sequence),)
+    whole = encoded(0, 0)
+    head, rest = whole[: HEAD_BYTES - 4], whole[HEAD_BYTES:]
+    joined = len(rest) < _JOINED_BYTES
 
-
-def _produce(sender: Sender, request: Produce, timestamp_ms: int) -> bytes:
-    """Spread the entry's connections evenly over the topic's partitions."""
-    entry = sender.traffic
-    batch = _batch(entry, request.records, request.record_bytes, timestamp_ms)
-    first = sender.position * request.partitions
-    pairs = [
-        ((first + offset) % request.topic_partitions, batch)
-        for offset in range(request.partitions)
-    ]
-    return wire.produce(topic_of(entry), sorted(pairs), request.acks)
-
-
-def _fetch(entry: Traffic, request: Fetch) -> bytes:
-    return wire.fetch(
-        topic_of(entry),
-        range(request.partitions),
-        partition_max_bytes=request.partition_max_bytes,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-    )
-
-
-def _controller(sender: Sender, node: Node) -> Maker:
-    """Return what makes a controller request with the next leader epoch."""
-    request = sender.traffic.request
-    assert isinstance(request, LeaderAndIsr | UpdateMetadata)
-    owned = range(
-        sender.position * request.partitions, (sender.position + 1) * request.partitions
-    )
-    key = api_key(request)
-
-    def make(number: int, sequence: int) -> Frame:
-        state = wire.Leadership(
-            topic=topic_of(sender.traffic),
-            partitions=owned,
-            controller_epoch=node.controller_epoch,
-            leader_epoch=node.leader_epochs_used + sequence + 1,
-            broker_id=node.broker_id,
-        )
-        if isinstance(request, LeaderAndIsr):
-            body = wire.leader_and_isr(state, node.endpoint)
-        else:
-            body = wire.update_metadata(state, node.endpoint)
-        return _frame(key, number, wire.rest(sender.client_id, body))
+    def make(number: int, _: int) -> Frame:
+        own = head + number.to_bytes(4)
+        return (own + rest,) if joined else (own, rest)
 
     return make
 
 
-def _batch(entry: Traffic, records: int, record_bytes: int, timestamp_ms: int) -> bytes:
+def _occasion(
+    entry: str, position: int, node: Node, timestamp_ms: int, sequence: int = 0
+) -> Occasion:
+    return Occasion(
+        topic=topic_of(entry),
+        position=position,
+        broker_id=node.broker_id,
+        host=node.host,
+        port=node.port,
+        controller_epoch=node.controller_epoch,
+        leader_epoch=node.leader_epochs_used + sequence + 1,
+        batch=partial(_batch, entry, timestamp_ms),
+    )
+
+
+def _batch(entry: str, timestamp_ms: int, records: int, record_bytes: int) -> bytes:
     """Return a batch of incompressible records, the same in every run."""
-    rng = random.Random(entry.name)
-    values = [rng.randbytes(record_bytes) for _ in range(records)]
-    return wire.record_batch(values, timestamp_ms)
+    rng = random.Random(entry)
+    return new_batch(
+        [(timestamp_ms, None, rng.randbytes(record_bytes)) for _ in range(records)]
+    )

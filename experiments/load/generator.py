@@ -27,11 +27,12 @@ import pyarrow as pa
 
 from experiments.design import config
 from experiments.design.config import Experiment
-from experiments.design.workload import Workload, is_controllers
-from experiments.load import answers, frames, replaying, trace, wire
+from experiments.design.workload import Workload
+from experiments.load import frames, replaying, trace
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Observed
 from experiments.load.openloop import OpenLoop
+from experiments.load.requests import SetupRequest, error_of
 from experiments.load.senders import senders
 from experiments.processes.child import Binding, bind
 
@@ -84,15 +85,16 @@ class SetupClient:
         self._socket = socket.create_connection(address, _SETUP_TIMEOUT_S)
         self._correlation_id = 0
 
-    def request(self, api_key: int, body: bytes) -> bytes:
+    def request(self, request: SetupRequest) -> bytes:
         """Send one request, return its answer; end the process if that is an error."""
         self._correlation_id -= 1
-        rest = wire.rest("doorkeeper-setup", body)
-        self._socket.sendall(wire.head(api_key, self._correlation_id, len(rest)) + rest)
+        self._socket.sendall(request.frame(self._correlation_id))
         answer = self._exactly(int.from_bytes(self._exactly(4)))
-        code = answers.error_of(api_key, answer)
+        code = error_of(request.api_key, answer)
         if code:
-            sys.exit(f"set-up request with API key {api_key} was answered {code}")
+            sys.exit(
+                f"set-up request with API key {request.api_key} was answered {code}"
+            )
         return answer
 
     def close(self) -> None:
@@ -174,10 +176,10 @@ def _prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.No
     """Create and fill the load's topics; return the broker as controllers name it."""
     client = SetupClient(target.data)
     answer = b""
-    for api_key, body in replaying.setup_requests(workload, timestamp_ms):
-        answer = client.request(api_key, body)
+    for request in frames.setup_requests(workload, timestamp_ms):
+        answer = client.request(request)
     client.close()
-    node = replaying.node_of(answer)
+    node = frames.node_of(answer)
     return replace(node, controller_epoch=target.controller_epoch)
 
 
@@ -186,7 +188,7 @@ def _connect(workload: Workload, target: Target) -> list[socket.socket]:
     sockets = []
     for sender in senders(workload):
         address = target.data
-        if is_controllers(sender.traffic.request):
+        if sender.traffic.request.is_controllers:
             address = target.control or target.data
         each = socket.create_connection(address, _SETUP_TIMEOUT_S)
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -10,34 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from experiments.design.workload import Produce, Workload
-from experiments.load import answers, frames, wire
+from broker.protocol.errors import ErrorCode
+from experiments.design.workload import Workload
+from experiments.load import frames
 from experiments.load.exchange import Observed, Schedule
+from experiments.load.requests import error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 
+NO_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION = (
+    ErrorCode.none.value,
+    ErrorCode.request_timed_out.value,
+    ErrorCode.network_exception.value,
+)
+
 # Column name -> one value per request: offered_ns, sent_ns, done_ns, error_code.
 Seen = Mapping[str, Any]
-
-
-def setup_requests(workload: Workload, timestamp_ms: int) -> list[tuple[int, bytes]]:
-    """Return what prepares a broker for a workload, as (API key, body), in order.
-
-    Topics are created and filled; METADATA comes last, and `node_of` reads its answer.
-    """
-    wanted = frames.topics(workload)
-    return [
-        *([(wire.CREATE_TOPICS, wire.create_topics(wanted))] if wanted else []),
-        *frames.fill(workload, timestamp_ms),
-        (wire.METADATA, wire.metadata()),
-    ]
-
-
-def node_of(metadata_answer: bytes) -> frames.Node:
-    """Return the broker as controller requests have to name it."""
-    broker_id, host, port = answers.node_of(metadata_answer)
-    endpoint = wire.Endpoint(host, port, "PLAINTEXT")
-    return frames.Node(broker_id=broker_id, endpoint=endpoint)
 
 
 def schedule(
@@ -45,11 +33,11 @@ def schedule(
 ) -> Schedule:
     """Encode the requests of a trace."""
     connections = replayed.column("connection")
-    places = zip(connections, replayed.column("sequence"), strict=True)
+    places = map(frames.Place, connections, replayed.column("sequence"))
     silent = {
         entry.name
         for entry in workload.traffic
-        if isinstance(entry.request, Produce) and entry.request.acks == 0
+        if not entry.request.shape().is_answered
     }
     return Schedule(
         due_ns=replayed.column("intended_ns"),
@@ -69,11 +57,11 @@ def seen(observed: Observed, replayed: Trace) -> Seen:
     NETWORK_EXCEPTION.
     """
     codes = [
-        answers.NETWORK_EXCEPTION
+        NETWORK_EXCEPTION
         if broken
-        else answers.NO_ERROR
+        else NO_ERROR
         if answer is None
-        else answers.error_of(api_key, answer)
+        else error_of(api_key, answer)
         for broken, answer, api_key in zip(
             observed.broken, observed.answers, replayed.column("api_key"), strict=True
         )

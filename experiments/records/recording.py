@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from broker.observation.recording.recording import MEASURES, SampleRow
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
-from experiments.load.answers import REQUEST_TIMED_OUT
+from experiments.load.replaying import REQUEST_TIMED_OUT
 from experiments.load.trace import Trace
 
 Int64s = npt.NDArray[np.int64]

@@ -22,12 +22,11 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     BrokerConfig,
 )
+from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
-    CLASS_OF_API,
-    CONTROL,
     ConstantService,
     ExponentialService,
     Service,
@@ -260,7 +259,7 @@ def _streams(
     for entry in experiment.workload.traffic:
         rate = _poisson_rate(experiment, entry)
         service, found = _service(entry, settings, world, measured)
-        right = CLASS_OF_API[entry.request.api]
+        right = entry.request.declared.request_class
         share = settings.misclassified
         parts = [(CONTROL, share), (right, 1 - share)] if share else [(right, 1.0)]
         streams += [

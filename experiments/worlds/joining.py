@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.load.answers import NETWORK_EXCEPTION
-from experiments.load.replaying import Seen
+from experiments.load.replaying import NETWORK_EXCEPTION, Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
 from experiments.records import broker_rows, recording

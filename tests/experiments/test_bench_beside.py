@@ -7,12 +7,13 @@ from contextlib import contextmanager, nullcontext
 import psutil
 import pytest
 
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 from experiments.bench import beside, brokers, small_requests
 from experiments.bench.beside import Measure
 from experiments.bench.brokers import Running
 from experiments.bench.row import paired
-from experiments.load.wire import PRODUCE, VERSIONS
+from experiments.load import requests
 from experiments.worlds.kafka import apache_kafka
 
 
@@ -111,7 +112,7 @@ def test_every_peer_is_compared_with_us_under_its_own_title(bench):
 def test_an_answer_with_an_error_ends_the_load():
     def answer(error_code):
         row = ProducePartition(0, error_code, 5)
-        version = VERSIONS[PRODUCE]
+        version = requests.version(ApiKey.PRODUCE)
         return encode_produce_response(version, 1, [(small_requests.TOPIC, [row])])
 
     small_requests._check(answer(0))

@@ -24,8 +24,8 @@ from experiments.design.arrival_processes import (
     Poisson,
 )
 from experiments.design.config import parse
+from experiments.design.requests import LOADS
 from experiments.design.workload import (
-    CLASS_OF_API,
     ChoiceService,
     ConstantService,
     ExponentialService,
@@ -294,7 +294,7 @@ def test_sizes_are_those_of_the_frames_that_are_sent() -> None:
     built = experiment()
     drawn_trace = trace.generate(built, 0)
     connections = drawn_trace.column("connection")
-    places = zip(connections, drawn_trace.column("sequence"), strict=True)
+    places = list(map(frames.Place, connections, drawn_trace.column("sequence")))
     sent = frames.frames(places, built.workload, frames.ANY_NODE, timestamp_ms=5)
     assert drawn_trace.column("size_bytes") == [sum(map(len, each)) for each in sent]
 
@@ -335,7 +335,7 @@ def test_control_epochs_rise_on_partitions_that_no_other_connection_owns() -> No
     built = experiment()
     drawn_trace = trace.generate(built, 0)
     connections = drawn_trace.column("connection")
-    places = zip(connections, drawn_trace.column("sequence"), strict=True)
+    places = list(map(frames.Place, connections, drawn_trace.column("sequence")))
     sent = frames.frames(places, built.workload, frames.ANY_NODE, timestamp_ms=5)
     owners: dict[int, int] = {}
     epochs: dict[int, int] = {}
@@ -351,7 +351,7 @@ def test_control_epochs_rise_on_partitions_that_no_other_connection_owns() -> No
             assert state.leader_epoch > epochs.get(state.partition_index, 0)
             epochs[state.partition_index] = state.leader_epoch
     assert set(epochs) == set(range(8))
-    assert ("load-control", 8) in frames.topics(built.workload)
+    assert frames.topics(built.workload)["load-control"] == 8
 
 
 def test_produce_connections_cover_every_partition_of_the_topic() -> None:
@@ -362,7 +362,10 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
     covered = set()
     for sender in senders(built.workload)[4:]:
         (frame,) = frames.frames(
-            [(sender.number, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5
+            [frames.Place(sender.number, 0)],
+            built.workload,
+            frames.ANY_NODE,
+            timestamp_ms=5,
         )
         body = b"".join(frame)[4:]
         header = parse_request_header(body)
@@ -373,7 +376,7 @@ def test_produce_connections_cover_every_partition_of_the_topic() -> None:
     assert covered == set(range(6))
 
 
-@pytest.mark.parametrize("api", CLASS_OF_API)
+@pytest.mark.parametrize("api", LOADS)
 def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -> None:
     from broker.handling.registry import APIS
     from broker.protocol.wire.header import parse_request_header
@@ -381,7 +384,9 @@ def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -
 
     built = experiment(request={"api": api})
     entry = built.workload.traffic[0]
-    (frame,) = frames.frames([(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5)
+    (frame,) = frames.frames(
+        [frames.Place(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5
+    )
     body = b"".join(frame)[4:]
     found = Classifier(APIS).classify(parse_request_header(body), body, 0)
-    assert found[0] == entry.reported_class == CLASS_OF_API[api]
+    assert found[0] == entry.reported_class

@@ -2,7 +2,8 @@
 
 Each file in ``broker.apis`` declares one, beside its handler. From these declarations
 follow what is dispatched and what is closed, ApiVersions, the class of a request, what
-a refusal or a failure answers, whose quota may be told, and the table of SKIPPED.md.
+a refusal or a failure answers, whose quota may be told, what an experiment's workload
+may send, and the table of SKIPPED.md.
 Numbers, names and first flexible versions of APIs are the protocol's
 (`broker.protocol.api_keys`), since clients need them, too.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from broker.apis.common.answer import Row
+from broker.apis.common.load import Shape
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
@@ -76,6 +78,9 @@ class Api:
     ``quota_exceeded_since`` is the first version whose answers may say
     THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
     request answered with an error; one that is not is served all the same.
+
+    ``load`` is what a workload may send of this API (`broker.apis.common.load`); None
+    keeps it out of workloads.
     """
 
     key: ApiKey
@@ -89,6 +94,7 @@ class Api:
     refusable: bool = True
     quota_exceeded_since: int = NEVER
     error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
+    load: type[Shape] | None = None
 
     @property
     def served(self) -> range:

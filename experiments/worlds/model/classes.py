@@ -17,8 +17,8 @@ from broker.config import (
     DOORKEEPER_WFQ_FLOW,
     BrokerConfig,
 )
+from broker.requests.classifier import CONTROL
 from experiments.design.model_config import ModelSection
-from experiments.design.workload import CONTROL
 from experiments.worlds.model.task import ModelTask
 from planes.admission import HOPELESS
 from planes.lock import TaskLock

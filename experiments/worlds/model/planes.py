@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from broker.config import NUM_IO_THREADS, QUEUED_MAX_REQUESTS, BrokerConfig
 from broker.requests import topology
-from experiments.design.workload import CONTROL
+from broker.requests.classifier import CONTROL
 from experiments.worlds.model.task import ModelTask
 from planes import Admission, Block, PlaneCore
 from planes.admission import Exempt

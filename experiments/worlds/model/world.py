@@ -27,7 +27,6 @@ from broker.config import (
 from broker.observation.recording.laws import LawBook
 from experiments.design.config import Experiment
 from experiments.design.model_config import ModelSection
-from experiments.design.workload import CLASS_OF_API, CONTROL
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.records import recording
@@ -196,7 +195,7 @@ def _connections(
     dealt, connections = 0, []
     for sender in senders(experiment.workload):
         read_ns = round(sender.traffic.read_ms * 1e6)
-        if own is not None and CLASS_OF_API[sender.traffic.request.api] == CONTROL:
+        if own is not None and sender.traffic.request.is_controllers:
             connections.append(Connection(own, read_ns))
         else:
             processor = processors[dealt % len(processors)]
@@ -209,7 +208,10 @@ def _tasks(
     experiment: Experiment, trace: Trace, classes: Classes
 ) -> Iterator[ModelTask]:
     """Make the requests of a trace, one by one as they are due."""
-    entries = {entry.name: entry for entry in experiment.workload.traffic}
+    class_of = {
+        entry.name: entry.request.declared.request_class
+        for entry in experiment.workload.traffic
+    }
     names = ("intended_ns", "traffic", "flow", "connection", "api_key", "size_bytes")
     columns = [trace.column(name) for name in (*names, "demand_ns")]
     for number, row in enumerate(zip(*columns, strict=True)):
@@ -217,7 +219,7 @@ def _tasks(
         yield classes.task(
             number,
             intended_ns,
-            CLASS_OF_API[entries[traffic].request.api],
+            class_of[traffic],
             client,
             connection,
             api_key,

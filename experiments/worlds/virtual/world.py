@@ -30,10 +30,11 @@ from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
 from experiments.design.config import Experiment
-from experiments.design.workload import Workload, is_controllers
-from experiments.load import answers, frames, replaying, wire
+from experiments.design.workload import Workload
+from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
+from experiments.load.requests import error_of
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
@@ -314,7 +315,7 @@ def _connect(
     control = ports.get(_CONTROLLER, ports[_DATA])
     return [
         network.connect(
-            control if is_controllers(sender.traffic.request) else ports[_DATA]
+            control if sender.traffic.request.is_controllers else ports[_DATA]
         )
         for sender in senders(workload)
     ]
@@ -326,12 +327,13 @@ async def _prepare(
     """Create and fill the load's topics; return the broker as controllers name it."""
     stream = MemoryStream(network.connect(ports[_DATA]))
     answer = b""
-    requests = replaying.setup_requests(workload, START_MS)
-    for number, (api_key, body) in enumerate(requests, start=1):
-        rest = wire.rest("doorkeeper-setup", body)
-        await stream.send_all(wire.head(api_key, -number, len(rest)) + rest)
+    requests = frames.setup_requests(workload, START_MS)
+    for number, request in enumerate(requests, start=1):
+        await stream.send_all(request.frame(-number))
         answer = await receive_frame(stream)
-        code = answers.error_of(api_key, answer)
-        assert code == 0, f"set-up request with API key {api_key} was answered {code}"
+        code = error_of(request.api_key, answer)
+        assert code == 0, (
+            f"set-up request with API key {request.api_key} was answered {code}"
+        )
     await stream.aclose()
-    return replaying.node_of(answer)
+    return frames.node_of(answer)

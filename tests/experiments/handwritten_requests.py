@@ -1,12 +1,7 @@
-"""The few Kafka requests that the load generator sends, as bytes.
+"""The requests that a load sends, written by hand with ``struct``: the expected bytes.
 
-Written by hand with ``struct`` and one fixed version per API, the newest that is not
-*flexible* (KIP-482). So the load is encoded before the run, costs the generator nothing
-while it runs, does not share a codec with the broker it measures, and works on Apache
-Kafka from 2.4 to 3.9 as well. The tests compare every byte with ``kio``.
-
-Refuses to be a client: no negotiation, no retries, no decoding (``answers`` finds the
-errors).
+One fixed version per API, the newest that is not flexible. Shares nothing with the
+schemas by which the load is encoded.
 """
 
 from __future__ import annotations

@@ -1,0 +1,88 @@
+"""What a request of a workload may be: a section for every API that declares a load.
+
+A file in ``broker.apis`` whose ``API`` has a ``load`` gives the tag (``api =
+"list-offsets"``), the keys with defaults and bounds, and the request's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import reduce
+from operator import or_
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Self,
+    TypeAlias,
+    get_type_hints,
+)
+
+from pydantic import Field, create_model, model_validator
+
+from broker.apis.common.api import Api
+from broker.apis.common.load import Shape
+from broker.handling.registry import APIS
+from broker.requests.classifier import CONTROL
+from experiments.design.values import Section
+
+
+def _tag(api: Api) -> str:
+    return api.key.name.lower().replace("_", "-")
+
+
+LOADS: Final[Mapping[str, Api]] = MappingProxyType(
+    {_tag(api): api for key, api in sorted(APIS.items()) if api.load is not None}
+)
+
+
+class Request(Section):
+    """One request of a traffic entry: its API, and that API's parameters."""
+
+    api: str
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.shape()
+        return self
+
+    @property
+    def declared(self) -> Api:
+        """What the broker declares of the API."""
+        return LOADS[self.api]
+
+    @property
+    def is_controllers(self) -> bool:
+        """Whether a controller sends it, to the control plane if there is one."""
+        return self.declared.request_class == CONTROL
+
+    def shape(self) -> Shape:
+        """Return the load that these parameters describe."""
+        load = self.declared.load
+        assert load is not None
+        return load(**{each.name: getattr(self, each.name) for each in fields(load)})
+
+
+def _section(tag: str, load: type[Shape]) -> type[Request]:
+    types = get_type_hints(load)
+    keys: dict[str, Any] = {"api": (Literal[tag], ...)}
+    keys |= {
+        each.name: (types[each.name], Field(each.default, **each.metadata))
+        for each in fields(load)
+    }
+    name = "".join(word.capitalize() for word in tag.split("-"))
+    return create_model(name, __base__=Request, __doc__=load.__doc__, **keys)
+
+
+def _sections() -> list[type[Request]]:
+    return [_section(tag, api.load) for tag, api in LOADS.items() if api.load]
+
+
+if TYPE_CHECKING:
+    AnyRequest: TypeAlias = Request
+else:
+    AnyRequest = Annotated[reduce(or_, _sections()), Field(discriminator="api")]

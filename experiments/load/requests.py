@@ -1,0 +1,116 @@
+"""The load's requests as bytes, and the errors in their answers, by Kafka's schemas.
+
+One fixed version per API, the newest served that is not *flexible* (KIP-482) if there
+is one. So the load works on Apache Kafka from 2.4 to 3.9 as well. It is encoded before
+the run and read after it, and costs the generator nothing in between. The tests compare
+every byte with requests written by hand.
+
+Refuses to be a client: no negotiation, no retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from broker.apis.common.answer import Row
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.wire import codec
+from broker.protocol.wire.introspect import kind_of
+
+# What is a frame's own: size, API key, version, correlation id.
+HEAD_BYTES: Final = 12
+
+
+class SetupRequest(NamedTuple):
+    """One request that prepares a broker for a load."""
+
+    api_key: int
+    body: Row
+
+    def frame(self, correlation_id: int) -> bytes:
+        """Return its bytes."""
+        return encode(self.api_key, correlation_id, "doorkeeper-setup", self.body)
+
+
+def version(api_key: int) -> int:
+    """Return the version in which the load sends an API."""
+    first, last = APIS[api_key].versions
+    return max(first, min(last, FIRST_FLEXIBLE[api_key] - 1))
+
+
+def encode(api_key: int, correlation_id: int, client_id: str, body: Row) -> bytes:
+    """Return a request's whole frame."""
+    return codec.encode_request(
+        api_key, version(api_key), correlation_id, client_id, body
+    )
+
+
+def error_of(api_key: int, answer: bytes) -> int:
+    """Return the first error code of an answer, 0 if there is none.
+
+    ``answer`` is a response frame without its size. Raises `MalformedFrame` if it is
+    none of that API's. Cost: O(partitions in it).
+    """
+    return _first_error(decoded(api_key, answer), _errors_of(api_key))
+
+
+def decoded(api_key: int, answer: bytes) -> codec.Entity:
+    """Return an answer's fields."""
+    return codec.decode_response(api_key, version(api_key), answer)[1]
+
+
+def create_topics(partitions: Mapping[str, int]) -> SetupRequest:
+    """Return what creates topics, each with so many partitions, unreplicated."""
+    topics = [
+        Row(
+            name=name,
+            num_partitions=count,
+            replication_factor=1,
+            assignments=[],
+            configs=[],
+        )
+        for name, count in partitions.items()
+    ]
+    body = Row(topics=topics, timeout=timedelta(seconds=30), validate_only=False)
+    return SetupRequest(ApiKey.CREATE_TOPICS, body)
+
+
+class _Errors(NamedTuple):
+    """Where a row of the schema has errors: its own code, and rows with errors."""
+
+    has_own: bool
+    rows: tuple[tuple[str, _Errors], ...]
+
+
+def _first_error(entity: codec.Entity, where: _Errors) -> int:
+    if where.has_own and entity.error_code.value:
+        return int(entity.error_code.value)
+    for name, within in where.rows:
+        for row in getattr(entity, name) or ():
+            code = _first_error(row, within)
+            if code:
+                return code
+    return 0
+
+
+@cache
+def _errors_of(api_key: int) -> _Errors:
+    return _errors_in(codec.response_type(api_key, version(api_key)))
+
+
+def _errors_in(entity: type[Any]) -> _Errors:
+    kinds = {each.name: kind_of(each) for each in fields(entity)}
+    rows = (
+        (name, _errors_in(kind.struct))
+        for name, kind in kinds.items()
+        if kind.is_array and kind.struct is not None
+    )
+    return _Errors(
+        "error_code" in kinds,
+        tuple((name, row) for name, row in rows if any(row)),
+    )
