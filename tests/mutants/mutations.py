@@ -1,8 +1,9 @@
 """Single changes to a source file: one comparison, operator, constant or call.
 
 Found by ``ast``, made in the text, so that a survivor is shown as a diff of one line.
-What no test could notice is left alone: assertions, logging, ``__repr__``, annotations,
-and the ``check`` methods that only assert.
+What no test could notice is left alone: assertions (``strict`` of ``zip`` is one),
+logging, ``__repr__``, annotations, decorators of classes (mypy holds ``frozen`` and
+``slots``), and the ``check`` methods that only assert.
 """
 
 from __future__ import annotations
@@ -106,16 +107,19 @@ def _walk(tree: ast.AST) -> Iterator[ast.AST]:
             if node.value is not None:
                 yield from _walk(ast.Expression(node.value))
                 yield node.value
-        elif isinstance(node, ast.Raise):
-            # Which error it is counts; its words do not.
-            continue
-        else:
-            if not _is_quiet(node):
-                yield node
-                yield from _walk(node)
+        elif isinstance(node, ast.ClassDef):
+            yield from _walk(ast.Module(node.body, []))
+        elif not _is_quiet(node):
+            yield node
+            yield from _walk(node)
 
 
 def _is_quiet(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
+    if isinstance(node, ast.Raise):
+        # Which error it is counts; its words do not.
+        return True
     call = node.value if isinstance(node, ast.Expr) else node
     return isinstance(call, ast.Call) and ast.unparse(call.func).startswith(_QUIET)
 

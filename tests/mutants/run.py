@@ -1,95 +1,152 @@
 """`make mutants`: change one thing at a time, and see whether the tests notice.
 
-Works in copies of the tree, never in the tree itself. What survives is printed as a
-diff: each is equivalent, for a reason, or lacks a test.
+Works in a copy of the tree, never in the tree itself. What survives is printed as a
+diff: each is equivalent, for a reason (equivalents.toml), or lacks a test. The names of
+the survivors are kept in a file, and ``--again FILE`` asks about them alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import random
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
-from queue import Queue
 from typing import Final
 
-from tests.mutants.areas import AREAS, LEFT_OUT
-from tests.mutants.mutations import Mutation, mutations
+from tests.mutants.areas import AREAS
+from tests.mutants.equivalents import equivalents
+from tests.mutants.nearest import nearest_first, seconds_of
+from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 
-ROOT: Final = Path(__file__).parents[2]
-_QUICK: Final = "not slow and not live and not kafka and not spark"
-# A mutant may be slower than the tree that it was made from, and may never end.
+_QUICK: Final = "not slow and not live and not kafka and not spark and not soak"
+# A mutant may be slower than the tree that it was made from, may never end, or ask for
+# all the memory there is.
 _TIMES, _PLUS_S = 3, 20
+_MEMORY_BYTES: Final = 16 << 30
 KILLED, TIMED_OUT, SURVIVED = "killed", "timed out", "survived"
+EQUIVALENT = "equivalent"
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One change of one file."""
+@dataclass(frozen=True)
+class Unchanged:
+    """What the tests of an area do where nothing is changed."""
 
-    area: str
-    path: str
-    source: str
-    mutation: Mutation
-
-    def diff(self) -> str:
-        """Return the change as a patch."""
-        lines = (text.splitlines(keepends=True) for text in (self.source, self.new()))
-        return "".join(difflib.unified_diff(*lines, self.path, self.path, n=2))
-
-    def new(self) -> str:
-        """Return the changed file."""
-        return self.mutation.of(self.source)
+    seconds: dict[str, float]
+    limit_s: float
 
 
 def main() -> None:
-    """Draw, run, tell."""
+    """Draw, run, tell; the exit status says whether a mutant survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--skip", type=int, default=0, help="of those drawn, from the first"
+    )
     parser.add_argument("--areas", default=",".join(AREAS))
+    parser.add_argument(
+        "--again", type=Path, help="a file of names, instead of a sample"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutants")
     chosen = parser.parse_args()
     areas = chosen.areas.split(",")
-    with tempfile.TemporaryDirectory() as directory:
-        copies: Queue[Path] = Queue()
-        for number in range(chosen.jobs):
-            copies.put(_copy(Path(directory) / str(number)))
-        # From the tree as it is now: it may change while this goes on.
-        drawn = sample(chosen.seed, chosen.count, areas)
-        limits = {area: _baseline(copies, area) for area in areas}
-        with ThreadPoolExecutor(chosen.jobs) as pool:
-            fates = pool.map(lambda mutant: _fate(mutant, copies, limits), drawn)
-            counts = _tell(drawn, fates)
-    noticed = counts.total() - counts[SURVIVED]
-    print(f"seed {chosen.seed}: {noticed} of {counts.total()} noticed: {dict(counts)}")
+    if chosen.again:
+        names = set(chosen.again.read_text().splitlines())
+        drawn = [it for area in areas for it in every_mutant(area) if it.name in names]
+        said = f"{chosen.again}"
+    else:
+        drawn = sample(chosen.seed, chosen.count, areas)[chosen.skip :]
+        said = f"seed {chosen.seed}, {chosen.skip} to {chosen.count}"
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    kept = chosen.out / f"survivors-{chosen.seed}-{chosen.skip}-{chosen.count}.txt"
+    with tempfile.TemporaryDirectory() as directory, kept.open("w") as survivors:
+        runs = _Runs(_copy(Path(directory)))
+        counts: Counter[str] = Counter()
+        for mutant in drawn:
+            fate = runs.fate(mutant)
+            counts[fate] += 1
+            line = mutant.mutation.line
+            print(f"{fate}: {mutant.path}:{line} {mutant.name}", flush=True)
+            if fate == SURVIVED:
+                print(mutant.diff(), flush=True)
+                survivors.write(f"{mutant.name}\n")
+                survivors.flush()
+    asked = counts.total() - counts[EQUIVALENT]
+    noticed = asked - counts[SURVIVED]
+    print(f"{said}: {noticed} of {asked} noticed, {dict(counts)}; survivors: {kept}")
+    sys.exit(counts[SURVIVED] > 0)
 
 
-def sample(seed: int, count: int, areas: list[str]) -> list[Mutant]:
-    """Draw mutants evenly over all that there are, none twice."""
-    every = [mutant for area in areas for mutant in _mutants(area)]
-    return random.Random(seed).sample(every, min(count, len(every)))
+class _Runs:
+    """A copy of the tree, and what was found about its tests as it is."""
 
+    def __init__(self, copy: Path) -> None:
+        self._copy = copy
+        self._unchanged: dict[str, Unchanged] = {}
+        self._equivalents = equivalents()
 
-def _mutants(area: str) -> Iterator[Mutant]:
-    for pattern in AREAS[area].sources:
-        for path in sorted(ROOT.glob(pattern)):
-            name = path.relative_to(ROOT).as_posix()
-            if not any(fnmatch(name, each) for each in LEFT_OUT):
-                source = path.read_text()
-                for mutation in mutations(source):
-                    yield Mutant(area, name, source, mutation)
+    def fate(self, mutant: Mutant) -> str:
+        """Return what becomes of a mutant."""
+        if mutant.name in self._equivalents:
+            return EQUIVALENT
+        if mutant.area not in self._unchanged:
+            self._unchanged[mutant.area] = self._baseline(mutant.area)
+        unchanged = self._unchanged[mutant.area]
+        tests = nearest_first(mutant, self._copy, unchanged.seconds)
+        target = self._copy / mutant.path
+        target.write_text(mutant.new())
+        try:
+            passed = self._run(tests, unchanged.limit_s, "-x")
+        finally:
+            target.write_text(mutant.source)
+        return TIMED_OUT if passed is None else SURVIVED if passed else KILLED
+
+    def _baseline(self, area: str) -> Unchanged:
+        """Return what the tests of an area take; they must pass unchanged."""
+        report = self._copy / "junit.xml"
+        began = time.monotonic()
+        arguments = (f"--junitxml={report}", "-ojunit_family=xunit1")
+        if not self._run(list(AREAS[area].tests), None, *arguments):
+            raise SystemExit(f"the tests of {area} fail without any change")
+        seconds = time.monotonic() - began
+        print(f"{area}: {seconds:.0f} s unchanged", flush=True)
+        return Unchanged(seconds_of(report), _TIMES * seconds + _PLUS_S)
+
+    def _run(
+        self, tests: list[str], limit_s: float | None, *arguments: str
+    ) -> bool | None:
+        """Return whether tests pass in the copy; None if they do not end."""
+        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", _QUICK]
+        command += ["-p", "no:cacheprovider", *arguments, *tests]
+        surroundings = {**os.environ, "PYTHONPATH": str(self._copy)}
+        surroundings["OMP_NUM_THREADS"] = "1"
+        if limit_s is not None:
+            # What the baseline has compiled is used; no mutant leaves its own.
+            surroundings["PYTHONDONTWRITEBYTECODE"] = "1"
+        ran = subprocess.Popen(
+            command,
+            cwd=self._copy,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        resource.prlimit(ran.pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        try:
+            said, _ = ran.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            ran.kill()
+            ran.communicate()
+            return None
+        if ran.returncode and limit_s is None:
+            print(said.decode()[-4000:])
+        return ran.returncode == 0
 
 
 def _copy(to: Path) -> Path:
@@ -102,59 +159,6 @@ def _copy(to: Path) -> Path:
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, to / name)
     return to
-
-
-def _run(copy: Path, area: str, limit_s: float | None) -> bool | None:
-    """Return whether the area's tests pass in a copy; None if they do not end."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-m", _QUICK]
-    command += ["-p", "no:cacheprovider", *AREAS[area].tests]
-    surroundings = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"}
-    surroundings["PYTHONDONTWRITEBYTECODE"] = "1"
-    try:
-        ended = subprocess.run(
-            command, cwd=copy, env=surroundings, capture_output=True, timeout=limit_s
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    if ended.returncode not in (0, 1, 2):
-        raise RuntimeError(ended.stdout.decode()[-2000:] + ended.stderr.decode())
-    return ended.returncode == 0
-
-
-def _baseline(copies: Queue[Path], area: str) -> float:
-    """Return a limit for the tests of an area, which must pass unchanged."""
-    copy = copies.get()
-    began = time.monotonic()
-    passed = _run(copy, area, None)
-    copies.put(copy)
-    if not passed:
-        raise SystemExit(f"the tests of {area} fail without any change")
-    seconds = time.monotonic() - began
-    print(f"{area}: {seconds:.0f} s unchanged", flush=True)
-    return _TIMES * seconds + _PLUS_S
-
-
-def _fate(mutant: Mutant, copies: Queue[Path], limits: dict[str, float]) -> str:
-    copy = copies.get()
-    target = copy / mutant.path
-    try:
-        target.write_text(mutant.new())
-        passed = _run(copy, mutant.area, limits[mutant.area])
-    finally:
-        target.write_text(mutant.source)
-        copies.put(copy)
-    return TIMED_OUT if passed is None else SURVIVED if passed else KILLED
-
-
-def _tell(drawn: list[Mutant], fates: Iterator[str]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for mutant, fate in zip(drawn, fates, strict=True):
-        counts[fate] += 1
-        place = f"{mutant.path}:{mutant.mutation.line}"
-        print(f"{fate}: {mutant.mutation.kind} at {place}", flush=True)
-        if fate == SURVIVED:
-            print(mutant.diff(), flush=True)
-    return counts
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from tests.mutants.areas import AREAS
 from tests.mutants.mutations import mutations
-from tests.mutants.run import ROOT, sample
+from tests.mutants.sampling import ROOT, sample
 
 
 @pytest.mark.parametrize(
