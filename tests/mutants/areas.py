@@ -50,7 +50,28 @@ AREAS: Final = {
     ),
     "statistics": Area(
         ("spark_analysis/statistics/**/*.py",),
-        ("spark_analysis/statistics", "tests/spark_analysis"),
+        (
+            "spark_analysis/statistics",
+            *(
+                f"tests/spark_analysis/test_{name}.py"
+                for name in (
+                    "attribution",
+                    "bootstrap_t",
+                    "comparison",
+                    "coverage",
+                    "drawn_intervals",
+                    "exceedance",
+                    "factorial",
+                    "groups",
+                    "intervals",
+                    "pairs",
+                    "quantiles",
+                    "screening",
+                    "sign_flip",
+                    "verdict",
+                )
+            ),
+        ),
     ),
 }
 # Code that needs what is not there in a quick run.

@@ -1,38 +1,58 @@
-"""In which order tests are asked about a change: those that know the file first."""
+"""Which tests are asked about a change, and in which order: those that reach it."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
-from pathlib import Path
+import ast
+from dataclasses import dataclass
+from typing import Any, Self
 
+from tests.mutants.reached import SHARED
 from tests.mutants.sampling import Mutant
 
 
-def seconds_of(report: Path) -> dict[str, float]:
-    """Return how long the tests of each file took, of a JUnit report of pytest's."""
-    seconds: Counter[str] = Counter()
-    for case in ElementTree.parse(report).iter("testcase"):
-        seconds[case.attrib["file"]] += float(case.attrib["time"])
-    return dict(seconds)
+@dataclass(frozen=True)
+class Reach:
+    """What the tests of an area take and call; ``functions`` as file and first line."""
+
+    seconds: dict[str, float]
+    functions: dict[str, frozenset[str]]
+
+    @classmethod
+    def read(cls, written: dict[str, Any]) -> Self:
+        """Take it from what ``--reached`` wrote."""
+        return cls(
+            {name: test["seconds"] for name, test in written.items()},
+            {name: frozenset(test["functions"]) for name, test in written.items()},
+        )
+
+    def nearest_first(self, mutant: Mutant) -> list[str]:
+        """Return the tests that reach the changed function; quick ones first.
+
+        What stands in no function, or is called for several tests, concerns them all.
+        """
+        function = function_of(mutant)
+        tests = self.seconds.keys() - {SHARED}
+        if function is not None and function not in self.functions[SHARED]:
+            tests = {name for name in tests if function in self.functions[name]}
+        stem = mutant.path.rpartition("/")[2].removesuffix(".py")
+
+        def distance(name: str) -> tuple[bool, float, str]:
+            own = stem in name.partition("::")[0].rpartition("/")[2]
+            return not own and self.seconds[name] > 0.01, self.seconds[name], name
+
+        return sorted(tests, key=distance)
 
 
-def nearest_first(mutant: Mutant, root: Path, seconds: dict[str, float]) -> list[str]:
-    """Return the area's test files: its own, those that name it, the rest; fast first.
-
-    The file that the mutant changes is itself one where it holds doctests.
-    """
-    module = mutant.path.removesuffix(".py").replace("/", ".")
-    package, _, stem = module.rpartition(".")
-    parts = {each for each in stem.split("_") if len(each) > 2}
-
-    def distance(path: str) -> tuple[int, float]:
-        text = (root / path).read_text()
-        own = path == mutant.path or stem in Path(path).stem
-        if own or f"{module} " in text or f"from {package} import {stem}" in text:
-            return 0, seconds[path]
-        if stem in text or parts & set(Path(path).stem.split("_")):
-            return 1, seconds[path]
-        return 2, seconds[path]
-
-    return sorted(seconds, key=distance)
+def function_of(mutant: Mutant) -> str | None:
+    """Return the innermost function that a mutant changes, if it stands in one."""
+    found = None
+    for node in ast.walk(ast.parse(mutant.source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            body = node.body[0].lineno
+            if body <= mutant.mutation.line <= node.end_lineno:
+                # Breadth first: an inner function comes later.
+                decorators = [each.lineno for each in node.decorator_list]
+                first = min([node.lineno, *decorators])
+                found = f"{mutant.path}:{first}"
+    return found

@@ -8,6 +8,7 @@ the survivors are kept in a file, and ``--again FILE`` asks about them alone.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -22,7 +23,7 @@ from typing import Final
 
 from tests.mutants.areas import AREAS
 from tests.mutants.equivalents import equivalents
-from tests.mutants.nearest import nearest_first, seconds_of
+from tests.mutants.nearest import Reach
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 
 _QUICK: Final = "not slow and not live and not kafka and not spark and not soak"
@@ -38,7 +39,7 @@ EQUIVALENT = "equivalent"
 class Unchanged:
     """What the tests of an area do where nothing is changed."""
 
-    seconds: dict[str, float]
+    reach: Reach
     limit_s: float
 
 
@@ -69,7 +70,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, kept.open("w") as survivors:
         runs = _Runs(_copy(Path(directory)))
         counts: Counter[str] = Counter()
-        for mutant in drawn:
+        # Area by area: what is learned of the unchanged tests of one is then at hand.
+        for mutant in sorted(drawn, key=lambda it: areas.index(it.area)):
             fate = runs.fate(mutant)
             counts[fate] += 1
             line = mutant.mutation.line
@@ -99,32 +101,37 @@ class _Runs:
         if mutant.area not in self._unchanged:
             self._unchanged[mutant.area] = self._baseline(mutant.area)
         unchanged = self._unchanged[mutant.area]
-        tests = nearest_first(mutant, self._copy, unchanged.seconds)
+        tests = unchanged.reach.nearest_first(mutant)
+        if not tests:
+            return SURVIVED
+        only = self._copy / "only.txt"
+        only.write_text("\n".join(tests))
+        files = sorted({name.partition("::")[0] for name in tests})
         target = self._copy / mutant.path
         target.write_text(mutant.new())
         try:
-            passed = self._run(tests, unchanged.limit_s, "-x")
+            passed = self._run(unchanged.limit_s, "-x", f"--only={only}", *files)
         finally:
             target.write_text(mutant.source)
         return TIMED_OUT if passed is None else SURVIVED if passed else KILLED
 
     def _baseline(self, area: str) -> Unchanged:
         """Return what the tests of an area take; they must pass unchanged."""
-        report = self._copy / "junit.xml"
+        report = self._copy / "reached.json"
         began = time.monotonic()
-        arguments = (f"--junitxml={report}", "-ojunit_family=xunit1")
-        if not self._run(list(AREAS[area].tests), None, *arguments):
+        if not self._run(None, f"--reached={report}", *AREAS[area].tests):
             raise SystemExit(f"the tests of {area} fail without any change")
         seconds = time.monotonic() - began
-        print(f"{area}: {seconds:.0f} s unchanged", flush=True)
-        return Unchanged(seconds_of(report), _TIMES * seconds + _PLUS_S)
+        reach = Reach.read(json.loads(report.read_text()))
+        print(
+            f"{area}: {len(reach.seconds)} tests, {seconds:.0f} s unchanged", flush=True
+        )
+        return Unchanged(reach, _TIMES * seconds + _PLUS_S)
 
-    def _run(
-        self, tests: list[str], limit_s: float | None, *arguments: str
-    ) -> bool | None:
+    def _run(self, limit_s: float | None, *arguments: str) -> bool | None:
         """Return whether tests pass in the copy; None if they do not end."""
         command = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", _QUICK]
-        command += ["-p", "no:cacheprovider", *arguments, *tests]
+        command += ["-p", "no:cacheprovider", "-p", "tests.mutants.reached", *arguments]
         surroundings = {**os.environ, "PYTHONPATH": str(self._copy)}
         surroundings["OMP_NUM_THREADS"] = "1"
         if limit_s is not None:

@@ -32,8 +32,8 @@ class Mutant:
 
     def diff(self) -> str:
         """Return the change as a patch."""
-        lines = (text.splitlines(keepends=True) for text in (self.source, self.new()))
-        return "".join(difflib.unified_diff(*lines, self.path, self.path, n=2))
+        old, new = (it.splitlines(keepends=True) for it in (self.source, self.new()))
+        return "".join(difflib.unified_diff(old, new, self.path, self.path, n=2))
 
     @property
     def name(self) -> str:
