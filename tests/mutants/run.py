@@ -26,7 +26,7 @@ from tests.mutants.equivalents import equivalents
 from tests.mutants.nearest import Reach
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 
-_QUICK: Final = "not slow and not live and not kafka and not spark and not soak"
+_QUICK: Final = "not slow and not live and not kafka and not spark"
 # A mutant may be slower than the tree that it was made from, may never end, or ask for
 # all the memory there is.
 _TIMES, _PLUS_S = 3, 20
