@@ -168,6 +168,38 @@ def test_idle_time_is_not_saved_up_as_credit(idle):
     assert abs(idler_ns - other_ns) <= 2 * (QUANTUM_NS + SLICE_NS)
 
 
+def test_of_two_planes_that_wake_the_one_that_had_less_goes_first():
+    busy, rested = cores = planes(2)
+    world = OneCpu(cores, random.Random(4))
+    world.arrive(busy, 10_000)
+    while world.step():
+        pass
+    world.arrive(busy, 10)
+    world.arrive(rested, 10)
+    assert world.step() is rested
+
+
+def test_a_plane_that_time_alone_set_going_is_one_of_those_that_run():
+    """A plane at its ceiling wakes by the clock, and no task has come meanwhile."""
+    limits = SchedulerConfig(options={"limit.data": 0.5})
+    capped = PlaneCore("capped", make("mclock", limits), Block(capacity=9), seats=1)
+    (other,) = planes(1)
+    world = OneCpu([capped, other], random.Random(5))
+    for number in range(2):
+        task = Task(number=number, request_class="data", cost_ns=1_000)
+        world.rest_ns[task] = 1_000
+        assert capped.offer(task, 0)
+        world.cpu.wake(capped)
+    while capped.seated or not capped.attained_ns:
+        world.step()
+    assert world.cpu.pick(world.now_ns) is None
+    world.now_ns = world.cpu.next_event_ns(world.now_ns)
+    world.step()
+    world.arrive(other, 10)
+    # It is a quantum behind what runs, so the turn is its own as soon as that is asked.
+    assert world.cpu.must_yield(world.running, world.now_ns)
+
+
 def test_one_plane_alone_is_left_to_its_own_policy():
     (core,) = cores = planes(1)
     world = OneCpu(cores, random.Random(3))

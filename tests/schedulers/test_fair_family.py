@@ -197,6 +197,46 @@ def test_no_lag_exceeds_a_slice_under_eevdf(seed):
             running = policy.pick(now_ns)
 
 
+def eevdf_with_one_flow_away(had_ns):
+    """Let b and c have ``had_ns`` each while the only job of a is parked."""
+    policy = make("eevdf", SchedulerConfig(quantum_ns=100))
+    parked = Job(number=0, flow="a")
+    policy.arrive(parked, 0)
+    assert policy.pick(0) is parked
+    policy.leave(parked, 0, done=False)
+    for number in (1, 2):
+        policy.arrive(Job(number=number, flow="xbc"[number]), 0)
+    for _ in range(2 * had_ns // 100):
+        serve_a_quantum(policy)
+    return policy, parked
+
+
+def serve_a_quantum(policy):
+    """Serve whoever is next for 100 ns; it stays. Return its flow."""
+    job = policy.pick(0)
+    job.attained_ns += 100
+    policy.ran(job, 100, 0)
+    policy.leave(job, 0, done=False)
+    policy.resume(job, 0)
+    return job.flow
+
+
+@pytest.mark.parametrize("had_ns", [100, 1_000])
+def test_a_flow_that_was_parked_comes_back_with_a_slice_of_credit(had_ns):
+    policy, parked = eevdf_with_one_flow_away(had_ns)
+    # The number says who goes first among equals: here it would be the last.
+    parked.number = 9
+    policy.resume(parked, 0)
+    assert [serve_a_quantum(policy) for _ in range(4)] == ["a", "b", "c", "a"]
+
+
+def test_a_flow_that_arrives_has_no_credit():
+    policy, _ = eevdf_with_one_flow_away(1_000)
+    policy.arrive(Job(number=9, flow="a"), 0)
+    assert policy.lags_ns() == {"a": 0, "b": 0, "c": 0}
+    assert [serve_a_quantum(policy) for _ in range(3)] == ["b", "c", "a"]
+
+
 def test_a_short_slice_is_served_sooner_and_not_more():
     """Latency and share are two settings, which no weight alone can be."""
 

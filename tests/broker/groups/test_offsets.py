@@ -252,6 +252,29 @@ def test_a_commit_under_way_keeps_the_group(world) -> None:
     assert world.fetched() == {T0: 2}
 
 
+def test_a_cleanup_that_finds_nothing_to_do_writes_nothing(world) -> None:
+    """A tombstone for a group that goes on would be its end at the next start."""
+    (member,) = world.form(1, session_timeout_ms=1_800_000)
+    world.commit({T0: 1, T1: 1}, group_id="simple")
+    before = {number: list(it) for number, it in world.log.partitions.items()}
+    world.advance(1_500_000)
+    assert world.log.partitions == before
+    world.start()
+    assert world.heartbeat(member, 1) is NONE
+
+
+def test_a_group_of_which_some_offsets_expire_is_there_after_a_start(world) -> None:
+    (member,) = world.form(1)
+    world.coordinator.leave("g", [MemberIdentity(member)])
+    world.commit({T0: 1}, retention_ms=1_000)
+    world.commit({T1: 1}, retention_ms=WEEK_MS)
+    world.advance(600_000)
+    assert world.fetched() == {T1: 1}
+    world.start()
+    assert world.fetched() == {T1: 1}
+    assert (world.group.generation, world.group.protocol_type) == (2, "consumer")
+
+
 # ---- deletion -----------------------------------------------------------------------
 
 
@@ -273,6 +296,15 @@ def test_offsets_of_a_topic_in_use_cannot_be_deleted(world) -> None:
     in_use = ErrorCode.group_subscribed_to_topic
     assert delete(world, T0, U0) == {T0: in_use, U0: NONE}
     assert world.fetched() == {T0: 1}
+
+
+def test_a_deletion_that_finds_nothing_to_delete_is_answered(world) -> None:
+    (member,) = world.form(1)
+    world.commit({T0: 1}, member, 1)
+    in_use = ErrorCode.group_subscribed_to_topic
+    assert delete(world, T0) == {T0: in_use}
+    assert delete(world, U0) == {U0: NONE}
+    assert delete(world) == {}
 
 
 def test_offsets_of_members_that_are_no_consumers_cannot_be_deleted(world) -> None:

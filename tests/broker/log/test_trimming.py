@@ -72,10 +72,17 @@ def test_segments_go_while_the_rest_is_large_enough(retained, start):
     assert offsets(log) == list(range(start, 9))
 
 
-def test_nothing_goes_that_is_not_replicated():
-    log = filled(retention_ms=1000, retention_bytes=0)
-    trimming.retention(log, NOW_MS + 10**6, 5)
-    assert bases(log) == [4, 6, 8]
+@pytest.mark.parametrize(
+    ("up_to", "left"),
+    [(3, [2, 4, 6, 8]), (4, [4, 6, 8]), (5, [4, 6, 8]), (8, [8]), (9, [9])],
+)
+@pytest.mark.parametrize("limit", [{"retention_ms": 1000}, {"retention_bytes": 0}])
+def test_nothing_goes_that_is_not_replicated(limit, up_to, left):
+    log = filled(**{"retention_ms": -1, **limit})
+    trimming.retention(log, NOW_MS + 10**6, up_to)
+    if "retention_bytes" in limit and up_to == 9:
+        left = [8]  # Size alone never takes the active segment.
+    assert bases(log) == left
 
 
 def test_retention_keeps_everything_without_limits_or_without_delete():
