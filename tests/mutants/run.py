@@ -8,6 +8,7 @@ the survivors are kept in a file, and ``--again FILE`` asks about them alone.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -68,7 +69,7 @@ def main() -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     kept = chosen.out / f"survivors-{chosen.seed}-{chosen.skip}-{chosen.count}.txt"
     with tempfile.TemporaryDirectory() as directory, kept.open("w") as survivors:
-        runs = _Runs(_copy(Path(directory)))
+        runs = _Runs(_copy(Path(directory)), chosen.out.resolve())
         counts: Counter[str] = Counter()
         # Area by area: what is learned of the unchanged tests of one is then at hand.
         for mutant in sorted(drawn, key=lambda it: areas.index(it.area)):
@@ -89,10 +90,13 @@ def main() -> None:
 class _Runs:
     """A copy of the tree, and what was found about its tests as it is."""
 
-    def __init__(self, copy: Path) -> None:
+    def __init__(self, copy: Path, kept: Path) -> None:
         self._copy = copy
+        self._kept = kept
+        self._tree = _digest(copy)
         self._unchanged: dict[str, Unchanged] = {}
         self._equivalents = equivalents()
+        self._written_s = 0
 
     def fate(self, mutant: Mutant) -> str:
         """Return what becomes of a mutant."""
@@ -104,29 +108,48 @@ class _Runs:
         tests = unchanged.reach.nearest_first(mutant)
         if not tests:
             return SURVIVED
+        near = AREAS[mutant.area].near
+        stages = (
+            [name for name in tests if name.startswith(near)],
+            [name for name in tests if not name.startswith(near)],
+        )
+        self._put(mutant.path, mutant.new())
+        try:
+            for names in filter(None, stages):
+                passed = self._pass(names, unchanged.limit_s)
+                if not passed:
+                    return TIMED_OUT if passed is None else KILLED
+        finally:
+            self._put(mutant.path, mutant.source)
+        return SURVIVED
+
+    def _put(self, path: str, source: str) -> None:
+        """Write a file of the copy; its time is another one each time.
+
+        By their times Python tells whether what it has compiled is out of date.
+        """
+        self._written_s += 1
+        (self._copy / path).write_text(source)
+        os.utime(self._copy / path, (self._written_s, self._written_s))
+
+    def _pass(self, tests: list[str], limit_s: float) -> bool | None:
+        """Return whether these tests pass, in this order, up to the first failure."""
         only = self._copy / "only.txt"
         only.write_text("\n".join(tests))
         files = sorted({name.partition("::")[0] for name in tests})
-        target = self._copy / mutant.path
-        target.write_text(mutant.new())
-        try:
-            passed = self._run(unchanged.limit_s, "-x", f"--only={only}", *files)
-        finally:
-            target.write_text(mutant.source)
-        return TIMED_OUT if passed is None else SURVIVED if passed else KILLED
+        return self._run(limit_s, "-x", f"--only={only}", *files)
 
     def _baseline(self, area: str) -> Unchanged:
         """Return what the tests of an area take; they must pass unchanged."""
-        report = self._copy / "reached.json"
-        began = time.monotonic()
-        if not self._run(None, f"--reached={report}", *AREAS[area].tests):
-            raise SystemExit(f"the tests of {area} fail without any change")
-        seconds = time.monotonic() - began
+        report = self._kept / f"reached-{area}-{self._tree}.json"
+        if not report.exists():
+            began = time.monotonic()
+            tests = (*AREAS[area].near, *AREAS[area].far)
+            if not self._run(None, f"--reached={report}", *tests):
+                raise SystemExit(f"the tests of {area} fail without any change")
+            print(f"{area}: {time.monotonic() - began:.0f} s unchanged", flush=True)
         reach = Reach.read(json.loads(report.read_text()))
-        print(
-            f"{area}: {len(reach.seconds)} tests, {seconds:.0f} s unchanged", flush=True
-        )
-        return Unchanged(reach, _TIMES * seconds + _PLUS_S)
+        return Unchanged(reach, _TIMES * sum(reach.seconds.values()) + _PLUS_S)
 
     def _run(self, limit_s: float | None, *arguments: str) -> bool | None:
         """Return whether tests pass in the copy; None if they do not end."""
@@ -134,9 +157,6 @@ class _Runs:
         command += ["-p", "no:cacheprovider", "-p", "tests.mutants.reached", *arguments]
         surroundings = {**os.environ, "PYTHONPATH": str(self._copy)}
         surroundings["OMP_NUM_THREADS"] = "1"
-        if limit_s is not None:
-            # What the baseline has compiled is used; no mutant leaves its own.
-            surroundings["PYTHONDONTWRITEBYTECODE"] = "1"
         ran = subprocess.Popen(
             command,
             cwd=self._copy,
@@ -166,6 +186,16 @@ def _copy(to: Path) -> Path:
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, to / name)
     return to
+
+
+def _digest(tree: Path) -> str:
+    """Name a tree by what is in it, but for these programs."""
+    digest = hashlib.sha256()
+    for path in sorted(tree.rglob("*.py")):
+        if "mutants" not in path.parts:
+            digest.update(f"{path.relative_to(tree)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -51,5 +51,5 @@ def test_a_sample_is_of_files_that_still_parse_and_the_same_for_a_seed() -> None
 
 def test_the_tests_of_every_area_are_there() -> None:
     for area in AREAS.values():
-        for path in area.tests:
+        for path in (*area.near, *area.far):
             assert (ROOT / path).exists(), path
