@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from broker.config import BrokerConfig, Listener
-from broker.observation.metric import Metric
+from broker.observation.metric import Samples
 from broker.requests.request import DeclaredApi, Request, Response
 
 TimerMoved: TypeAlias = Callable[[], None]
@@ -53,7 +53,7 @@ class Application(Protocol):
         Raises `LogDirsLost` when there is nothing left to serve from.
         """
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Samples:
         """Return metrics beyond those of the request path."""
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from logging import getLogger
 
@@ -297,9 +297,19 @@ class BrokerServer:
             )
         )
 
-        def scrape() -> list[Metric]:
-            with self.dispatcher.housekeeping:
-                return list(collector.collect())
+        def scrape() -> Iterator[list[Metric]]:
+            samples = collector.collect()
+            ended = False
+            while not ended:
+                piece = []
+                with self.dispatcher.housekeeping:
+                    for sample in samples:
+                        if sample is None:
+                            break
+                        piece.append(sample)
+                    else:
+                        ended = True
+                yield piece
 
         self.metrics_port = await nursery.start(serve_metrics, port, scrape)
 

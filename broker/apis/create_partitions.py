@@ -46,17 +46,26 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 raise KafkaError(
                     ErrorCode.invalid_request, "the topic is named more than once"
                 )
-            assignment = _assignment(topic, broker)
-            if not body.validate_only:
-                await broker.coordinator.create_partitions(topic.name, assignment)
+            await _extend(topic, broker, validate_only=body.validate_only)
         except KafkaError as error:
             outcome = failure(error)
         rows.append(Row(name=topic.name, **outcome))
     return answer(results=rows)
 
 
-def _assignment(topic: Entity, broker: Broker) -> Assignment:
-    """Return the replicas of the new partitions, or raise."""
+async def _extend(topic: Entity, broker: Broker, *, validate_only: bool) -> None:
+    """Give one topic its partitions; raise if it cannot have them."""
+    while True:
+        first, assignment = _added(topic, broker)
+        if validate_only or await broker.coordinator.create_partitions(
+            topic.name, first, assignment
+        ):
+            return
+        # Another request has changed their number: is this one still right?
+
+
+def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
+    """Return the first new partition, and the replicas of all; or raise."""
     known = broker.coordinator.topics.get(topic.name)
     if known is None:
         raise KafkaError(
@@ -77,7 +86,8 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
         )
     brokers = broker.coordinator.live_brokers()
     if topic.assignments is None:
-        return place(brokers, added, _replicas(topic.name, broker), first=present)
+        replicas = _replicas(topic.name, broker)
+        return present, place(brokers, added, replicas, first=present)
     assignment = tuple(tuple(each.broker_ids) for each in topic.assignments)
     if len(assignment) != added:
         raise KafkaError(
@@ -85,7 +95,7 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
             f"{len(assignment)} assignments for {added} new partitions",
         )
     check_replicas(assignment, brokers)
-    return assignment
+    return present, assignment
 
 
 def _replicas(name: str, broker: Broker) -> int:

@@ -5,7 +5,8 @@ Versions: 0-2.
 Behaviour:
 - Answered when the tombstones are in ``__consumer_offsets``.
 - A group named twice is deleted, and answered for, once.
-- A request can be preempted between two groups.
+- A request can be preempted between two groups, and between some hundred offsets of
+  one: a group that somebody joins meanwhile stays, without those that are gone.
 
 Version notes:
 - v2 is flexible.
@@ -40,8 +41,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 
 async def _delete(group_id: str, broker: Broker) -> ErrorCode:
+    offsets = broker.groups.offsets
     try:
-        return await answer_to(broker.groups.offsets.delete_group(group_id))
+        while (thinning := offsets.thin_out(group_id)) is not None:
+            error = await answer_to(thinning)
+            if error is not ErrorCode.none:
+                return error
+            await preempt()
+        return await answer_to(offsets.delete_group(group_id))
     except KafkaError as refused:
         return refused.code
 

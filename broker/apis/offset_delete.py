@@ -19,6 +19,7 @@ from typing import Final
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
+from broker.groups.commits import OFFSETS_PER_STEP
 from broker.groups.state.offset_store import TopicPartition
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -26,6 +27,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import preempt
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -39,13 +41,19 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             outcomes[target] = (
                 ErrorCode.none if exists else ErrorCode.unknown_topic_or_partition
             )
+            if not len(outcomes) % OFFSETS_PER_STEP:
+                await preempt()
     existing = [one for one, error in outcomes.items() if error is ErrorCode.none]
     try:
-        waiting = broker.groups.offsets.delete(body.group_id, existing)
-        deleted = await answer_to(waiting)
+        # With nothing to delete, the group is still to be one that there is.
+        for start in range(0, len(existing) or 1, OFFSETS_PER_STEP):
+            some = existing[start : start + OFFSETS_PER_STEP]
+            waiting = broker.groups.offsets.delete(body.group_id, some)
+            deleted = await answer_to(waiting)
+            outcomes |= deleted
+            await preempt()
     except KafkaError as refused:
         return answer(error_code=refused.code, topics=[])
-    outcomes |= deleted
     return answer(
         error_code=ErrorCode.none,
         topics=[

@@ -10,27 +10,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.cluster.replica_manager import ReplicaManager
-from broker.observation.metric import Metric
+from broker.observation.metric import PIECE, Metric
 
 _MANAGER: Final = "kafka_server_replicamanager_"
 _LOG: Final = "kafka_log_log_"
 
 
-def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
+def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric | None]:
     """Iterate over the metrics of all partitions held here."""
     partitions = tuple(replicas.partitions.values())
-    led = [partition for partition in partitions if partition.is_leader]
-    lagging = [
-        partition for partition in led if len(partition.isr) < len(partition.replicas)
-    ]
-    counts = {
-        "leadercount": len(led),
-        "partitioncount": len(partitions),
-        "underreplicatedpartitions": len(lagging),
-    }
-    for name, count in counts.items():
-        yield Metric(name=_MANAGER + name, kind="gauge", value=count)
-    for partition in partitions:
+    leading = lagging = 0
+    for number, partition in enumerate(partitions, 1):
+        if partition.is_leader:
+            leading += 1
+            lagging += len(partition.isr) < len(partition.replicas)
         topic, index = partition.key
         labels = {"topic": topic, "partition": str(index)}
         sizes = {
@@ -41,3 +34,12 @@ def replica_metrics(replicas: ReplicaManager) -> Iterator[Metric]:
         }
         for name, value in sizes.items():
             yield Metric(name=_LOG + name, kind="gauge", value=value, labels=labels)
+        if not number % PIECE:
+            yield None
+    counts = {
+        "leadercount": leading,
+        "partitioncount": len(partitions),
+        "underreplicatedpartitions": lagging,
+    }
+    for name, count in counts.items():
+        yield Metric(name=_MANAGER + name, kind="gauge", value=count)

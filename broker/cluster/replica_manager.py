@@ -126,13 +126,12 @@ class ReplicaManager:
             if each.is_leader and not each.is_offline
         )
 
-    def high_watermarks(self) -> dict[Key, int]:
-        """Return the high watermark of every partition, for a checkpoint."""
-        return {
-            key: each.high_watermark
-            for key, each in self.partitions.items()
-            if not each.is_offline
-        }
+    def high_watermark(self, key: Key) -> int | None:
+        """Return what a checkpoint says of a partition; None if it is not held."""
+        partition = self.partitions.get(key)
+        if partition is None or partition.is_offline:
+            return None
+        return partition.high_watermark
 
     def take_offline(self, keys: Iterable[Key]) -> None:
         """Answer whoever waits for partitions whose logs were closed under them."""

@@ -82,10 +82,10 @@ class Controlled(Protocol):
     def settle_deletions_now(self) -> None:
         """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
 
-    def topic_changed(self, name: str) -> None:
+    async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
 
-    def broker_configs_changed(self) -> None:
+    async def broker_configs_changed(self) -> None:
         """Take the dynamic broker configs into effect."""
 
 
@@ -138,9 +138,13 @@ class Coordinator(Protocol):
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def create_partitions(
-        self, name: str, assignment: tuple[tuple[int, ...], ...]
-    ) -> None:
-        """Add partitions to a topic; ``assignment`` is that of the new ones."""
+        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+    ) -> bool:
+        """Add partitions from ``first`` on; ``assignment`` is that of the new ones.
+
+        Returns False, and does nothing, if the topic has another number of partitions
+        than ``first``: somebody else has changed it.
+        """
 
     async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace a topic's configs."""

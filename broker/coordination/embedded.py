@@ -140,7 +140,14 @@ class EmbeddedCoordinator:
             configs=dict(new.configs),
         )
         self._remember(topics={**self.topics, topic.name: topic})
-        await self._create_replicas(topic, topic.partitions)
+        try:
+            async with self._broker.state_change_lock:
+                await self._create_replicas(topic, topic.partitions)
+        except KafkaError:
+            if self._exists(topic):
+                self._forget(topic)
+                await self._remove(topic.name)
+            raise
         return topic
 
     async def delete_topic(self, name: str) -> None:
@@ -197,60 +204,67 @@ class EmbeddedCoordinator:
         self._remember(deleting={k: v for k, v in deleting.items() if k != name})
 
     async def create_partitions(
-        self, name: str, assignment: tuple[tuple[int, ...], ...]
-    ) -> None:
-        """Add partitions; all of them are ready, or none was added."""
-        before = self._topic(name)
-        epochs = (*before.leader_epochs, *(0 for _ in assignment))
-        topic = replace(before, leader_epochs=epochs)
-        self._remember(topics={**self.topics, name: topic})
-        await self._create_replicas(
-            topic, topic.partitions[len(before.leader_epochs) :]
-        )
+        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+    ) -> bool:
+        """Add partitions; all of them are ready, or none was added.
+
+        One extension after the other: undoing one would take the next one's with it.
+        """
+        async with self._broker.state_change_lock:
+            before = self._topic(name)
+            if len(before.leader_epochs) != first:
+                return False
+            epochs = (*before.leader_epochs, *(0 for _ in assignment))
+            topic = replace(before, leader_epochs=epochs)
+            self._remember(topics={**self.topics, name: topic})
+            added = topic.partitions[first:]
+            try:
+                await self._create_replicas(topic, added)
+            except KafkaError:
+                self._undo_extension(topic, added)
+                raise
+        return True
 
     async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace a topic's configs, and see that they take effect."""
         topic = replace(self._topic(name), configs=dict(configs))
         self._remember(topics={**self.topics, name: topic})
-        self._broker.topic_changed(name)
+        await self._broker.topic_changed(name)
 
     async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
         """Replace dynamic broker configs, and see that they take effect."""
         self._remember(broker_configs={**self.broker_configs, broker: dict(configs)})
-        self._broker.broker_configs_changed()
+        await self._broker.broker_configs_changed()
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
-        """Create replicas one by one, then tell clients; undo all if one fails."""
-        async with self._broker.state_change_lock:
-            for index in indexes:
-                self._check_still_wanted(topic)
-                outcome = self._lead(topic, index, is_new=True)
-                if outcome is not ErrorCode.none:
-                    break
-                await preempt()
-            else:
-                self._check_still_wanted(topic)
-                self._announce(topic, indexes, self._id)
-                return
-            if indexes.start:
-                self._undo_extension(topic, indexes)
-            else:
-                self._forget(topic)
-        if not indexes.start:
-            await self._remove(topic.name)
-        raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
+        """Create replicas one by one, then tell clients; the lock is held."""
+        for index in indexes:
+            self._check_still_wanted(topic)
+            outcome = self._lead(topic, index, is_new=True)
+            if outcome is not ErrorCode.none:
+                raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
+            await preempt()
+        self._check_still_wanted(topic)
+        self._announce(topic, indexes, self._id)
 
     def _check_still_wanted(self, topic: Topic) -> None:
         """Raise if the topic was deleted while its creation was preempted."""
-        known = self.topics.get(topic.name)
-        if known is None or known.topic_id != topic.topic_id:
+        if not self._exists(topic):
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition,
                 f"topic {topic.name!r} was deleted while it was being created",
             )
 
+    def _exists(self, topic: Topic) -> bool:
+        """Tell whether this very topic has not been deleted."""
+        known = self.topics.get(topic.name)
+        return known is not None and known.topic_id == topic.topic_id
+
     def _undo_extension(self, topic: Topic, indexes: range) -> None:
         """Forget partitions, the last of a topic, that could not be created."""
+        if not self._exists(topic):
+            # It was deleted meanwhile, with all that it had.
+            return
         for index in indexes:
             self._delete(topic.name, index, topic.topic_id)
         known = self.topics[topic.name]

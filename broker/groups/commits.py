@@ -7,9 +7,10 @@ log. Whether the topics exist is the caller's to check (``KafkaApis`` does it to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from broker.groups.membership import Membership
 from broker.groups.shards import Shards
@@ -33,6 +34,9 @@ from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
+# Tombstones that are written in one step.
+OFFSETS_PER_STEP: Final = 256
+
 # What else follows from the outcome of a write.
 Then = Callable[[ErrorCode, Effects], None]
 
@@ -208,12 +212,26 @@ class Commits:
             waiting.settle(outcomes)
         return waiting
 
+    def thin_out(self, group_id: str) -> Waiting[ErrorCode] | None:
+        """Delete some offsets of a group that is to be deleted; None if it has few.
+
+        So that `delete_group`, which comes last, is short. Raises what it raises.
+        """
+        group = self._to_delete(group_id)
+        if len(group.offsets) <= OFFSETS_PER_STEP:
+            return None
+        waiting = Waiting[ErrorCode]()
+
+        def then(error: ErrorCode, effects: Effects) -> None:
+            effects.answer(waiting, error)
+
+        some = list(islice(group.offsets, OFFSETS_PER_STEP))
+        self.bury(group, some, whole=False, then=then)
+        return waiting
+
     def delete_group(self, group_id: str) -> Waiting[ErrorCode]:
         """Delete an empty group with its offsets; raise what stands against it."""
-        group = self._shards.group(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.group_id_not_found)
-        group.require(Event.DELETE)
+        group = self._to_delete(group_id)
         waiting = Waiting[ErrorCode]()
 
         def then(error: ErrorCode, effects: Effects) -> None:
@@ -222,28 +240,41 @@ class Commits:
         self.bury(group, list(group.offsets), whole=True, then=then)
         return waiting
 
-    def delete_topics(self, targets: Iterable[TopicPartition]) -> None:
-        """Delete all groups' offsets of partitions that are no more.
+    def _to_delete(self, group_id: str) -> Group:
+        group = self._shards.group(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        group.require(Event.DELETE)
+        return group
 
-        Cost: O(groups x topics), and O(1) per offset that is there.
+    def delete_topics(self, targets: Iterable[TopicPartition]) -> Iterator[int | None]:
+        """Delete all groups' offsets of partitions that are no more, step by step.
+
+        Yields the partition of ``__consumer_offsets`` that a step wrote to. Of the
+        groups that there are when it begins. Cost: O(groups x topics), and O(1) per
+        offset that is there.
         """
         gone: dict[str, set[int]] = {}
         for topic, partition in targets:
             gone.setdefault(topic, set()).add(partition)
-        if not gone:
-            return
-        for group in self._shards.groups():
+        for group in tuple(self._shards.groups()):
             stored = [
                 target
                 for topic, partitions in gone.items()
                 for target in group.offsets.of(topic)
                 if target.partition in partitions
             ]
-            if stored:
-                self.bury(group, stored, whole=False)
+            for start in range(0, len(stored), OFFSETS_PER_STEP):
+                piece = stored[start : start + OFFSETS_PER_STEP]
+                self.bury(group, piece, whole=False)
+                yield self._shards.partition(group.group_id)
+            yield None
 
-    def expire(self, group: Group, now: Instant) -> None:
-        """Delete offsets whose time is over, and the group if nothing is left."""
+    def expire(self, group: Group, now: Instant) -> bool:
+        """Delete offsets whose time is over, and the group if nothing is left.
+
+        Not all at once: returns True if there may be more to delete right away.
+        """
         config = self._shards.config
         overdue: Sequence[TopicPartition] = ()
         if _may_expire(group):
@@ -255,12 +286,16 @@ class Commits:
                 config.offsets_retention_ms,
                 empty_since_ms=empty_since_ms,
                 in_use=group.subscribes_to,
+                at_most=OFFSETS_PER_STEP,
             )
         last = len(overdue) == len(group.offsets)
         whole = last and group.nobody_there()
         if overdue or whole:
             self._shards.counters.offset_expirations += len(overdue)
             self.bury(group, overdue, whole=whole)
+        # Those that still wait for their tombstones would only be found again.
+        is_full = len(overdue) == OFFSETS_PER_STEP
+        return is_full and group.offsets.get(overdue[-1]) is None
 
     def bury(
         self,

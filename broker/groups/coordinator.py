@@ -13,10 +13,11 @@ read yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from logging import DEBUG, INFO, getLogger
+from typing import Final
 
 from broker.groups.commits import Commits
 from broker.groups.group_log import GroupLog
@@ -40,12 +41,16 @@ from broker.groups.state.timers import Timers
 from broker.groups.state.transitions import GroupState
 from broker.groups.state.waiting import Waiting
 from broker.observation.logs import fields
+from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
 
 logger = getLogger(__name__)
 
 # A deadline whose work failed comes due again then.
 _RETRY_NS = 1000 * NS_PER_MS
+
+# Groups that are looked at in one step for offsets whose time is over.
+GROUPS_PER_STEP: Final = 32
 
 CLASSIC = "classic"
 
@@ -82,6 +87,8 @@ class GroupCoordinator:
         self._on_earlier_deadline = on_earlier_deadline
         self._timers = Timers[TimerKey](on_earlier_deadline)
         self._cleanups = Timers[int](on_earlier_deadline)
+        # Groups whose offsets are to be looked at, in a round that has begun.
+        self._to_expire: deque[Group] = deque()
         self._shards = Shards(config=config, log=log, clock=clock)
         rebalance = Rebalance(config, self._timers)
         self._rebalance = rebalance
@@ -111,8 +118,15 @@ class GroupCoordinator:
 
     def load_all(self) -> None:
         """Load every elected partition now: for a start, before anyone is served."""
-        while self._shards.loading() is not None:
-            self._load_some()
+        while self.load_some():
+            pass
+
+    def load_some(self) -> bool:
+        """Load a piece of an elected partition; False if all of them are loaded."""
+        if self._shards.loading() is None:
+            return False
+        self._load_some()
+        return True
 
     # ---- what has come due ------------------------------------------------------
 
@@ -122,7 +136,7 @@ class GroupCoordinator:
         What loads is due since ever: the clock's own time would always be later than
         that of whoever asked a moment before.
         """
-        if self._shards.loading() is not None:
+        if self._shards.loading() is not None or self._to_expire:
             return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
@@ -132,9 +146,7 @@ class GroupCoordinator:
 
         A partition that loads takes turns with deadlines, so that neither waits long.
         """
-        loaded = self._shards.loading() is not None
-        if loaded:
-            self._load_some()
+        worked = self.load_some()
         now = self._clock()
         key = self._timers.pop_due(now.ns)
         if key is not None:
@@ -145,19 +157,31 @@ class GroupCoordinator:
                 raise
             return True
         partition = self._cleanups.pop_due(now.ns)
-        if partition is None:
-            return loaded
-        self._schedule_cleanup(partition)
+        if partition is not None:
+            self._schedule_cleanup(partition)
+            self._to_expire.extend(self._shards.by_partition[partition].groups.values())
+            return True
+        if self._to_expire:
+            self._expire_offsets(now)
+            return True
+        return worked
+
+    def _expire_offsets(self, now: Instant) -> None:
+        """Look at the offsets of some groups; what is wrong with one is its own."""
         failed: Exception | None = None
-        for group in tuple(self._shards.by_partition[partition].groups.values()):
+        for _ in range(min(len(self._to_expire), GROUPS_PER_STEP)):
+            group = self._to_expire.popleft()
+            if not self._shards.has(group):
+                continue
             try:
-                self.offsets.expire(group, now)
+                if self.offsets.expire(group, now):
+                    self._to_expire.appendleft(group)
+                    break
             except Exception as error:
                 # The others' offsets expire all the same.
                 failed = error
         if failed is not None:
             raise failed
-        return True
 
     def _expire(self, key: TimerKey, now: Instant) -> None:
         group = self._shards.group(key.group_id)
@@ -306,13 +330,30 @@ class GroupCoordinator:
         return error, found
 
     def statistics(self) -> GroupStatistics:
-        """Return a snapshot for the metrics. Cost: O(groups)."""
-        groups = list(self._shards.groups())
-        by_state = Counter(group.state for group in groups)
+        """Return what there is now. Cost: O(groups)."""
+        counting = self.count()
+        try:
+            while True:
+                next(counting)
+        except StopIteration as done:
+            counted: GroupStatistics = done.value
+            return counted
+
+    def count(self) -> Generator[None, None, GroupStatistics]:
+        """Return the same, counted some groups at a time."""
+        by_state: Counter[GroupState] = Counter()
+        groups = offsets = 0
+        for shard in tuple(self._shards.by_partition.values()):
+            for group in tuple(shard.groups.values()):
+                groups += 1
+                by_state[group.state] += 1
+                offsets += len(group.offsets)
+                if not groups % PIECE:
+                    yield None
         return GroupStatistics(
-            groups=len(groups),
+            groups=groups,
             groups_by_state={state: by_state[state] for state in GroupState},
-            offsets=sum(len(group.offsets) for group in groups),
+            offsets=offsets,
             completed_rebalances=self._rebalance.completed,
             unreadable_batches=self._shards.log.unreadable_batches,
             counters=self._shards.counters,

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.groups.coordinator import GroupStatistics
+from broker.groups.coordinator import GroupCoordinator
 from broker.observation.metric import Metric
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
 
 
-def group_metrics(statistics: GroupStatistics) -> Iterator[Metric]:
+def group_metrics(coordinator: GroupCoordinator) -> Iterator[Metric | None]:
     """Iterate over the metrics of one group coordinator."""
+    statistics = yield from coordinator.count()
     gauges = {"numgroups": statistics.groups, "numoffsets": statistics.offsets}
     for state, count in statistics.groups_by_state.items():
         gauges[f"numgroups{state.value.lower()}"] = count

@@ -100,10 +100,15 @@ class Shards:
 
         self.log.append(self.partition(group_id), write.records, done)
 
+    def has(self, group: Group) -> bool:
+        """Tell whether this very group is still one of ours."""
+        shard = self.by_partition.get(self.partition(group.group_id))
+        return shard is not None and shard.groups.get(group.group_id) is group
+
     def remove(self, group: Group) -> None:
         """Forget a group."""
-        shard = self.by_partition.get(self.partition(group.group_id))
-        if shard is not None and shard.groups.get(group.group_id) is group:
+        if self.has(group):
+            shard = self.by_partition[self.partition(group.group_id)]
             del shard.groups[group.group_id]
 
     def drop_if_unused(self, group: Group) -> None:

@@ -10,7 +10,7 @@ nothing else (`broker.handling.failures`); only a broken rule of the planes goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any
 
 from broker.apis import api_versions
@@ -116,18 +116,16 @@ class KafkaApis:
             return throttled(request, broker.now_ns(), response)
         return response
 
-    def metrics(self) -> Iterable[Metric]:
-        """Return the metrics of the broker behind the handlers."""
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
         purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
-        return (
-            *purgatory_metrics(purgatories),
-            *replica_metrics(replicas),
-            *log_dir_metrics(self.broker.log_dirs),
-            *job_metrics(self.broker.jobs),
-            *group_metrics(self.broker.groups.statistics()),
-            *self.failures.metrics(),
-        )
+        yield from purgatory_metrics(purgatories)
+        yield from replica_metrics(replicas)
+        yield from log_dir_metrics(self.broker.log_dirs)
+        yield from job_metrics(self.broker.jobs)
+        yield from group_metrics(self.broker.groups)
+        yield from self.failures.metrics()
 
     def close(self) -> None:
         """Close the broker's logs."""

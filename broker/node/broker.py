@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from uuid import UUID
 
 from broker.cluster.fetch_sessions import FetchSessions
@@ -33,7 +32,6 @@ from broker.config import (
     Listener,
 )
 from broker.coordination.coordinator import Coordinator
-from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
@@ -41,16 +39,17 @@ from broker.groups.state.messages import Instant
 from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
+from broker.log.steps import run
 from broker.log.upkeep.chore import Jobs, JobsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
 from broker.node.background import Job
 from broker.node.deletions import Deletions
-from broker.node.found_logs import found_logs, set_aside, tell_loss
+from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
-from broker.protocol.errors import ConfigError, ErrorCode, LogDirsLost
+from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -61,6 +60,7 @@ from broker.protocol.schemas.stop_replica import (
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from planes.lock import TaskLock
+from planes.slices import preempt
 
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
@@ -117,7 +117,7 @@ class Broker:
         Raises `ConfigError`.
         """
         assert config is self._static_config
-        with self._operators_fault():
+        with operators_fault(self._static_config):
             self._load()
         return self.config
 
@@ -131,25 +131,10 @@ class Broker:
         ``listeners`` are what clients are told; ``timer_moved`` is called when
         `next_expiry_ns` has come nearer. Raises `ConfigError`.
         """
-        with self._operators_fault():
+        with operators_fault(self._static_config):
             if self.cluster_id is None:
                 self._load()
             self._open(listeners, timer_moved)
-
-    @contextmanager
-    def _operators_fault(self) -> Iterator[None]:
-        """Name the key of directories that cannot be used."""
-        try:
-            yield
-        except OSError as error:
-            found = ",".join(self._static_config.log_dirs)
-            expected = f"directories to read, to write and with room: {error}"
-            raise ConfigError("log.dirs", found, expected) from error
-        except MalformedCheckpoint as damage:
-            # What it says of the logs cannot be guessed; nothing was changed.
-            raise ConfigError(
-                "log.dirs", str(damage), "files as a broker leaves them"
-            ) from damage
 
     def _load(self) -> None:
         """Learn whose directories these are, and what was altered."""
@@ -203,7 +188,7 @@ class Broker:
             rng=self._rng,
             on_earlier_deadline=timer_moved,
         )
-        self.deletions = Deletions(self.logs, self.replicas, self.groups, self.flush)
+        self.deletions = Deletions(self.logs, self.groups, self.flush)
         self.maintenance = Maintenance(
             self.logs,
             self.replicas,
@@ -223,13 +208,15 @@ class Broker:
         """
         # What it writes must not come after what is written now.
         self._threads.close()
-        self.logs.close(self.replicas.high_watermarks(), self._threads.run_all)
+        self.deletions.forget_now()
+        self.logs.close(self.replicas.high_watermark, self._threads.run_all)
 
     def _set_aside(self, strays: Mapping[Key, str]) -> None:
         set_aside(self.logs, strays)
-        for topic in {topic for topic, _ in self.logs.logs}:
-            # Those of topics that were not known when the logs were opened.
-            self.topic_changed(topic)
+        # Some topics were not known when the logs were opened.
+        self._topic_settings.clear()
+        for topic in self.logs.topics():
+            run(self.logs.configure(topic))
 
     # ---- time -------------------------------------------------------------------
 
@@ -294,19 +281,21 @@ class Broker:
         """Return all configs of a topic that overrides ``configs``."""
         return describe_topic_configs(configs, self.config, self.alterations.written_as)
 
-    def topic_changed(self, name: str) -> None:
+    async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
         self._topic_settings.pop(name, None)
-        self.logs.configure(name)
+        for _ in self.logs.configure(name):
+            await preempt()
 
-    def broker_configs_changed(self) -> None:
+    async def broker_configs_changed(self) -> None:
         """Take the dynamic broker configs into effect."""
         self.config = self.alterations.in_force()
         self._topic_settings.clear()
-        for name in {name for name, _ in self.logs.logs}:
-            self.logs.configure(name)
         for listener in self.config_listeners:
             listener(self.config)
+        for name in self.logs.topics():
+            for _ in self.logs.configure(name):
+                await preempt()
 
     # ---- what a coordinator commands ----------------------------------------------
 
@@ -348,7 +337,7 @@ class Broker:
         self.replicas.controller_epoch = request.controller_epoch
         deleted = self.metadata_cache.update(request)
         if deleted:
-            self.deletions.forget_offsets(deleted)
+            self.deletions.note(deleted)
         return ErrorCode.none
 
     async def settle_deletions(self) -> None:
@@ -364,7 +353,9 @@ class Broker:
     ) -> ErrorCode:
         """Tell clients this between two state changes, as Kafka does."""
         async with self.state_change_lock:
-            return self.update_metadata(request)
+            error = self.update_metadata(request)
+        await self.deletions.forget()
+        return error
 
     def is_stale(self, broker_epoch: int) -> bool:
         """Tell whether a request is addressed to an earlier life of this broker."""

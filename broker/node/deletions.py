@@ -8,10 +8,10 @@ them and the directories.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from broker.cluster.partition import Key
-from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.offset_store import TopicPartition
@@ -19,6 +19,7 @@ from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.errors import ErrorCode, KafkaError
+from planes.slices import preempt
 
 
 class Deletions:
@@ -27,32 +28,50 @@ class Deletions:
     def __init__(
         self,
         logs: LogManager,
-        replicas: ReplicaManager,
         groups: GroupCoordinator,
         flush: Callable[[Log], Awaitable[None]],
     ) -> None:
         self._logs = logs
-        self._replicas = replicas
         self._groups = groups
         self._flush = flush
+        self._to_forget: deque[Sequence[Key]] = deque()
         self._with_tombstones: set[Key] = set()
 
-    def forget_offsets(self, deleted: Sequence[Key]) -> None:
-        """Have groups forget partitions, and note which logs say so."""
-        # What is still being read would keep the offsets that it finds later.
-        self._groups.load_all()
-        ends = {
-            each: each.log.log_end_offset
-            for each in self._replicas.led()
-            if each.key[0] == GROUP_METADATA_TOPIC
-        }
-        self._groups.offsets.delete_topics(TopicPartition(*key) for key in deleted)
-        self._with_tombstones |= {
-            each.key for each, end in ends.items() if each.log.log_end_offset > end
-        }
+    def note(self, deleted: Sequence[Key]) -> None:
+        """Note partitions whose offsets are to be forgotten, by `forget`."""
+        self._to_forget.append(deleted)
+
+    async def forget(self) -> None:
+        """Have groups forget the partitions that were noted."""
+        for _ in self._forgetting():
+            await preempt()
+
+    def forget_now(self) -> None:
+        """Do the same at once, at a start or a stop."""
+        for _ in self._forgetting():
+            pass
+
+    def _forgetting(self) -> Iterator[None]:
+        """Forget step by step; note which logs say so.
+
+        Two requests may be at it: each goes on until all is done that it has noted.
+        """
+        while self._to_forget:
+            deleted = self._to_forget[0]
+            # What is still being read would keep the offsets that it finds later.
+            while self._groups.load_some():
+                yield
+            targets = (TopicPartition(*key) for key in deleted)
+            for partition in self._groups.offsets.delete_topics(targets):
+                if partition is not None:
+                    self._with_tombstones.add((GROUP_METADATA_TOPIC, partition))
+                yield
+            if self._to_forget and self._to_forget[0] is deleted:
+                self._to_forget.popleft()
 
     async def settle(self) -> None:
-        """Make it all durable; raise KAFKA_STORAGE_ERROR."""
+        """Forget, and make it all durable; raise KAFKA_STORAGE_ERROR."""
+        await self.forget()
         for key in sorted(self._with_tombstones):
             if key in self._logs.logs:
                 await self._flush(self._logs.logs[key])
@@ -64,7 +83,8 @@ class Deletions:
 
     def settle_now(self) -> None:
         """Do the same on this thread, at a start; raise OSError, too."""
-        for key in self._with_tombstones:
+        self.forget_now()
+        for key in self._with_tombstones & self._logs.logs.keys():
             flush(self._logs.logs[key])
         self._with_tombstones.clear()
         self._logs.sync_names()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from logging import getLogger
 
 from broker.cluster.partition import Key
+from broker.config import BrokerConfig
 from broker.coordination.adoption import PRODUCER_ID_GIVEN_BELOW
 from broker.coordination.coordinator import FoundLog
+from broker.disk.checkpoints import MalformedCheckpoint
 from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.recovery import Loss
 from broker.observation.logs import fields
+from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
 
@@ -44,3 +48,19 @@ def tell_loss(loss: Loss) -> None:
         "recovery cut off the end of a segment",
         extra=fields(file=loss.path, bytes=loss.size, reason=loss.reason),
     )
+
+
+@contextmanager
+def operators_fault(config: BrokerConfig) -> Iterator[None]:
+    """Name the key of directories that cannot be used, as a `ConfigError`."""
+    try:
+        yield
+    except OSError as error:
+        found = ",".join(config.log_dirs)
+        expected = f"directories to read, to write and with room: {error}"
+        raise ConfigError("log.dirs", found, expected) from error
+    except MalformedCheckpoint as damage:
+        # What it says of the logs cannot be guessed; nothing was changed.
+        raise ConfigError(
+            "log.dirs", str(damage), "files as a broker leaves them"
+        ) from damage

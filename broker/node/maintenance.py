@@ -81,7 +81,7 @@ class Maintenance:
         )
         self._checkpoint = self._chore(
             lambda: rounds.checkpoint(
-                logs, replicas.high_watermarks, _is_mended, self._log_failed
+                logs, replicas.high_watermark, _is_mended, self._log_failed
             ),
             LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
         )

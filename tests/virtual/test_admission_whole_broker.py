@@ -186,7 +186,7 @@ def test_it_is_counted_by_class_and_verdict():
                 now_ns=world.clock.now_ns,
             )
         )
-        return errors, list(collector.collect())
+        return errors, list(filter(None, collector.collect()))
 
     errors, metrics = in_kafka(scenario, doorkeeper_admission="deadline")
     found = {

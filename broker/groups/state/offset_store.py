@@ -88,24 +88,31 @@ class OffsetStore:
         *,
         empty_since_ms: int | None,
         in_use: Callable[[str], bool],
+        at_most: int,
     ) -> list[TopicPartition]:
-        """Find the offsets whose time is over.
+        """Find offsets whose time is over, the first ``at_most``.
 
         Time runs from ``empty_since_ms`` or, where that is None, from each commit.
         Offsets of topics in use never expire, nor do those with a commit under way.
         """
-        found = []
+        found: list[TopicPartition] = []
         for topic, partitions in self._offsets.items():
             if in_use(topic):
                 continue
+            if len(found) == at_most:
+                break
             for partition, commit in partitions.items():
                 since = commit.commit_ms if empty_since_ms is None else empty_since_ms
                 end_ms = since + retention_ms
                 if commit.expire_ms >= 0:
                     end_ms = commit.expire_ms
+                if now_ms < end_ms:
+                    continue
                 target = TopicPartition(topic, partition)
-                if now_ms >= end_ms and target not in self._pending:
+                if target not in self._pending:
                     found.append(target)
+                    if len(found) == at_most:
+                        break
         return found
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ What is done to them now and then stands in rounds.py and log_cleaner.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from posixpath import dirname
@@ -27,13 +27,20 @@ from broker.disk.storage import Storage, join, remove_if_there, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
-from broker.log.steps import Job, Steps
+from broker.log.steps import Job, Steps, run
 from broker.log.upkeep.directory_names import (
     doomed_name,
     holds_a_log,
     is_doomed,
     log_key,
     stray_name,
+)
+from broker.log.upkeep.offsets import (
+    LOGS_PER_STEP,
+    Files,
+    HighWatermark,
+    gather,
+    no_files,
 )
 from broker.log.upkeep.recovery import Report, open_log
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
@@ -59,6 +66,9 @@ class LogManager:
         report: Report = lambda loss: None,
     ) -> None:
         self.logs: dict[Key, Log] = {}
+        # The partitions of each topic, and how many logs a directory has.
+        self._indexes: dict[str, set[int]] = {}
+        self._in_directory: Counter[str] = Counter()
         # High watermarks as they were written last, of the logs found at the start.
         self.high_watermarks: dict[Key, int] = {}
         self._log_dirs = log_dirs
@@ -138,12 +148,12 @@ class LogManager:
                     on_failure=self._note,
                 )
                 log.cleaner_offset = cleaner_offsets.get(key, 0)
-                self.logs[key] = log
+                self._add(key, log)
                 self._read_topic_id(key, path)
 
     def close(
         self,
-        high_watermarks: Mapping[Key, int],
+        high_watermark: HighWatermark,
         run_all: Callable[[Sequence[Job]], None],
     ) -> None:
         """Settle and close every log, and leave the marker of an orderly stop.
@@ -166,9 +176,10 @@ class LogManager:
         run_all([partial(settle, log) for log in self.logs.values()])
         for log in self.logs.values():
             log.close(f"{log.directory}: the broker is stopping")
+        files = run(gather(self.logs, high_watermark))
         for directory in self._log_dirs.online:
             try:
-                self._write(directory, self._offsets(directory, high_watermarks))
+                self._write(directory, files.get(directory, no_files()))
                 if directory not in failed:
                     write_atomically(
                         self.storage, directory, checkpoints.CLEAN_SHUTDOWN, _CLEAN
@@ -204,7 +215,7 @@ class LogManager:
                     doomed=self.doomed,
                     on_failure=self._note,
                 )
-            self.logs[key] = log
+            self._add(key, log)
         if topic_id is not None and key not in self._topic_ids:
             with self._reporting(log.home):
                 checkpoints.write_properties(
@@ -242,7 +253,7 @@ class LogManager:
                 self._deletions += 1
                 doomed = join(log.home, doomed_name(key, self._deletions))
             self.storage.rename(log.directory, doomed)
-        del self.logs[key]
+        self._take(key)
         self._topic_ids.pop(key, None)
         self.doomed.add(doomed, self.now_ms() + log.config.file_delete_delay_ms)
 
@@ -256,7 +267,7 @@ class LogManager:
         """Close the logs of a directory that is offline; return whose they are."""
         lost = [key for key, log in self.logs.items() if log.home == directory]
         for key in lost:
-            log = self.logs.pop(key)
+            log = self._take(key)
             log.close(f"{directory} is offline: {self._log_dirs.offline[directory]}")
         return lost
 
@@ -265,7 +276,7 @@ class LogManager:
 
         Nothing of it is removed. Raises OSError.
         """
-        log = self.logs.pop(key)
+        log = self._take(key)
         self._topic_ids.pop(key, None)
         home = log.home
         kept_as = join(home, stray_name(key, self.storage.names(home)))
@@ -274,56 +285,38 @@ class LogManager:
         self.storage.sync_directory(home)
         return kept_as
 
-    def configure(self, topic: str) -> None:
-        """Give the logs of a topic its settings anew."""
-        config = self._config_of(topic)
-        for (name, _), log in self.logs.items():
-            if name == topic:
-                log.configure(config)
+    def configure(self, topic: str) -> Steps[None]:
+        """Give the logs of a topic its settings anew, those of the moment."""
+        for number, index in enumerate(tuple(self._indexes.get(topic, ())), 1):
+            log = self.logs.get((topic, index))
+            if log is not None:
+                log.configure(self._config_of(topic))
+            if not number % LOGS_PER_STEP:
+                yield None
+        yield None
 
-    def checkpoint(
-        self, high_watermarks: Callable[[], Mapping[Key, int]]
-    ) -> Steps[None]:
+    def topics(self) -> list[str]:
+        """Return the topics that have logs here."""
+        return list(self._indexes)
+
+    def checkpoint(self, high_watermark: HighWatermark) -> Steps[None]:
         """Write recovery points, log starts, high watermarks and cleaner offsets.
 
         A directory that cannot is passed over; its error is raised at the end.
         """
         refused: OSError | None = None
+        files = yield from gather(self.logs, high_watermark)
         for directory in self._log_dirs.online:
-            files = self._offsets(directory, high_watermarks())
+            content = files.get(directory, no_files())
             try:
                 with self._reporting(directory):
-                    yield partial(self._write, directory, files)
+                    yield partial(self._write, directory, content)
             except OSError as error:
                 refused = error
         if refused is not None:
             raise refused
 
-    def _offsets(
-        self, directory: str, high_watermarks: Mapping[Key, int]
-    ) -> dict[str, dict[Key, int]]:
-        """Return what the checkpoints of a directory say, as things are now."""
-        logs = {key: log for key, log in self.logs.items() if log.home == directory}
-        return {
-            checkpoints.RECOVERY_POINTS: {
-                key: log.recovery_point for key, log in logs.items()
-            },
-            checkpoints.LOG_START_OFFSETS: {
-                key: log.log_start_offset
-                for key, log in logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
-            },
-            checkpoints.HIGH_WATERMARKS: {
-                key: offset for key, offset in high_watermarks.items() if key in logs
-            },
-            checkpoints.CLEANER_OFFSETS: {
-                key: log.cleaner_offset
-                for key, log in logs.items()
-                if log.config.compacts
-            },
-        }
-
-    def _write(self, directory: str, files: Mapping[str, Mapping[Key, int]]) -> None:
+    def _write(self, directory: str, files: Files) -> None:
         for name, offsets in files.items():
             checkpoints.write_offsets(self.storage, directory, name, offsets)
 
@@ -351,10 +344,24 @@ class LogManager:
     def _note(self, failure: LogStorageError) -> None:
         self._log_dirs.failed(failure.log_dir, failure.error)
 
+    def _add(self, key: Key, log: Log) -> None:
+        topic, index = key
+        self.logs[key] = log
+        self._indexes.setdefault(topic, set()).add(index)
+        self._in_directory[log.home] += 1
+
+    def _take(self, key: Key) -> Log:
+        topic, index = key
+        log = self.logs.pop(key)
+        self._indexes[topic].remove(index)
+        if not self._indexes[topic]:
+            del self._indexes[topic]
+        self._in_directory[log.home] -= 1
+        return log
+
     def _emptiest(self) -> str:
         """Return the directory in service with the fewest logs."""
-        homes = Counter(log.home for log in self.logs.values())
-        return min(self._log_dirs.online, key=lambda each: homes[each])
+        return min(self._log_dirs.online, key=lambda each: self._in_directory[each])
 
     def _check_only_one(self, key: Key, path: str) -> None:
         """Raise if two directories hold the same partition: which one is served?"""

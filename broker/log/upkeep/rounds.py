@@ -7,7 +7,7 @@ and the next round tries it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from broker.disk.failures import LogUnavailable
@@ -16,6 +16,7 @@ from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.log.upkeep.manager import Key, LogManager
 from broker.log.upkeep.mending import mend
+from broker.log.upkeep.offsets import HighWatermark
 
 # Hears of a path and what went wrong with it; the round goes on.
 Failed = Callable[[str, Exception], None]
@@ -66,7 +67,7 @@ def flush(manager: LogManager, failed: Failed) -> Steps[None]:
 
 def checkpoint(
     manager: LogManager,
-    high_watermarks: Callable[[], Mapping[Key, int]],
+    high_watermark: HighWatermark,
     mended: Callable[[Log], None],
     failed: Failed,
 ) -> Steps[None]:
@@ -87,7 +88,7 @@ def checkpoint(
             yield from flushing.flush_in_steps(log, job)
 
     yield from _each(manager, failed, move)
-    yield from manager.checkpoint(high_watermarks)
+    yield from manager.checkpoint(high_watermark)
 
 
 def _each(

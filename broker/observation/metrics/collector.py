@@ -9,7 +9,7 @@ does not have begins with ``doorkeeper_``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from broker.network.memory_pool import MemoryPool
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
 from broker.observation.histogram import Histogram
-from broker.observation.metric import NO_LABELS, Metric
+from broker.observation.metric import NO_LABELS, Metric, Samples
 from broker.observation.metrics.request_metrics import PHASES, RequestMetrics, Stats
 from broker.protocol.errors import ErrorCode
 from broker.requests.topology import CONTROL_PLANE
@@ -28,7 +28,7 @@ _NS_PER_MS: Final = 1e6
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 
 
-MoreMetrics = Callable[[], Iterable[Metric]]
+MoreMetrics = Callable[[], Samples]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +52,17 @@ class Collector:
         self._last_occupied_ns: dict[PlaneCore, int] = {}
         self._last_idle_ns: dict[Processor, int] = {}
 
-    def collect(self) -> Iterator[Metric]:
-        """Iterate over every sample."""
+    def collect(self) -> Iterator[Metric | None]:
+        """Iterate over every sample; None: others may be let run."""
         sources = self._sources
-        for name, stats in sources.requests.by_api().items():
+        for name, stats in tuple(sources.requests.by_api().items()):
             yield from _of_requests(
                 "kafka_network_requestmetrics", {"request": name}, stats
             )
-        for name, stats in sources.requests.by_class().items():
+            yield None
+        for name, stats in tuple(sources.requests.by_class().items()):
             yield from _of_requests("doorkeeper_requestmetrics", {"class": name}, stats)
+            yield None
         now_ns = sources.now_ns()
         period_ns = max(now_ns - self._last_ns, 1)
         self._last_ns = now_ns
@@ -72,6 +74,7 @@ class Collector:
             yield _gauge(f"{name}used", sources.pool.used_bytes)
         for more in sources.more:
             yield from more()
+            yield None
 
     def _of_plane(
         self, channel: RequestChannel, now_ns: int, period_ns: int

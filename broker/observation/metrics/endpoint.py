@@ -7,36 +7,50 @@ format is three kinds of lines and the library would double the time to start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
 
-from broker.observation.metric import Metric
+from broker.observation.metric import Metric, Samples
 
 _HEAD_BYTES_MAX: Final = 8192
 _TIMEOUT_S: Final = 10
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
-    """Return all samples as text, families together, in the order they came."""
-    families: dict[str, list[str]] = {}
-    for metric in metrics:
-        name = metric.name + ("_total" if metric.kind == "counter" else "")
-        lines = families.setdefault(name, [f"# TYPE {name} {metric.kind}"])
-        lines.append(f"{metric.name}{metric.suffix}{_labels(metric)} {metric.value}")
-    return "\n".join(line for lines in families.values() for line in lines) + "\n"
+class Exposition:
+    """Samples as text, families together, in the order they came."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, list[str]] = {}
+
+    def add(self, samples: Samples) -> None:
+        """Take more samples."""
+        for metric in samples:
+            if metric is None:
+                continue
+            name = metric.name + ("_total" if metric.kind == "counter" else "")
+            lines = self._families.setdefault(name, [f"# TYPE {name} {metric.kind}"])
+            value = metric.value
+            lines.append(f"{metric.name}{metric.suffix}{_labels(metric)} {value}")
+
+    def text(self) -> str:
+        """Return all of them."""
+        return "\n".join(map("\n".join, self._families.values())) + "\n"
 
 
 async def serve_metrics(
     port: int,
-    collect: Callable[[], Iterable[Metric]],
+    collect: Callable[[], Iterable[Sequence[Metric]]],
     *,
     host: str = "127.0.0.1",
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer scrapes at ``port`` until cancelled; report the port once it is open."""
+    """Answer scrapes at ``port`` until cancelled; report the port once it is open.
+
+    ``collect`` gives the samples in pieces, between which others are let run.
+    """
     listeners = await trio.open_tcp_listeners(port, host=host)
 
     async def answer(stream: trio.SocketStream) -> None:
@@ -54,7 +68,7 @@ async def serve_metrics(
 
 
 async def _answer(
-    stream: trio.SocketStream, collect: Callable[[], Iterable[Metric]]
+    stream: trio.SocketStream, collect: Callable[[], Iterable[Sequence[Metric]]]
 ) -> None:
     head = b""
     while b"\r\n\r\n" not in head:
@@ -69,7 +83,12 @@ async def _answer(
     elif path != b"/metrics":
         status, body = "404 Not Found", "the metrics are at /metrics\n"
     else:
-        status, body = "200 OK", exposition((*collect(), _tasks()))
+        made = Exposition()
+        for piece in collect():
+            made.add(piece)
+            await trio.lowlevel.checkpoint()
+        made.add([_tasks()])
+        status, body = "200 OK", made.text()
     content = body.encode()
     answer_head = (
         f"HTTP/1.1 {status}\r\n"

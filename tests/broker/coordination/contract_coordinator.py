@@ -25,7 +25,7 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
-from planes.lock import TaskLock
+from planes.lock import Acquire, Release, TaskLock
 from planes.slices import PREEMPT
 
 Key = tuple[str, int]
@@ -106,10 +106,10 @@ class Witness:
                     self.words.append(f"tell {key[0]}-{key[1]}")
         return ErrorCode.none
 
-    def topic_changed(self, name: str) -> None:
+    async def topic_changed(self, name: str) -> None:
         self.words.append(f"configure {name}")
 
-    def broker_configs_changed(self) -> None:
+    async def broker_configs_changed(self) -> None:
         self.words.append("configure the broker")
 
     async def settle_deletions(self) -> None:
@@ -139,6 +139,33 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
             assert trap is PREEMPT or type(trap).__name__ in ("Acquire", "Release")
     except StopIteration as stop:
         return stop.value
+
+
+def interleaved(*verbs: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run verbs in turns, a trap each; a lock is held by one. Returns results."""
+    outcomes: dict[int, Any] = {}
+    holder: int | None = None
+    wants: set[int] = set()
+    while len(outcomes) < len(verbs):
+        for number, verb in enumerate(verbs):
+            if number in outcomes or (number in wants and holder is not None):
+                continue
+            if number in wants:
+                wants.discard(number)
+                holder = number
+            try:
+                trap = verb.send(None)
+            except (StopIteration, KafkaError) as end:
+                outcomes[number] = end.value if isinstance(end, StopIteration) else end
+                continue
+            if isinstance(trap, Acquire):
+                wants.add(number)
+            elif isinstance(trap, Release):
+                assert holder == number
+                holder = None
+            else:
+                assert trap is PREEMPT
+    return [outcomes[number] for number in range(len(verbs))]
 
 
 def refused(error: ErrorCode, verb: Coroutine[Any, Any, Any]) -> None:
@@ -230,15 +257,42 @@ class CoordinatorContract:
         self, coordinator: Coordinator, broker: Witness
     ) -> None:
         run(coordinator.create_topic(new("t")))
-        run(coordinator.create_partitions("t", ((0,), (0,))))
+        assert not run(coordinator.create_partitions("t", 2, ((0,), (0,))))
+        assert run(coordinator.create_partitions("t", 1, ((0,), (0,))))
         assert len(coordinator.topics["t"].leader_epochs) == 3
         broker.refuses.add(("t", 4))
         refused(
             ErrorCode.kafka_storage_error,
-            coordinator.create_partitions("t", ((0,), (0,))),
+            coordinator.create_partitions("t", 3, ((0,), (0,))),
         )
         assert len(coordinator.topics["t"].leader_epochs) == 3
         assert sorted(broker.held) == sorted(broker.told)
+
+    def test_an_extension_that_is_undone_takes_no_other_with_it(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t")))
+        broker.refuses.add(("t", 3))
+        failed, overtaken = interleaved(
+            coordinator.create_partitions("t", 1, ((0,),) * 3),
+            coordinator.create_partitions("t", 1, ((0,), (0,))),
+        )
+        assert failed.code is ErrorCode.kafka_storage_error
+        assert overtaken is True
+        assert len(coordinator.topics["t"].leader_epochs) == 3
+        assert sorted(broker.held) == sorted(broker.told)
+        assert len(broker.held) == 3
+
+    def test_of_two_extensions_the_later_hears_of_the_earlier(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t")))
+        done, overtaken = interleaved(
+            coordinator.create_partitions("t", 1, ((0,),) * 3),
+            coordinator.create_partitions("t", 1, ((0,), (0,))),
+        )
+        assert (done, overtaken) == (True, False)
+        assert len(broker.held) == len(broker.told) == 4
 
     def test_configs_are_replaced_and_take_effect(
         self, coordinator: Coordinator, broker: Witness

@@ -365,7 +365,8 @@ def test_offsets_go_with_their_topic(world) -> None:
     world.commit({T0: 1, T1: 1, U0: 1})
     world.commit({T0: 1}, group_id="other")
     gone = [TopicPartition(*T0), TopicPartition(*T1)]
-    world.coordinator.offsets.delete_topics(gone)
+    written = list(world.coordinator.offsets.delete_topics(gone))
+    assert written.count(world.coordinator.partition_for(world.group_id)) >= 1
     assert world.fetched() == {U0: 1}
     world.group_id = "other"
     assert world.fetched() == {}

@@ -129,7 +129,7 @@ def test_max_compaction_lag_counts_from_what_is_on_disk():
     }
     manager = open_logs(config, keys=(A,))
     fill(manager.logs[A], 12)
-    manager.close({}, JobsHere().run_all)
+    manager.close({}.get, JobsHere().run_all)
     again = open_logs(config, storage=manager.storage, keys=())
     assert again.logs[A].segments[0].first_timestamp is None
     assert not compaction_due(again.logs[A], NOW_MS + 1000, 12)

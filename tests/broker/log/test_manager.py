@@ -38,7 +38,7 @@ def manager(storage, directories=DIRECTORIES[:1], configs=None):
 
 
 def close(made, high_watermarks):
-    made.close(high_watermarks, JobsHere().run_all)
+    made.close(high_watermarks.get, JobsHere().run_all)
 
 
 def refuse(path, error):
@@ -46,7 +46,7 @@ def refuse(path, error):
 
 
 def checkpointed(made, high_watermarks):
-    run(rounds.checkpoint(made, lambda: high_watermarks, print, refuse))
+    run(rounds.checkpoint(made, high_watermarks.get, print, refuse))
 
 
 def removed(made):
@@ -218,7 +218,7 @@ def test_settings_reach_every_log_of_a_topic():
     with pytest.raises(KafkaError):
         append(log, b"much too long")
     configs["a"] = LogConfig()
-    made.configure("a")
+    run(made.configure("a"))
     append(log, b"not too long now")
 
 

@@ -43,7 +43,7 @@ def retention(manager, failed):
 
 
 def checkpoint(manager, failed):
-    return rounds.checkpoint(manager, dict, print, failed)
+    return rounds.checkpoint(manager, {}.get, print, failed)
 
 
 def flush(manager, failed):
@@ -295,11 +295,11 @@ def held_below(directory):
 def test_an_orderly_stop_leaves_alone_what_has_not_changed():
     manager = open_logs({})
     fill(manager.logs[A], 3)
-    manager.close({}, lambda jobs: [job() for job in jobs])
+    manager.close({}.get, lambda jobs: [job() for job in jobs])
     again = open_logs({}, storage=manager.storage)
     fill(again.logs[B], 1)
     calls = manager.storage.faults = Calls()
-    again.close({}, lambda jobs: [job() for job in jobs])
+    again.close({}.get, lambda jobs: [job() for job in jobs])
     assert not [name for name in calls.names if "/a-0" in name]
     assert [name for name in calls.names if "/b-0" in name]
     last = open_logs({}, storage=manager.storage)

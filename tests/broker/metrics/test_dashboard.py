@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.network.memory_pool import MemoryPool
 from broker.observation import metrics
 from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import exposition
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.requests import SECONDS_30, new_topic
+from tests.broker.metrics.text import exposition
 from tests.virtual.kafka import SETTINGS, ask, kafka
 from tests.virtual.world import in_world
 

@@ -8,11 +8,12 @@ from broker.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
 from broker.observation.metrics.collector import Collector, Sources
-from broker.observation.metrics.endpoint import exposition, serve_metrics
+from broker.observation.metrics.endpoint import serve_metrics
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
+from tests.broker.metrics.text import exposition
 from tests.virtual.world import (
     LEADER_AND_ISR,
     PRODUCE,
@@ -200,7 +201,7 @@ def test_labels_survive_prometheus_parser():
 @pytest.mark.live
 async def test_metrics_are_served_over_http(nursery):
     def collect():
-        return [Metric(name="up", kind="gauge", value=1)]
+        return [[Metric(name="up", kind="gauge", value=1)]]
 
     port = await nursery.start(serve_metrics, 0, collect)
 

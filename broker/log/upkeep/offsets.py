@@ -1,0 +1,62 @@
+"""What the checkpoint files say of all logs, gathered a few logs at a time.
+
+Each number is true of its log when it is read; between two logs others go on. So a log
+that is appended to meanwhile is recovered from an offset that was durable, and one that
+was deleted meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.disk import checkpoints
+from broker.log.log import Log
+from broker.log.steps import Steps
+
+Key = tuple[str, int]
+# The high watermark of a partition; None: it is not to be written.
+HighWatermark = Callable[[Key], int | None]
+# The content of one directory's checkpoints, by file name.
+Files = dict[str, dict[Key, int]]
+
+LOGS_PER_STEP: Final = 256
+
+
+def gather(
+    logs: Mapping[Key, Log], high_watermark: HighWatermark
+) -> Steps[dict[str, Files]]:
+    """Return the files of each directory that has logs."""
+    found: dict[str, Files] = {}
+    for number, (key, log) in enumerate(list(logs.items()), 1):
+        if logs.get(key) is log:
+            _note(found, key, log, high_watermark(key))
+        if not number % LOGS_PER_STEP:
+            yield None
+    return found
+
+
+def no_files() -> Files:
+    """Return the files of a directory without logs."""
+    return {
+        checkpoints.RECOVERY_POINTS: {},
+        checkpoints.LOG_START_OFFSETS: {},
+        checkpoints.HIGH_WATERMARKS: {},
+        checkpoints.CLEANER_OFFSETS: {},
+    }
+
+
+def _note(
+    found: dict[str, Files], key: Key, log: Log, high_watermark: int | None
+) -> None:
+    home = log.home
+    files = found.get(home)
+    if files is None:
+        files = found[home] = no_files()
+    files[checkpoints.RECOVERY_POINTS][key] = log.recovery_point
+    if log.log_start_offset > log.segments[0].base_offset:
+        files[checkpoints.LOG_START_OFFSETS][key] = log.log_start_offset
+    if high_watermark is not None:
+        files[checkpoints.HIGH_WATERMARKS][key] = high_watermark
+    if log.config.compacts:
+        files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
