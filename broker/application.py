@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from broker.config import BrokerConfig, Listener
@@ -43,6 +44,12 @@ class Application(Protocol):
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """Return the response, if it can be had at once, or the handler to run."""
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Do what runs beside the requests, until cancelled.
+
+        ``billed`` is to be entered for all work that takes CPU.
+        """
 
     def next_expiry_ns(self) -> int | None:
         """Return when ``expire`` has something to do, if ever."""

@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from broker.application import Application
+from broker.client.network_client import connect_tcp
 from broker.config import (
     DOORKEEPER_LOG_FORMAT,
     DOORKEEPER_LOG_LEVEL,
@@ -60,6 +61,7 @@ def main(config: BrokerConfig) -> None:
         flush=ThreadedFlush(_wall_clock_ms),
         look_up=look_up_in_thread,
         threads=JobThreads(_DEVICE_THREADS),
+        connect=connect_tcp,
     )
     run_process(config, KafkaApis(broker))
 

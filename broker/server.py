@@ -170,6 +170,7 @@ class BrokerServer:
                 await nursery.start(self.dispatcher.run)
                 await nursery.start(self.socket_server.run)
                 nursery.start_soon(self.timer.run)
+                nursery.start_soon(self._application.run, self.dispatcher.housekeeping)
                 self._start_sampler(nursery)
                 await self._start_metrics(nursery)
                 task_status.started()

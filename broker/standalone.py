@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from broker.client.network_client import Connect
 from broker.config import BrokerConfig
 from broker.coordination.embedded import EmbeddedCoordinator
 from broker.coordination.registry import Registry
@@ -15,8 +16,10 @@ from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.log.upkeep.chore import Jobs
-from broker.node.broker import Broker, Flush, flush_here
+from broker.node.broker import Broker
+from broker.node.flushes import Flush, flush_here
 from broker.node.hosts import LookUp, look_up_here
+from broker.node.replication import connect_nowhere
 
 
 def standalone_broker(
@@ -29,8 +32,9 @@ def standalone_broker(
     flush: Flush = flush_here,
     look_up: LookUp = look_up_here,
     threads: Jobs | None = None,
+    connect: Connect = connect_nowhere,
 ) -> Broker:
-    """Return a broker that can be opened."""
+    """Return a broker that can be opened; ``connect`` reaches leaders to follow."""
     log_dirs = LogDirs(config.log_dirs)
     coordinator = EmbeddedCoordinator(
         Registry(storage, log_dirs),
@@ -48,4 +52,5 @@ def standalone_broker(
         flush=flush,
         look_up=look_up,
         threads=threads,
+        connect=connect,
     )

@@ -32,16 +32,20 @@ LAYERS = {
     "planes": ((".",),),
     "broker": (
         ("protocol", "observation"),
-        ("disk", "config", "groups.state"),
+        ("disk", "config", "groups.state", "client"),
         ("log", "requests", "groups"),
         ("network", "cluster", "application"),
-        ("observation.recording", "observation.metrics", "coordination"),
+        (
+            "observation.recording",
+            "observation.metrics",
+            "coordination",
+            "replication",
+        ),
         ("node",),
         ("apis",),
         ("handling",),
         ("server", "standalone"),
         ("process",),
-        ("client",),
     ),
     "experiments": (
         ("design", "processes"),

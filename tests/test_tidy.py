@@ -30,6 +30,7 @@ ALLOWED_IMPORTS = {
         "broker/network/*.py",
         "broker/node/*_shell.py",
         "broker/coordination/*.py",
+        "broker/replication/fetcher_manager.py",
         "broker/observation/recording/sampler.py",
         "broker/process.py",
         "broker/server.py",

@@ -40,7 +40,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             raise transactions_not_served()
         if not _is_whole(body):
             raise KafkaError(ErrorCode.invalid_request, "half a producer id and epoch")
-        producer_id = await broker.next_producer_id()
+        producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return answer(error_code=error.code, producer_id=-1, producer_epoch=-1)
     return answer(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=0)

@@ -80,6 +80,11 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return broker is not None and listener in broker.endpoints
 
+    def endpoint(self, listener: str, broker_id: int) -> tuple[str, int] | None:
+        """Return (host, port) of a live broker's listener, None if it has none."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
     # ---- changing ---------------------------------------------------------------
 
     def set_local(self, local: LiveBroker) -> None:

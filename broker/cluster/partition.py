@@ -9,8 +9,9 @@ no transactions it is also the last stable offset), followers to the end.
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
 ``leaderIsrUpdateLock`` nor a re-check after each append.
 
-Left out: changing the ISR (it needs a controller to agree, KIP-497), reassignment,
-and a follower's own fetching and truncation. They come with replication.
+A follower's log is written and cut by its fetcher (``broker.replication``).
+
+Left out: changing the ISR (it needs a controller to agree, KIP-497) and reassignment.
 """
 
 from __future__ import annotations
@@ -218,6 +219,16 @@ class Partition:
         if len(self.isr) < self._min_insync():
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
+
+    # ---- the follower -----------------------------------------------------------
+
+    def follow_high_watermark(self, of_leader: int) -> None:
+        """Take over the leader's high watermark, as far as the log goes.
+
+        It never goes back: what was committed once is, whatever a new leader has heard.
+        """
+        known = min(of_leader, self.log.log_end_offset)
+        self.high_watermark = max(self.high_watermark, known)
 
     # ---- readers ----------------------------------------------------------------
 

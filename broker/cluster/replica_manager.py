@@ -1,9 +1,9 @@
 """The replicas of this broker, and what a controller may do to them.
 
-Kafka's ``ReplicaManager`` without fetchers. LeaderAndIsr and StopReplica are fenced by
-controller epoch, leader epoch and topic id exactly as Kafka 3.9 fences them (KIP-380,
-KIP-516); whoever waits in a purgatory for a partition that is led elsewhere from now
-on is answered at once (KAFKA-4453's cure for doomed Produces).
+Kafka's ``ReplicaManager``; who fetches for followers is handed in. LeaderAndIsr and
+StopReplica are fenced by controller epoch, leader epoch and topic id exactly as Kafka
+3.9 fences them (KIP-380, KIP-516); whoever waits in a purgatory for a partition that is
+led elsewhere from now on is answered at once (KAFKA-4453's cure for doomed Produces).
 
 Kafka runs the state-changing requests under ``replicaStateChangeLock``, and so do the
 coroutines here: they can be preempted between two partitions, which others may see, but
@@ -12,19 +12,18 @@ turns (``planes.lock``), so that a controller waits for no more than the change 
 The methods that do not suspend are for who holds the lock, and for start-up.
 
 Unlike Kafka, a follower is made even if the metadata cache does not know its leader to
-be alive: nothing is fetched from it yet.
+be alive: its fetcher waits until it does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from broker.cluster.partition import Key, Partition
+from broker.cluster.replica_parts import Fetchers, Logs, NoFetchers
 from broker.cluster.topics import check_name
 from broker.disk.failures import LogUnavailable
-from broker.log.log import Log
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -45,29 +44,6 @@ from planes.slices import preempt
 
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
-
-
-class Logs(Protocol):
-    """Where the logs of partitions are kept."""
-
-    @property
-    def high_watermarks(self) -> Mapping[Key, int]:
-        """High watermarks as they were before this start."""
-
-    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Log:
-        """Open the log of a partition, a new one if there is none.
-
-        Raises OSError, or KAFKA_STORAGE_ERROR if it may be in an offline directory.
-        """
-
-    def may_be_offline(self, key: Key) -> bool:
-        """Tell whether a log that is not known here may be in an offline directory."""
-
-    def topic_id(self, key: Key) -> UUID | None:
-        """Return the topic id that the partition's log was created under."""
-
-    def delete_log(self, key: Key) -> None:
-        """Remove the log of a partition, if there is one."""
 
 
 class ReplicaManager:
@@ -93,6 +69,7 @@ class ReplicaManager:
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
         # Told of leaderships won and lost: (partition, whether this broker leads it).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
+        self.fetchers: Fetchers = NoFetchers()
         self._logs = logs
         self._min_insync = min_insync
 
@@ -136,6 +113,7 @@ class ReplicaManager:
     def take_offline(self, keys: Iterable[Key]) -> None:
         """Answer whoever waits for partitions whose logs were closed under them."""
         for key in keys:
+            self.fetchers.stop(key)
             partition = self.partitions.get(key)
             if partition is not None and partition.is_leader:
                 for listener in self.leadership_listeners:
@@ -266,9 +244,11 @@ class ReplicaManager:
     ) -> None:
         led = partition.is_leader
         if state.leader == self.local_id:
+            self.fetchers.stop(partition.key)
             partition.make_leader(state)
         else:
             partition.make_follower(state)
+            self.fetchers.follow(partition)
         if led or partition.is_leader:
             for listener in self.leadership_listeners:
                 listener(partition, partition.is_leader)
@@ -314,7 +294,8 @@ class ReplicaManager:
             return ErrorCode.fenced_leader_epoch
         if state.delete_partition:
             return self.delete(key)
-        # Kafka stops fetching here and keeps the replica and its role.
+        # The replica and its role are kept.
+        self.fetchers.stop(key)
         self.note_change(key)
         return ErrorCode.none
 
@@ -327,6 +308,7 @@ class ReplicaManager:
         if self._logs.may_be_offline(key) or (held is not None and held.is_offline):
             return ErrorCode.kafka_storage_error
         self.offline.discard(key)
+        self.fetchers.stop(key)
         partition = self.partitions.pop(key, None)
         if partition is not None and partition.is_leader:
             for listener in self.leadership_listeners:

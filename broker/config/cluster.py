@@ -93,7 +93,6 @@ REPLICA_SOCKET_TIMEOUT_MS: Final = integer(
     "replica.socket.timeout.ms",
     30_000,
     "Time-out of a follower's requests.",
-    inert=True,
 )
 REPLICA_SOCKET_RECEIVE_BUFFER_BYTES: Final = integer(
     "replica.socket.receive.buffer.bytes",
@@ -106,39 +105,33 @@ REPLICA_FETCH_MAX_BYTES: Final = integer(
     1_048_576,
     "Bytes of one partition that a follower asks for.",
     low=0,
-    inert=True,
 )
 REPLICA_FETCH_WAIT_MAX_MS: Final = integer(
     "replica.fetch.wait.max.ms",
     500,
     "How long a follower's Fetch may wait.",
-    inert=True,
 )
 REPLICA_FETCH_BACKOFF_MS: Final = integer(
     "replica.fetch.backoff.ms",
     1000,
     "Pause after a follower's Fetch failed.",
     low=0,
-    inert=True,
 )
 REPLICA_FETCH_MIN_BYTES: Final = integer(
     "replica.fetch.min.bytes",
     1,
     "Bytes for which a follower's Fetch waits.",
-    inert=True,
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES: Final = integer(
     "replica.fetch.response.max.bytes",
     10_485_760,
     "Bytes of all partitions that a follower asks for.",
     low=0,
-    inert=True,
 )
 NUM_REPLICA_FETCHERS: Final = integer(
     "num.replica.fetchers",
     1,
     "Fetchers per source broker.",
-    inert=True,
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Final = long(
     "replica.high.watermark.checkpoint.interval.ms",

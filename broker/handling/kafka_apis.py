@@ -11,6 +11,7 @@ nothing else (`broker.handling.failures`); only a broken rule of the planes goes
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from broker.apis import api_versions
@@ -32,6 +33,7 @@ from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import decode, encode_in_steps
+from broker.replication.metrics import replica_fetcher_metrics
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
 from planes.task import BrokenRule
@@ -116,12 +118,17 @@ class KafkaApis:
             return throttled(request, broker.now_ns(), response)
         return response
 
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Keep the followers up with their leaders, until cancelled."""
+        await self.broker.fetchers.run(billed)
+
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
         purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
         yield from purgatory_metrics(purgatories)
         yield from replica_metrics(replicas)
+        yield from replica_fetcher_metrics(self.broker.fetchers)
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from job_metrics(self.broker.jobs)
         yield from group_metrics(self.broker.groups)

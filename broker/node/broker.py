@@ -9,9 +9,10 @@ strategy.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from broker.client.network_client import Connect
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.partition import NO_EPOCH, Key
@@ -36,8 +37,6 @@ from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.groups.state.messages import Instant
-from broker.log.flushing import flush
-from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep.chore import Jobs, JobsHere
@@ -45,10 +44,13 @@ from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
 from broker.node.background import Job
 from broker.node.deletions import Deletions
+from broker.node.flushes import Flush, flush_here
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
+from broker.node.producer_ids import ProducerIds
+from broker.node.replication import connect_nowhere, replica_fetchers
 from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -61,14 +63,6 @@ from broker.protocol.schemas.stop_replica import (
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from planes.lock import TaskLock
 from planes.slices import preempt
-
-# Makes a log durable; raises KAFKA_STORAGE_ERROR.
-Flush = Callable[[Log], Awaitable[None]]
-
-
-async def flush_here(log: Log) -> None:
-    """Flush on this thread: for storage in memory, where it costs nothing."""
-    flush(log)
 
 
 class Broker:
@@ -90,6 +84,7 @@ class Broker:
         flush: Flush = flush_here,
         look_up: LookUp = look_up_here,
         threads: Jobs | None = None,
+        connect: Connect = connect_nowhere,
     ) -> None:
         self.config = config
         self.coordinator = coordinator
@@ -107,7 +102,8 @@ class Broker:
         self._storage = storage
         self._rng = rng
         self._topic_settings: dict[str, tuple[LogConfig, int]] = {}
-        self._producer_ids: Iterator[int] = iter(())
+        self.producer_ids = ProducerIds(coordinator)
+        self._connect = connect
 
     # ---- start and stop ---------------------------------------------------------
 
@@ -151,25 +147,8 @@ class Broker:
     def _open(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
     ) -> None:
-        config, node_id = self.config, self._static_config.node_id
-        self.log_dirs.on_failure = timer_moved
-        self.logs = LogManager(
-            self.log_dirs,
-            self._storage,
-            config_of=self.log_config,
-            now_ms=self.now_ms,
-            report=tell_loss,
-        )
-        self.replicas = ReplicaManager(
-            self.logs,
-            local_id=node_id,
-            min_insync=self.min_insync,
-            on_earlier_deadline=timer_moved,
-            inherits=config[DOORKEEPER_LOCK_INHERITANCE],
-        )
-        endpoints = {each.name: (each.host, each.port) for each in listeners}
-        local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
-        self.metadata_cache = MetadataCache(local, controller_id=node_id)
+        config = self.config
+        self._make_replicas(listeners, timer_moved)
         self.fetch_sessions = FetchSessions(
             config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
         )
@@ -200,6 +179,38 @@ class Broker:
         self.jobs = self._jobs()
         self.coordinator.open(self)
         self.groups.load_all()
+
+    def _make_replicas(
+        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+    ) -> None:
+        config, node_id = self.config, self._static_config.node_id
+        self.log_dirs.on_failure = timer_moved
+        self.logs = LogManager(
+            self.log_dirs,
+            self._storage,
+            config_of=self.log_config,
+            now_ms=self.now_ms,
+            report=tell_loss,
+        )
+        self.replicas = ReplicaManager(
+            self.logs,
+            local_id=node_id,
+            min_insync=self.min_insync,
+            on_earlier_deadline=timer_moved,
+            inherits=config[DOORKEEPER_LOCK_INHERITANCE],
+        )
+        endpoints = {each.name: (each.host, each.port) for each in listeners}
+        local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
+        self.metadata_cache = MetadataCache(local, controller_id=node_id)
+        self.fetchers = self.replicas.fetchers = replica_fetchers(
+            lambda: self.config,
+            self.replicas,
+            self.metadata_cache,
+            connect=self._connect,
+            now_ns=self.now_ns,
+            now_ms=self.now_ms,
+            rng=self._rng,
+        )
 
     def close(self) -> None:
         """Flush and close all logs, so that the next start need not recover them.
@@ -369,14 +380,6 @@ class Broker:
         if partition is None or partition.leader < 0:
             return None
         return partition.leader, partition.leader_epoch
-
-    async def next_producer_id(self) -> int:
-        """Return an id that no producer was ever given; raise `KafkaError`."""
-        producer_id = next(self._producer_ids, None)
-        while producer_id is None:
-            self._producer_ids = iter(await self.coordinator.producer_id_block())
-            producer_id = next(self._producer_ids, None)
-        return producer_id
 
     def check(self) -> None:
         """Assert that all parts are sound."""

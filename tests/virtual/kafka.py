@@ -12,7 +12,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from experiments.worlds.virtual.apis import kafka_apis, receive_frame
 from experiments.worlds.virtual.determinism import VirtualClock
-from experiments.worlds.virtual.memory_network import MemoryStream
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from tests.broker.apis.requests import SECONDS_30, entity, fetch_fields, new_topic
 
 PARTITIONS = 20
@@ -24,9 +24,11 @@ SETTINGS = {
 }
 
 
-def kafka(config: BrokerConfig, clock: VirtualClock) -> KafkaApis:
+def kafka(
+    config: BrokerConfig, clock: VirtualClock, network: MemoryNetwork
+) -> KafkaApis:
     """Make what a `World` serves: Kafka's APIs over an empty disk."""
-    return kafka_apis(config, clock, random.Random(5))
+    return kafka_apis(config, clock, random.Random(5), network)
 
 
 async def ask(

@@ -101,7 +101,7 @@ def lived(fail_at: int, error: int, short: int) -> tuple[Told, MemoryStorage]:
     """Live the day on a disk whose call of that number fails."""
     told, storage = Told(), MemoryStorage()
 
-    def application(config: Any, clock: Any) -> KafkaApis:
+    def application(config: Any, clock: Any, network: Any) -> KafkaApis:
         broker = standalone_broker(
             config,
             storage=storage,

@@ -220,7 +220,7 @@ def test_what_was_altered_is_in_force_after_a_restart():
         await world.ask(first, METADATA)
         assert await world.connect().receive_some() == b""
 
-    in_world(scenario, application=lambda config, clock: Remembering())
+    in_world(scenario, application=lambda config, clock, network: Remembering())
 
 
 def test_samples_tell_what_waits_and_how_idle_everybody_is():

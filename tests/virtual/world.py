@@ -67,6 +67,9 @@ class Handlers:
                 await preempt()
         return (struct.pack(">ii", 4, request.correlation_id),)
 
+    async def run(self, billed):
+        """Nothing runs beside the requests."""
+
     def next_expiry_ns(self):
         return None
 
@@ -111,7 +114,8 @@ class Observer:
 class World:
     """A running broker, its network, and what became of each request.
 
-    ``application(config, clock)`` makes what serves the requests: `Handlers` if absent.
+    ``application(config, clock, network)`` makes what serves the requests, `Handlers`
+    if absent.
     """
 
     def __init__(self, clock, settings, *, seed=1, latency_ns=(0, 0), application=None):
@@ -122,7 +126,9 @@ class World:
         )
         self.observer = Observer()
         config = BrokerConfig.load(None, {**SETTINGS, **settings})
-        self.application = application(config, clock) if application else Handlers()
+        self.application = (
+            application(config, clock, self.network) if application else Handlers()
+        )
         self.sent_ns = {}
         self.answered_ns = {}
         self._ids = itertools.count()

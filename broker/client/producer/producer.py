@@ -174,8 +174,9 @@ class KafkaProducer:
 
     async def flush(self) -> None:
         """Wait until all that was sent has been answered for, without lingering."""
-        self._sender.wake()
         await trio.lowlevel.checkpoint()
+        # The sender looks once this task waits, and then it knows of the flush.
+        self._sender.wake()
         await self._accumulator.flush()
 
     def close(self) -> None:

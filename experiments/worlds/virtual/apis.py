@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import random
 
+import trio
+
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.standalone import standalone_broker
 from experiments.worlds.virtual.determinism import VirtualClock
-from experiments.worlds.virtual.memory_network import MemoryStream
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 
 # What the broker's wall clock says when virtual time begins.
 START_MS = 1_700_000_000_000
 
 
 def kafka_apis(
-    config: BrokerConfig, clock: VirtualClock, rng: random.Random
+    config: BrokerConfig,
+    clock: VirtualClock,
+    rng: random.Random,
+    network: MemoryNetwork,
 ) -> KafkaApis:
     """Make Kafka's APIs over an empty disk in memory; both clocks are virtual."""
+
+    async def connect(host: str, port: int) -> MemoryStream:
+        await trio.lowlevel.checkpoint()
+        return MemoryStream(network.connect(port))
+
     storage = MemoryStorage()
     broker = standalone_broker(
         config,
@@ -29,6 +39,7 @@ def kafka_apis(
         now_ns=clock.now_ns,
         now_ms=lambda: START_MS + clock.now_ms(),
         rng=rng,
+        connect=connect,
     )
     return KafkaApis(broker)
 

@@ -40,6 +40,7 @@ class OnDevices:
         self.addresses = apis.addresses
         self.in_force = apis.in_force
         self.open = apis.open
+        self.run = apis.run
         self.next_expiry_ns = apis.next_expiry_ns
         self.expire = apis.expire
         self.metrics = apis.metrics

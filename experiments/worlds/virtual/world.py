@@ -217,7 +217,7 @@ class Replay:
             spend=spend,
             recorder=open_recorder(self._record),
         )
-        apis = kafka_apis(config, clock, self._rng)
+        apis = kafka_apis(config, clock, self._rng, network)
         if not at_devices:
             return BrokerServer(config, apis, surroundings)
         demands_ns = self._replayed.column("demand_ns")

@@ -1,0 +1,53 @@
+"""What the replicas of a broker are handed: where logs are kept, and who fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+from uuid import UUID
+
+from broker.cluster.partition import Key, Partition
+from broker.log.log import Log
+
+
+class Logs(Protocol):
+    """Where the logs of partitions are kept."""
+
+    @property
+    def high_watermarks(self) -> Mapping[Key, int]:
+        """High watermarks as they were before this start."""
+
+    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Log:
+        """Open the log of a partition, a new one if there is none.
+
+        Raises OSError, or KAFKA_STORAGE_ERROR if it may be in an offline directory.
+        """
+
+    def may_be_offline(self, key: Key) -> bool:
+        """Tell whether a log that is not known here may be in an offline directory."""
+
+    def topic_id(self, key: Key) -> UUID | None:
+        """Return the topic id that the partition's log was created under."""
+
+    def delete_log(self, key: Key) -> None:
+        """Remove the log of a partition, if there is one."""
+
+
+class Fetchers(Protocol):
+    """Who keeps followers up with their leaders."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from its leader, from now on from nobody else."""
+
+    def stop(self, key: Key) -> None:
+        """Fetch a partition no more."""
+
+
+class NoFetchers:
+    """Followers stay as they are: for replicas that nobody serves."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch nothing."""
+
+    def stop(self, key: Key) -> None:
+        """There is nothing to stop."""

@@ -1,0 +1,258 @@
+"""The fetchers of a broker as tasks: one per leader and fetcher number.
+
+Kafka's ``ReplicaFetcherManager``: a partition goes to fetcher ``hash % num.replica.
+fetchers`` of its leader. A fetcher lives from its first partition to its last, over a
+connection of its own (one request at a time, as a broker serves them). Where the leader
+listens is looked up in the metadata before each request, so that a follower made before
+its leader is known begins once it is.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from logging import getLogger
+from typing import NamedTuple
+
+import trio
+
+from broker.client.config import COMMON, ClientConfig, read_settings
+from broker.client.network_client import Address, Connect, NetworkClient
+from broker.client.signals import Signal
+from broker.client.versions import Row
+from broker.cluster.partition import Key, Partition
+from broker.config import (
+    NUM_REPLICA_FETCHERS,
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+    BrokerConfig,
+)
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.replication.replica_fetcher import (
+    EARLIEST,
+    LATEST,
+    Following,
+    ReplicaFetcher,
+    Watchers,
+)
+
+logger = getLogger(__name__)
+
+# Where a broker's inter-broker listener is, if that is known.
+Find = Callable[[int], tuple[str, int] | None]
+
+
+class FetcherId(NamedTuple):
+    """A fetcher's leader, and its number among that leader's fetchers."""
+
+    leader: int
+    number: int
+
+
+class _Running(NamedTuple):
+    fetcher: ReplicaFetcher
+    changed: Signal
+
+
+class ReplicaFetcherManager:
+    """Who is fetched from whom; `run` carries it out."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        local_id: int,
+        watchers: Watchers,
+        find: Find,
+        connect: Connect,
+        now_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._local_id = local_id
+        self._watchers = watchers
+        self._find = find
+        self._connect = connect
+        self._now_ns = now_ns
+        self._now_ms = now_ms
+        self._rng = rng
+        self._running: dict[FetcherId, _Running] = {}
+        self._of: dict[Key, FetcherId] = {}
+        self._new = Signal()
+        self._to_start: list[FetcherId] = []
+        # Rounds that ended by a fault of this broker's own.
+        self.failures = 0
+
+    def fetchers(self) -> list[ReplicaFetcher]:
+        """Return the fetchers that there are now."""
+        return [running.fetcher for running in self._running.values()]
+
+    # ---- what a controller decides ----------------------------------------------
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from its leader, from now on from nobody else."""
+        self.stop(partition.key)
+        fetchers = max(self._config()[NUM_REPLICA_FETCHERS], 1)
+        number = _hash(partition.key) % fetchers
+        name = FetcherId(partition.leader, number)
+        if partition.leader < 0:
+            return
+        if name not in self._running:
+            fetcher = ReplicaFetcher(
+                self._local_id, self._config, self._watchers, self._now_ns, self._now_ms
+            )
+            self._running[name] = _Running(fetcher, Signal())
+            self._to_start.append(name)
+            self._new.notify()
+        self._of[partition.key] = name
+        running = self._running[name]
+        running.fetcher.follow(partition)
+        running.changed.notify()
+
+    def stop(self, key: Key) -> None:
+        """Fetch a partition no more."""
+        name = self._of.pop(key, None)
+        if name is not None:
+            self._running[name].fetcher.stop(key)
+            self._running[name].changed.notify()
+
+    # ---- carrying it out --------------------------------------------------------
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Fetch until cancelled; ``billed`` is entered for all work on answers."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                while self._to_start:
+                    nursery.start_soon(self._fetch, self._to_start.pop(0), billed)
+                await self._new.wait()
+
+    async def _fetch(
+        self, name: FetcherId, billed: AbstractContextManager[object]
+    ) -> None:
+        fetcher, changed = self._running[name]
+        async with trio.open_nursery() as nursery:
+            client = NetworkClient(self._settings(name), self._connect, self._rng)
+            await nursery.start(client.run)
+            task = _Task(fetcher, client, lambda: self._find(name.leader), billed)
+            while fetcher.following:
+                if not await self._contained(task):
+                    await changed.wait(task.pause_until_s(self._now_ns()))
+            # Nothing has been awaited since: nobody can have added a partition.
+            del self._running[name]
+            nursery.cancel_scope.cancel()
+
+    async def _contained(self, task: _Task) -> bool:
+        """Do one round; a fault of ours costs that round, not the broker."""
+        try:
+            return await task.round()
+        except Exception:  # whatever it is, the next round begins anew
+            logger.exception("a round of a replica fetcher failed; it is tried again")
+            self.failures += 1
+            task.give_up()
+            return False
+
+    def _settings(self, name: FetcherId) -> ClientConfig:
+        config = self._config()
+        backoff_ms = config[REPLICA_FETCH_BACKOFF_MS]
+        return read_settings(
+            COMMON,
+            {
+                "client_id": f"broker-{self._local_id}-fetcher-{name.number}",
+                "request_timeout_ms": config[REPLICA_SOCKET_TIMEOUT_MS],
+                "reconnect_backoff_ms": backoff_ms,
+                "reconnect_backoff_max_ms": backoff_ms,
+            },
+        )
+
+
+class _Task:
+    """What one fetcher's task does, a round at a time."""
+
+    def __init__(
+        self,
+        fetcher: ReplicaFetcher,
+        client: NetworkClient,
+        find: Callable[[], tuple[str, int] | None],
+        billed: AbstractContextManager[object],
+    ) -> None:
+        self._fetcher = fetcher
+        self._client = client
+        self._find = find
+        self._billed = billed
+
+    def pause_until_s(self, now_ns: int) -> float:
+        """Return when there may be something to do, on Trio's clock."""
+        next_ns = self._fetcher.next_ns()
+        if next_ns is None:
+            return float("inf")
+        return trio.current_time() + max(next_ns - now_ns, 0) / 1e9
+
+    def give_up(self) -> None:
+        """Leave all partitions alone for a while."""
+        for each in self._fetcher.following.values():
+            self._fetcher.leave_alone(each)
+
+    async def round(self) -> bool:
+        """Ask what may be asked, and take the answer in; False if that is nothing."""
+        fetcher = self._fetcher
+        for each in fetcher.out_of_range():
+            await self._realign(each)
+        asked = fetcher.request()
+        if asked is None:
+            return False
+        try:
+            answer = await self._client.call(self._address(), ApiKey.FETCH, asked.row)
+        except KafkaError:
+            fetcher.failed(asked)
+            return True
+        steps = fetcher.take(asked, answer)
+        more = True
+        while more:
+            with self._billed:
+                more = next(steps, self) is not self
+            await trio.lowlevel.checkpoint()
+        return True
+
+    async def _realign(self, each: Following) -> None:
+        try:
+            start = await self._end_of(each, EARLIEST)
+            end = await self._end_of(each, LATEST)
+            with self._billed:
+                self._fetcher.realign(each, start, end)
+        except KafkaError:
+            self._fetcher.leave_alone(each)
+
+    async def _end_of(self, each: Following, timestamp: int) -> int:
+        topic, index = each.partition.key
+        wanted = Row(
+            partition_index=index,
+            current_leader_epoch=each.leader_epoch,
+            timestamp=timestamp,
+        )
+        row = Row(
+            replica_id=self._fetcher.local_id,
+            isolation_level=0,
+            topics=(Row(name=topic, partitions=(wanted,)),),
+        )
+        answer = await self._client.call(self._address(), ApiKey.LIST_OFFSETS, row)
+        found = answer.topics[0].partitions[0]
+        if found.error_code is not ErrorCode.none:
+            raise KafkaError(found.error_code, f"no end of {each.partition!r}")
+        offset: int = found.offset
+        return offset
+
+    def _address(self) -> Address:
+        found = self._find()
+        if found is None:
+            raise KafkaError(ErrorCode.broker_not_available, "no address is known")
+        return Address(*found, purpose="replica fetcher")
+
+
+def _hash(key: Key) -> int:
+    """Return a number that is the same in every process, unlike Python's hash."""
+    topic, index = key
+    return 31 * zlib.crc32(topic.encode()) + index

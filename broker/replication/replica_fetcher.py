@@ -1,0 +1,284 @@
+"""What a follower asks of one leader, and what becomes of the answers.
+
+Kafka's ``ReplicaFetcherThread``, without the thread: it makes a Fetch of all partitions
+that follow this leader, appends what comes, takes over the leader's high watermark and
+log start, and cuts the log where the leader says that histories part (KIP-595's
+diverging epoch, so that no OffsetsForLeaderEpoch need be asked). A partition with an
+error is left alone for ``replica.fetch.backoff.ms``; one that the leader fences under
+the epoch that is known here waits for the controller's next word.
+
+The leader must speak Fetch v12 (Kafka 2.7 and later do). An answer counts for a
+partition only if it still follows under the epoch that was asked
+with. Fetch sessions (KIP-227) are not used: every request says all that it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from logging import getLogger
+from typing import Final, NamedTuple, Protocol
+
+from broker.client.versions import Row
+from broker.cluster.partition import Key, Partition
+from broker.config import (
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_MIN_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    BrokerConfig,
+)
+from broker.disk.failures import LogUnavailable
+from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
+from broker.observation.logs import fields
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+from broker.replication.truncation import truncation_offset
+
+logger = getLogger(__name__)
+
+_NS_PER_MS: Final = 1_000_000
+EARLIEST, LATEST = -2, -1
+
+
+class Watchers(Protocol):
+    """Who waits for records or high watermarks of a partition."""
+
+    def note_append(self, partition: Partition) -> None:
+        """Try who waits for records, or for the high watermark, of a partition."""
+
+
+@dataclass(slots=True, eq=False)
+class Following:
+    """A partition that follows, from one word of the controller to the next."""
+
+    partition: Partition
+    leader_epoch: int
+    not_before_ns: int = 0
+    # The leader does not have our end: its own ends must be asked first.
+    out_of_range: bool = False
+    fenced: bool = False
+    # Messages that the leader has committed and that are not here yet.
+    lag: int = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Tell whether the partition still follows under this epoch."""
+        partition = self.partition
+        return (
+            not partition.is_leader
+            and not partition.is_offline
+            and partition.leader_epoch == self.leader_epoch
+        )
+
+
+class Asked(NamedTuple):
+    """A Fetch: its row, and from which offset each partition was asked."""
+
+    row: Row
+    offsets: Mapping[Key, tuple[Following, int]]
+
+
+@dataclass(slots=True, eq=False)
+class ReplicaFetcher:
+    """The partitions of this broker, ``local_id``, that one fetcher keeps up.
+
+    ``config`` is asked anew for every request. Cost of a request: O(partitions).
+    """
+
+    local_id: int
+    config: Callable[[], BrokerConfig]
+    watchers: Watchers
+    now_ns: Callable[[], int]
+    now_ms: Callable[[], int]
+    following: dict[Key, Following] = field(default_factory=dict)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from now on, under its present leader epoch."""
+        self.following[partition.key] = Following(partition, partition.leader_epoch)
+        log = partition.log
+        if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
+            # Nothing says which leader wrote what lies above the high watermark.
+            self._cut(partition, partition.high_watermark)
+
+    def stop(self, key: Key) -> None:
+        """Fetch a partition no more."""
+        self.following.pop(key, None)
+
+    # ---- asking -----------------------------------------------------------------
+
+    def request(self) -> Asked | None:
+        """Return a Fetch of all that may be asked now; None if there is nothing."""
+        now_ns = self.now_ns()
+        due = {
+            key: (each, each.partition.log.log_end_offset)
+            for key, each in self.following.items()
+            if each.not_before_ns <= now_ns
+            and not each.fenced
+            and not each.out_of_range
+            and each.is_current
+        }
+        return Asked(self._row(due), due) if due else None
+
+    def next_ns(self) -> int | None:
+        """Return when a partition that was left alone may be asked again."""
+        return min(
+            (
+                each.not_before_ns
+                for each in self.following.values()
+                if each.not_before_ns and not each.fenced and each.is_current
+            ),
+            default=None,
+        )
+
+    def out_of_range(self) -> list[Following]:
+        """Return the partitions whose leader's ends must be asked."""
+        now_ns = self.now_ns()
+        return [
+            each
+            for each in self.following.values()
+            if each.out_of_range and each.is_current and each.not_before_ns <= now_ns
+        ]
+
+    def _row(self, due: Mapping[Key, tuple[Following, int]]) -> Row:
+        config = self.config()
+        topics: dict[str, list[Row]] = {}
+        for (topic, index), (each, offset) in due.items():
+            log = each.partition.log
+            wanted = Row(
+                partition=index,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=log.epochs.latest,
+                log_start_offset=log.log_start_offset,
+                partition_max_bytes=config[REPLICA_FETCH_MAX_BYTES],
+            )
+            topics.setdefault(topic, []).append(wanted)
+        return Row(
+            replica_id=self.local_id,
+            max_wait=timedelta(milliseconds=config[REPLICA_FETCH_WAIT_MAX_MS]),
+            min_bytes=config[REPLICA_FETCH_MIN_BYTES],
+            max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=tuple(
+                Row(topic=topic, partitions=tuple(wanted))
+                for topic, wanted in topics.items()
+            ),
+            forgotten_topics_data=(),
+            rack_id="",
+            cluster_id=None,
+        )
+
+    # ---- answers ----------------------------------------------------------------
+
+    def failed(self, asked: Asked) -> None:
+        """Leave all that was asked alone for a while: the request had no answer."""
+        for each, _ in asked.offsets.values():
+            self.leave_alone(each)
+
+    def take(self, asked: Asked, answer: Entity) -> Iterator[None]:
+        """Take an answer in, a partition at a step."""
+        if answer.error_code is not ErrorCode.none:
+            self.failed(asked)
+            return
+        for topic in answer.responses:
+            for found in topic.partitions:
+                known = asked.offsets.get((topic.topic, found.partition_index))
+                if known is not None:
+                    self._take_one(*known, found)
+                    yield
+
+    def _take_one(self, each: Following, offset: int, found: Entity) -> None:
+        partition = each.partition
+        if self.following.get(partition.key) is not each or not each.is_current:
+            return
+        code = found.error_code
+        try:
+            if code is ErrorCode.none:
+                self._take_records(partition, offset, found)
+                each.not_before_ns = 0
+                end = partition.log.log_end_offset
+                each.lag = max(found.high_watermark - end, 0)
+            elif code is ErrorCode.offset_out_of_range:
+                each.out_of_range = True
+            elif code is ErrorCode.fenced_leader_epoch:
+                # Whoever leads now is told to us by the controller.
+                each.fenced = True
+            else:
+                self.leave_alone(each)
+        except LogUnavailable:
+            # Its directory has failed; who leads it will hear that from the controller.
+            self.stop(partition.key)
+        except KafkaError as error:
+            logger.warning(
+                "what the leader sent cannot be appended; it is asked again",
+                extra=fields(partition=repr(partition), fault=error),
+            )
+            self.leave_alone(each)
+
+    def _take_records(self, partition: Partition, offset: int, found: Entity) -> None:
+        parting = found.diverging_epoch
+        if parting is not None and parting.end_offset >= 0:
+            log = partition.log
+            self._cut(
+                partition, truncation_offset(log, parting.epoch, parting.end_offset)
+            )
+            return
+        if partition.log.log_end_offset != offset:
+            return
+        if found.records:
+            partition.log.append_as_follower(found.records, self.now_ms())
+        self._take_over(partition, found.high_watermark, found.log_start_offset)
+
+    def _take_over(
+        self, partition: Partition, high_watermark: int, log_start_offset: int
+    ) -> None:
+        """Take over how far the leader's records are safe, and where they begin."""
+        before = partition.high_watermark, partition.log.log_end_offset
+        partition.follow_high_watermark(high_watermark)
+        if partition.log.log_start_offset < log_start_offset:
+            delete_records_before(
+                partition.log, min(log_start_offset, partition.high_watermark)
+            )
+        if (partition.high_watermark, partition.log.log_end_offset) != before:
+            self.watchers.note_append(partition)
+
+    def realign(self, each: Following, leader_start: int, leader_end: int) -> None:
+        """Begin again within the leader's log, whose ends these are.
+
+        Kafka's ``fetchOffsetAndTruncate``: cut to the leader's end if that is lower,
+        and let go of everything if the leader has nothing of it any more.
+        """
+        partition = each.partition
+        if self.following.get(partition.key) is not each or not each.is_current:
+            return
+        each.out_of_range = False
+        end = partition.log.log_end_offset
+        if leader_end < end:
+            self._cut(partition, leader_end)
+        elif leader_start > end:
+            _tell_cut(partition, leader_start)
+            truncate_fully(partition.log, leader_start, self.now_ms())
+            partition.high_watermark = leader_start
+
+    def leave_alone(self, each: Following) -> None:
+        """Ask for a partition again only after ``replica.fetch.backoff.ms``."""
+        pause_ms = self.config()[REPLICA_FETCH_BACKOFF_MS]
+        each.not_before_ns = self.now_ns() + pause_ms * _NS_PER_MS
+
+    def _cut(self, partition: Partition, offset: int) -> None:
+        if offset < partition.log.log_end_offset:
+            _tell_cut(partition, offset)
+        end = truncate_to(partition.log, offset, self.now_ms())
+        partition.high_watermark = min(partition.high_watermark, end)
+
+
+def _tell_cut(partition: Partition, offset: int) -> None:
+    logger.info(
+        "a follower cuts its log to its leader's",
+        extra=fields(partition=repr(partition), offset=offset),
+    )

@@ -1,0 +1,42 @@
+"""Where a follower cuts its log, when its leader's history parts from its own.
+
+Kafka's ``AbstractFetcherThread.getOffsetTruncationState``. Batches of one leader epoch
+are the same everywhere (KIP-101), so two logs agree up to where the latest epoch that
+both know ended in the shorter of them. One answer of a leader may not suffice to know
+that epoch (KIP-279): the follower cuts what is certainly wrong and asks again.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+UNDEFINED = -1
+
+
+class Epochs(Protocol):
+    """What is asked of the follower's log."""
+
+    log_end_offset: int
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to ``epoch`` and its end; (-1, -1): unknown."""
+
+
+def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) -> int:
+    """Return the offset to cut ``log`` to, at most its end.
+
+    The leader says that ``leader_epoch``, the largest that it knows up to the
+    follower's latest, ended at ``leader_end_offset``.
+    """
+    end = log.log_end_offset
+    if leader_epoch == UNDEFINED:
+        return min(leader_end_offset, end)
+    known_epoch, known_end = log.epoch_end_offset(leader_epoch)
+    if known_end == UNDEFINED:
+        return min(leader_end_offset, end)
+    if known_epoch != leader_epoch:
+        # The leader's epoch is not known here: what follows ours is certainly wrong.
+        return min(known_end, end)
+    return min(known_end, leader_end_offset, end)

@@ -1,0 +1,205 @@
+"""Several real brokers on one memory network, and the test as their controller."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import trio
+
+from broker.cluster.partition import Partition
+from broker.config import BrokerConfig
+from broker.handling.kafka_apis import KafkaApis
+from broker.log.reading import read
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import encode_request
+from broker.server import BrokerServer, Surroundings
+from experiments.worlds.virtual.apis import kafka_apis
+from experiments.worlds.virtual.determinism import (
+    CostPerClass,
+    VirtualClock,
+    run_virtual,
+    spender,
+)
+from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from tests.broker.apis.requests import (
+    batch,
+    fetch_fields,
+    leader_and_isr,
+    produce_fields,
+    update_metadata,
+)
+from tests.virtual.kafka import answer, ask
+
+T = TypeVar("T")
+KEY = ("t", 0)
+SLICE_NS = 50_000
+SETTINGS = {
+    "log.dirs": "/data",
+    "num.network.threads": "1",
+    "num.io.threads": "1",
+    "offsets.topic.num.partitions": "1",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "replica.lag.time.max.ms": "1000",
+}
+
+
+class Brokers:
+    """Running brokers 0, 1, ...; `word` is what their controller says."""
+
+    def __init__(
+        self, clock: VirtualClock, count: int, seed: int, settings: Mapping[str, str]
+    ) -> None:
+        self.clock = clock
+        self.rng = random.Random(seed)
+        self.network = MemoryNetwork(
+            now_ns=clock.now_ns, rng=self.rng, latency_ns=(20_000, 400_000)
+        )
+        self.applications: list[KafkaApis] = []
+        self.servers: list[BrokerServer] = []
+        for number in range(count):
+            keys = {
+                **SETTINGS,
+                "node.id": str(number),
+                "listeners": f"PLAINTEXT://127.0.0.1:{9092 + number}",
+            }
+            config = BrokerConfig.load(None, {**keys, **settings})
+            apis = kafka_apis(config, clock, random.Random(number), self.network)
+            self.applications.append(apis)
+            self.servers.append(BrokerServer(config, apis, self._surroundings(number)))
+        self.streams: dict[int, MemoryStream] = {}
+
+    def _surroundings(self, number: int) -> Surroundings:
+        return Surroundings(
+            network=self.network,
+            now_ns=self.clock.now_ns,
+            rng=random.Random(number),
+            spend=spender(self.clock, CostPerClass(by_class={}, default_ns=SLICE_NS)),
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Brokers]:
+        """Serve until the body ends."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.network.run)
+            for server in self.servers:
+                await nursery.start(server.run)
+            yield self
+            nursery.cancel_scope.cancel()
+
+    def connect(self, broker: int) -> MemoryStream:
+        """Open a connection to a broker."""
+        return MemoryStream(self.network.connect(9092 + broker))
+
+    def partition(self, broker: int) -> Partition:
+        """Return a broker's replica."""
+        return self.applications[broker].broker.replicas.partitions[KEY]
+
+    # ---- the controller -----------------------------------------------------------
+
+    async def word(
+        self, to: int, *, leader: int, epoch: int, isr: Sequence[int]
+    ) -> None:
+        """Tell one broker who leads the partition; all are its replicas."""
+        replicas = range(len(self.servers))
+        command = leader_and_isr(
+            KEY, leader=leader, leader_epoch=epoch, isr=isr, replicas=tuple(replicas)
+        )
+        await self._command(to, ApiKey.LEADER_AND_ISR, 6, command)
+
+    async def tell_addresses(self, to: int, brokers: Sequence[int]) -> None:
+        """Tell one broker where others listen."""
+        command = update_metadata(
+            ("elsewhere", 0),
+            leader=0,
+            brokers={number: ("127.0.0.1", 9092 + number) for number in brokers},
+        )
+        await self._command(to, ApiKey.UPDATE_METADATA, 6, command)
+
+    async def elect(self, leader: int, epoch: int, isr: Sequence[int]) -> None:
+        """Tell all brokers of a leader, in an order of chance."""
+        everybody = list(range(len(self.servers)))
+        self.rng.shuffle(everybody)
+        for number in everybody:
+            await self.word(number, leader=leader, epoch=epoch, isr=isr)
+
+    async def introduce(self) -> None:
+        """Tell all brokers of all."""
+        everybody = range(len(self.servers))
+        for number in everybody:
+            await self.tell_addresses(number, everybody)
+
+    async def _command(self, to: int, key: ApiKey, version: int, command: Any) -> None:
+        stream = self.connect(to)
+        body = command.to_wire(version)
+        await stream.send_all(encode_request(key, version, 1, "controller", body))
+        answered = await answer(stream, key, version)
+        assert answered.error_code is ErrorCode.none, answered
+        await stream.aclose()
+
+    # ---- clients --------------------------------------------------------------------
+
+    async def produce(
+        self, to: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000
+    ) -> tuple[ErrorCode, int]:
+        """Return the error code and the base offset of a batch that was sent."""
+        stream = self.connect(to)
+        fields = produce_fields({KEY: batch(*values)}, acks, timeout_ms)
+        answered = await ask(stream, ApiKey.PRODUCE, 8, **fields)
+        await stream.aclose()
+        (row,) = answered.responses[0].partition_responses
+        return row.error_code, row.base_offset
+
+    async def fetch(self, of: int, offset: int = 0) -> Any:
+        """Return what a consumer finds at one broker, which may be a follower."""
+        stream = self.connect(of)
+        answered = await ask(stream, ApiKey.FETCH, 11, **fetch_fields({KEY: offset}))
+        await stream.aclose()
+        return answered.responses[0].partitions[0]
+
+    def stored(self, broker: int) -> bytes:
+        """Return all that stands in a broker's log."""
+        log = self.partition(broker).log
+        content, offset = b"", log.log_start_offset
+        while offset < log.log_end_offset:
+            region = read(log, offset, 1 << 24, log.log_end_offset, True)
+            assert region is not None
+            piece = region.read()
+            content += piece
+            at = 0
+            while at < len(piece):
+                (base,) = (int.from_bytes(piece[at : at + 8], "big"),)
+                delta = int.from_bytes(piece[at + 23 : at + 27], "big")
+                offset = base + delta + 1
+                at += 12 + int.from_bytes(piece[at + 8 : at + 12], "big")
+        return content
+
+    async def until(self, condition: Callable[[], bool], within_s: float = 20) -> None:
+        """Wait for something to become true."""
+        with trio.fail_after(within_s):
+            # Nothing tells a test that a log has grown; virtual time is free.
+            while not condition():  # noqa: ASYNC110 see above
+                await trio.sleep(0.001)
+
+
+def with_brokers(
+    scenario: Callable[[Brokers], Awaitable[T]],
+    *,
+    count: int = 2,
+    seed: int = 1,
+    **settings: str,
+) -> T:
+    """Run ``scenario`` beside brokers in virtual time; settings with underscores."""
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+
+    async def main(clock: VirtualClock) -> T:
+        brokers = Brokers(clock, count, seed, dotted)
+        async with brokers.running():
+            with trio.fail_after(10_000):
+                return await scenario(brokers)
+
+    return run_virtual(main, seed=seed)
