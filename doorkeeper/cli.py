@@ -8,6 +8,7 @@ matplotlib take longer than that to import.
 import click
 
 from doorkeeper.analysis import analyze, paper
+from doorkeeper.calibrate import calibrate
 from doorkeeper.experiment import experiment
 from doorkeeper.schedulers import schedulers
 from doorkeeper.serve import serve
@@ -20,5 +21,5 @@ def main() -> None:
     """Run a Kafka broker with pluggable request scheduling, and experiments on it."""
 
 
-for command in (serve, schedulers, experiment, theory, analyze, paper):
+for command in (serve, schedulers, experiment, calibrate, theory, analyze, paper):
     main.add_command(command)

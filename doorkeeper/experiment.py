@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from doorkeeper.shared import CONFIG, DIRECTORY, console, failing, refusing
+from doorkeeper.shared import CONFIG, CONFIG_FILE, DIRECTORY, console, failing, refusing
 
 _SCHEDULERS = click.option(
     "--schedulers", metavar="A,B", help="Only these arms, or schedulers as new arms."
@@ -30,6 +30,12 @@ def experiment() -> None:
 @click.option("--out", type=DIRECTORY, help="Where to record; default runs/NAME.")
 @_SCHEDULERS
 @_WORLD
+@click.option(
+    "--calibration",
+    type=CONFIG_FILE,
+    metavar="FILE",
+    help="What requests cost here; default measured, where loads are shares.",
+)
 @click.option("--resume", is_flag=True, help="Go on; repeat no cell that is done.")
 @click.option(
     "--executor",
@@ -44,6 +50,7 @@ def run(
     out: Path | None,
     schedulers: str | None,
     world: str | None,
+    calibration: Path | None,
     resume: bool,
     executor: str | None,
     master: str | None,
@@ -51,6 +58,7 @@ def run(
 ) -> None:
     """Run an experiment; exit status 1 if a cell has no run that counts."""
     from doorkeeper import experiments_at_work as at_work
+    from doorkeeper.calibration_at_work import for_machine
     from experiments.design.config_errors import ExperimentError
     from experiments.running.cells import CellFailed
     from experiments.worlds.world import WorldError
@@ -63,10 +71,11 @@ def run(
         )
     with refusing(ExperimentError), failing(CellFailed, WorldError):
         chosen = at_work.load(config, schedulers, world)
+        directory, screen = out or Path("runs") / chosen.name, console()
         complete = at_work.run_experiment(
-            chosen,
-            out or Path("runs") / chosen.name,
-            console(),
+            for_machine(chosen, directory, calibration, screen, resume=resume),
+            directory,
+            screen,
             resume=resume,
             executor=executor,
             workers=workers,

@@ -196,6 +196,28 @@ class _Todo:
             self._waiting.appendleft(cell)
 
 
+def refuse_taken(
+    directory: Path, experiment: Experiment, *, resume: bool
+) -> Manifest | None:
+    """Return the manifest of a directory that may be gone on with, if it has one.
+
+    :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
+        or holds another experiment.
+    """
+    old = Manifest.load(directory)
+    if old is None:
+        return None
+    if not resume:
+        raise ExperimentError(
+            str(directory), "holds an experiment; give --resume, or another --out"
+        )
+    if old.content["name"] != experiment.name:
+        raise ExperimentError(
+            str(directory), f"holds the experiment {old.content['name']!r}"
+        )
+    return old
+
+
 def _open(
     experiment: Experiment,
     found: Sequence[Point],
@@ -206,17 +228,9 @@ def _open(
 ) -> Manifest:
     """Make a new manifest, or take up the one that is there."""
     fresh = Manifest.new(directory, experiment, found, world.environment())
-    old = Manifest.load(directory)
+    old = refuse_taken(directory, experiment, resume=resume)
     if old is None:
         return fresh
-    if not resume:
-        raise ExperimentError(
-            str(directory), "holds an experiment; give --resume, or another --out"
-        )
-    if old.content["name"] != experiment.name:
-        raise ExperimentError(
-            str(directory), f"holds the experiment {old.content['name']!r}"
-        )
     fresh.content["created"] = old.content["created"]
     fresh.content["runs"] = old.runs
     fresh.content["traces"] = old.content["traces"]

@@ -1,0 +1,27 @@
+"""``doorkeeper calibrate``: what each traffic entry's requests cost on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from doorkeeper.shared import CONFIG, console, failing, refusing
+
+
+@click.command()
+@CONFIG
+@click.option("--world", type=click.Choice(["live", "virtual"]), default="live")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it, for --calibration FILE of an experiment's run.",
+)
+def calibrate(config: Path, world: str, out: Path | None) -> None:
+    """Measure what requests of a config cost its baseline arm; some 20 seconds."""
+    from doorkeeper import calibration_at_work as at_work
+    from experiments.design.config_errors import ExperimentError
+    from experiments.worlds.world import WorldError
+
+    with refusing(ExperimentError), failing(WorldError):
+        at_work.run(config, world, out, console())

@@ -1,0 +1,218 @@
+"""Calibration: what one request of each traffic entry costs the broker's CPU here.
+
+Each *round* replays two light traces to the baseline arm, one dense and one sparse. In
+both the entries take turns, and requests come in small bursts: a broker that is woken
+for a single request spends as much on waking as on the request, and its capacity is
+what it does when it has enough to do. By how much the broker's CPU grew from the sparse
+to the dense run, for each request more, is what a request costs on average over the
+entries; what a broker uses without requests is in both runs and drops out. The entries
+differ by what their own rows were billed: the median, because stamps are of the wall
+clock, and a few rows hold a wait for the CPU that others had. What the average has
+beyond those bills is the network and the event loop, and every request's alike.
+
+Rounds are a few seconds each, so their spread shows how the machine moves; intervals
+are Student's t over rounds.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.stats import t as student
+
+from experiments.design.arrival_processes import Bursts
+from experiments.design.calibration import Calibration, Cost
+from experiments.design.capacity import in_rates
+from experiments.design.config import Experiment
+from experiments.design.workload import Traffic
+from experiments.load import trace
+from experiments.load.trace import Trace
+from experiments.running.progress import Watcher
+from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+
+ROUNDS: Final = 5
+CONFIDENCE: Final = 0.95
+_BURST: Final = 12
+_BURST_S: Final = 0.001
+_DENSE_EVERY_S: Final = 0.03
+_SPARSE_EVERY_S: Final = 0.25
+_TURN_S: Final = 0.5
+# The first third of a turn meets cold code and files that are not there yet.
+_WARM_AFTER: Final = 1 / 3
+_CONNECTIONS_MAX: Final = 16
+_ATTEMPTS: Final = 3
+# Neither late requests nor a CPU that others had change what requests cost.
+_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One run: the bill of a request by entry, the CPU of all, how many there were.
+
+    ``cpu_us`` is None where time is virtual: there is nothing but bills.
+    """
+
+    billed_us: dict[str, float]
+    cpu_us: float | None
+    requests: int
+
+
+def calibrate(
+    experiment: Experiment, world: World, watcher: Watcher, source: str
+) -> Calibration:
+    """Measure what each traffic entry's requests cost in a world; about 20 s live.
+
+    :raises WorldError: if a run fails repeatedly, or the brokers keep no rows.
+    """
+    dense, sparse = (
+        _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
+    )
+    watcher.planned(2 * ROUNDS, world.estimate_s(dense), 1)
+    rounds = []
+    for number in range(ROUNDS):
+        few, many = (
+            _run(
+                Cell(experiment=it, block=number, arm=it.arms[0], order=order),
+                world,
+                watcher,
+            )
+            for order, it in enumerate((sparse, dense))
+        )
+        rounds.append((many.billed_us, _unbilled_us(few, many)))
+    rest_us = [rest for _, rest in rounds]
+    return Calibration(
+        source=source,
+        costs={
+            entry.name: _cost([billed[entry.name] for billed, _ in rounds], rest_us)
+            for entry in experiment.workload.traffic
+        },
+        unbilled_us=_rounded(max(0.0, float(np.mean(rest_us)))),
+        confidence=CONFIDENCE,
+    )
+
+
+def _light(experiment: Experiment, every_s: float) -> Experiment:
+    """Return a run of the baseline in which the entries take turns at small bursts."""
+    experiment = in_rates(experiment.model_copy(update={"machine": None}))
+    traffic = tuple(
+        _in_turn(entry, number, every_s)
+        for number, entry in enumerate(experiment.workload.traffic)
+    )
+    workload = experiment.workload.model_copy(
+        update={
+            "duration_s": len(traffic) * _TURN_S,
+            "warmup_s": 0.0,
+            "traffic": traffic,
+        }
+    )
+    header = experiment.experiment.model_copy(update={"blocks": ROUNDS, "again": False})
+    limits = experiment.limits.model_copy(update=_UNDISTURBED)
+    return experiment.model_copy(
+        update={
+            "experiment": header,
+            "workload": workload,
+            "limits": limits,
+            "arms": (experiment.arm(header.baseline),),
+        }
+    )
+
+
+def _in_turn(entry: Traffic, number: int, every_s: float) -> Traffic:
+    connections = min(entry.connections, _CONNECTIONS_MAX)
+    bursts = Bursts(
+        kind="bursts",
+        rate_per_s=_BURST / _BURST_S,
+        gaps="even",
+        every_s=every_s,
+        on_s=_BURST_S,
+    )
+    return entry.model_copy(
+        update={
+            "arrivals": bursts,
+            "connections": connections,
+            "clients": min(entry.clients, connections),
+            "start_s": number * _TURN_S,
+            "stop_s": (number + 1) * _TURN_S,
+            "read_ms": 0.0,
+        }
+    )
+
+
+def _run(cell: Cell, world: World, watcher: Watcher) -> _Run:
+    """Run a cell until it counts."""
+    drawn = trace.generate(cell.experiment, cell.block)
+    watcher.started(cell)
+    for _ in range(_ATTEMPTS):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
+            files = RunFiles(
+                requests=Path(scratch, "requests.parquet"),
+                samples=Path(scratch, "samples.parquet"),
+            )
+            result = world.run(cell, drawn, files)
+            watcher.ended(cell, result, time.monotonic() - began)
+            if result.valid:
+                return _measured(cell, drawn, result, files)
+    raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
+
+
+def _unbilled_us(few: _Run, many: _Run) -> float:
+    """Return what a request costs on average beyond its bill."""
+    if few.cpu_us is None or many.cpu_us is None:
+        return 0.0
+    average_us = (many.cpu_us - few.cpu_us) / (many.requests - few.requests)
+    return average_us - float(np.mean([*many.billed_us.values()]))
+
+
+def _measured(cell: Cell, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
+    rows = pq.read_table(files.requests, columns=["request_id", "service_ns"])
+    service_ns = np.full(len(drawn), -1, np.int64)
+    billed_ns = rows["service_ns"].fill_null(-1)
+    service_ns[rows["request_id"].to_numpy()] = billed_ns.to_numpy()
+    name = np.array(drawn.column("traffic"))
+    at_s = drawn.table["intended_ns"].to_numpy() / 1e9
+    billed_us = {}
+    for entry in cell.experiment.workload.traffic:
+        warm = at_s >= entry.start_s + _TURN_S * _WARM_AFTER
+        mine = service_ns[(name == entry.name) & warm & (service_ns >= 0)]
+        if not len(mine):
+            raise WorldError(
+                f"calibration: no row says what requests of {entry.name!r} cost; "
+                "a world whose brokers keep no rows needs --calibration FILE"
+            )
+        billed_us[entry.name] = float(np.median(mine)) / 1000
+    cpu_ns = result.accounts.get("cpu_ns")
+    return _Run(
+        billed_us=billed_us,
+        cpu_us=None if cpu_ns is None else cpu_ns / 1000,
+        requests=len(drawn),
+    )
+
+
+def _cost(billed_us: Sequence[float], rest_us: Sequence[float]) -> Cost:
+    """Return the mean over rounds of a bill and the rest, with its interval.
+
+    Where the rest is lost in the noise, the cost is not below the bill.
+    """
+    each_us = np.add(billed_us, rest_us)
+    mean_us = max(float(each_us.mean()), float(np.mean(billed_us)))
+    error = float(each_us.std(ddof=1)) / math.sqrt(len(each_us))
+    half = float(student.ppf(0.5 + CONFIDENCE / 2, len(each_us) - 1)) * error
+    return Cost(
+        mean_us=_rounded(mean_us),
+        low_us=_rounded(max(0.0, mean_us - half)),
+        high_us=_rounded(mean_us + half),
+    )
+
+
+def _rounded(value_us: float) -> float:
+    """Keep nanoseconds."""
+    return round(value_us, 3)

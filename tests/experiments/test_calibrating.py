@@ -1,0 +1,170 @@
+"""Calibration against worlds whose costs are known, to the nanosecond."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from broker.observation.recording.recording import MEASURES, SampleRow
+from doorkeeper import cli
+from experiments.design import calibration
+from experiments.design.config import parse
+from experiments.load.trace import Trace
+from experiments.records import recording
+from experiments.records.recording import STAMPS, Results
+from experiments.running.calibrating import calibrate
+from experiments.running.progress import Silence
+from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
+from tests.experiments.test_capacity import CONTENT
+
+BILLED_NS = {"control": 150_000, "bulk": 800_000}
+UNBILLED_NS = 50_000
+
+
+class Measured:
+    """A broker whose requests cost what the table says, in a process that costs too.
+
+    One request in ten waited 5 ms for a CPU that others had. ``idle_ns`` is what the
+    process uses without requests, ``valid`` says whether runs count.
+    """
+
+    name = "live"
+
+    def __init__(self, *, valid: bool = True, rows: bool = True) -> None:
+        self.valid = valid
+        self.rows = rows
+
+    def environment(self) -> dict[str, Any]:
+        return {}
+
+    def estimate_s(self, experiment: Any) -> float:
+        return 1.0
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        billed = np.array([BILLED_NS[name] for name in trace.column("traffic")])
+        stamps = trace.table["intended_ns"].to_numpy() + 1_000_000
+        waited = np.where(np.arange(len(trace)) % 10 == 0, 5_000_000, 0)
+        measures = {name: np.zeros(len(trace), np.int64) for name in MEASURES}
+        measures["service_ns"] = (
+            billed + waited if self.rows else np.full(len(trace), -1)
+        )
+        results = Results(
+            columns=dict.fromkeys(STAMPS, stamps) | measures,
+            error_code=np.zeros(len(trace), np.int16),
+            ended_ns=10**10,
+        )
+        labels = cell.labels("live")
+        rows = recording.requests_table(labels, trace, results, timeout_ns=10**10)
+        recording.write(rows, out.requests)
+        samples = {name: [] for name in SampleRow._fields}
+        recording.write(recording.samples_table(labels, samples), out.samples)
+        idle_ns = 40_000_000
+        cpu_ns = idle_ns + int(billed.sum()) + UNBILLED_NS * len(trace)
+        return RunResult(
+            valid=self.valid,
+            reason="" if self.valid else "the broker died",
+            trace_sha256=trace.sha256,
+            accounts={"cpu_ns": cpu_ns, "requests_ns": 0, "housekeeping_ns": 0},
+        )
+
+
+def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
+    found = calibrate(parse(CONTENT), Measured(), Silence(), "a test")
+    for name, billed_ns in BILLED_NS.items():
+        cost = found.costs[name]
+        assert cost.mean_us == pytest.approx((billed_ns + UNBILLED_NS) / 1000)
+        assert cost.low_us == pytest.approx(cost.mean_us)
+        assert cost.high_us == pytest.approx(cost.mean_us)
+    assert found.unbilled_us == pytest.approx(UNBILLED_NS / 1000)
+
+
+def test_runs_that_do_not_count_end_it_with_their_reason() -> None:
+    with pytest.raises(WorldError, match="3 runs did not count: the broker died"):
+        calibrate(parse(CONTENT), Measured(valid=False), Silence(), "a test")
+
+
+def test_brokers_without_rows_cannot_be_calibrated() -> None:
+    with pytest.raises(WorldError, match="needs --calibration FILE"):
+        calibrate(parse(CONTENT), Measured(rows=False), Silence(), "a test")
+
+
+def test_the_virtual_world_costs_what_it_is_told() -> None:
+    found = calibrate(parse(CONTENT), Virtual(), Silence(), "a test")
+    for name, cost in found.costs.items():
+        stated = CONTENT["nominal"]["costs"][name]["mean_us"]
+        assert (cost.low_us, cost.mean_us, cost.high_us) == (stated,) * 3
+    assert found.unbilled_us == 0
+
+
+CONFIG = """
+[experiment]
+name = "loads"
+seed = 1
+blocks = 1
+baseline = "fifo"
+again = false
+world = "virtual"
+
+[workload]
+duration_s = 0.2
+
+[[workload.traffic]]
+name = "meta"
+arrivals = { kind = "poisson", load = 0.2 }
+request = { api = "metadata" }
+
+[[arms]]
+name = "fifo"
+scheduler = "fifo"
+"""
+
+
+def test_a_config_without_costs_runs_with_a_calibration_alone(tmp_path: Path) -> None:
+    config, directory = tmp_path / "loads.toml", tmp_path / "run"
+    config.write_text(CONFIG)
+    run = ["experiment", "run", str(config), "--out", str(directory)]
+    refused = CliRunner().invoke(cli.main, run)
+    assert refused.exit_code == 2
+    assert "workload.traffic['meta'].arrivals: a load is no rate" in refused.output
+    assert not directory.exists()
+    costs = calibration.Calibration(
+        source="a test", costs={"meta": calibration.Cost(mean_us=200.0)}
+    )
+    calibration.write(costs, tmp_path / "costs.json")
+    run += ["--calibration", str(tmp_path / "costs.json")]
+    found = CliRunner().invoke(cli.main, run)
+    assert found.exit_code == 0, found.output
+    manifest = json.loads((directory / "manifest.json").read_text())
+    (point,) = manifest["points"]
+    assert point["costs"]["mean_request_ns"] == 200_000
+    assert point["costs"]["load"] == pytest.approx({"meta": 0.2})
+    assert manifest["config"]["machine"]["source"] == "a test"
+
+
+def test_calibrate_prints_costs_and_the_stretch(tmp_path: Path) -> None:
+    config, out = tmp_path / "loads.toml", tmp_path / "costs.json"
+    nominal = '[nominal]\nsource = "a test"\ncosts.meta.mean_us = 25.0\n'
+    config.write_text(CONFIG + nominal)
+    command = ["calibrate", str(config), "--world", "virtual", "--out", str(out)]
+    found = CliRunner().invoke(cli.main, command)
+    assert found.exit_code == 0, found.output
+    assert "The mean request costs 25 us, and traces are stretched by 1.000" in (
+        " ".join(found.output.split())
+    )
+    assert calibration.read(out).costs["meta"].mean_us == 25.0
+
+
+def test_costs_of_a_file_are_those_of_the_machine(tmp_path: Path) -> None:
+    twice = copy.deepcopy(CONTENT["nominal"]["costs"])
+    for cost in twice.values():
+        cost["mean_us"] *= 2
+    machine = calibration.Calibration.model_validate({"source": "x", "costs": twice})
+    there = parse(CONTENT).with_machine(machine)
+    assert calibrate(there, Virtual(), Silence(), "x").costs["bulk"].mean_us == 1000.0
