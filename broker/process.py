@@ -30,8 +30,8 @@ from broker.disk.files import RealStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.network import settings as network_settings
 from broker.network.epoll import TcpNetwork
+from broker.node.call_shell import CallThreads
 from broker.node.flush_shell import ThreadedFlush
-from broker.node.job_shell import JobThreads
 from broker.node.resolver_shell import look_up_in_thread
 from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
@@ -60,7 +60,7 @@ def main(config: BrokerConfig) -> None:
         rng=rng,
         flush=ThreadedFlush(_wall_clock_ms),
         look_up=look_up_in_thread,
-        threads=JobThreads(_DEVICE_THREADS),
+        threads=CallThreads(_DEVICE_THREADS),
         connect=connect_tcp,
     )
     run_process(config, KafkaApis(broker))

@@ -15,7 +15,7 @@ from broker.coordination.registry import Registry
 from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
-from broker.log.upkeep.chore import Jobs
+from broker.log.upkeep.chore import Calls
 from broker.node.broker import Broker
 from broker.node.flushes import Flush, flush_here
 from broker.node.hosts import LookUp, look_up_here
@@ -31,7 +31,7 @@ def standalone_broker(
     rng: random.Random,
     flush: Flush = flush_here,
     look_up: LookUp = look_up_here,
-    threads: Jobs | None = None,
+    threads: Calls | None = None,
     connect: Connect = connect_nowhere,
 ) -> Broker:
     """Return a broker that can be opened; ``connect`` reaches leaders to follow."""

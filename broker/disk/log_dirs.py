@@ -1,7 +1,7 @@
 """The directories of ``log.dirs``, and which of them have failed (KIP-112).
 
 Whoever meets an error of a device reports it here and goes on with its own error: the
-handler of a request refuses it, a job gives up its round. The broker looks afterwards
+handler of a request refuses it, a chore gives up its round. The broker looks afterwards
 (`take_failed`), when nothing is half done, and takes what the directory holds out of
 service. Kafka's ``LogDirFailureChannel`` and its handler thread.
 

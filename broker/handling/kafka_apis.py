@@ -25,7 +25,7 @@ from broker.handling.authorization import Authorization
 from broker.handling.error_answer import error_answer, refuse
 from broker.handling.failures import Failures
 from broker.handling.registry import APIS
-from broker.node.background import job_metrics
+from broker.node.background import duty_metrics
 from broker.node.broker import Broker
 from broker.node.metrics import log_dir_metrics
 from broker.observation.metric import Metric
@@ -130,7 +130,7 @@ class KafkaApis:
         yield from replica_metrics(replicas)
         yield from replica_fetcher_metrics(self.broker.fetchers)
         yield from log_dir_metrics(self.broker.log_dirs)
-        yield from job_metrics(self.broker.jobs)
+        yield from duty_metrics(self.broker.duties)
         yield from group_metrics(self.broker.groups)
         yield from self.failures.metrics()
 

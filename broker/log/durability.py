@@ -1,6 +1,6 @@
 """What of a log has reached the disk, and what a flush still has to do.
 
-Kafka's ``LocalLog.flush`` and its recovery point. A flush is a `FlushJob`, a value: the
+Kafka's ``LocalLog.flush`` and its recovery point. A flush is `Syncs`, a value: the
 log says what to sync, anybody runs it (a worker thread too), and the log learns the
 outcome. After a failed ``fsync`` the kernel may have dropped the pages and report
 success the next time, so the log leaves service: until a restart recovers it or, if
@@ -24,7 +24,7 @@ from broker.log.segments.segment import Segment
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class FlushJob(NamedTuple):
+class Syncs(NamedTuple):
     """What has to be synced for the log to be durable below ``offset``."""
 
     storage: Storage
@@ -84,7 +84,7 @@ class Durability:
         # Paths of producers' snapshots written since the last flush, each with the
         # count of changes at that time. Not files: there may be many for long.
         self._snapshots: dict[str, int] = {}
-        # Counts truncations: a job begun before one proves nothing.
+        # Counts truncations: syncs begun before one prove nothing.
         self.generation = 0
         # Counts changes of the directory; the last one known to be synced.
         self._names = int(names_changed)
@@ -128,21 +128,21 @@ class Durability:
 
     def flush(self, active: Segment, log_end_offset: int) -> None:
         """Make all durable here and now."""
-        self.run(self.job(active, log_end_offset))
+        self.run(self.syncs(active, log_end_offset))
 
-    def run(self, job: FlushJob | None) -> None:
-        """Run a job here and now, if there is one."""
-        if job is None:
+    def run(self, syncs: Syncs | None) -> None:
+        """Do syncs here and now, if there are any."""
+        if syncs is None:
             return
         try:
-            job.run()
+            syncs.run()
         except OSError as error:
             raise self.failed(error) from error
-        self.done(job)
+        self.done(syncs)
 
-    def job(
+    def syncs(
         self, active: Segment, log_end_offset: int, more: Sequence[File] = ()
-    ) -> FlushJob | None:
+    ) -> Syncs | None:
         """Return what there is to sync, None if all is durable.
 
         Whoever runs it reports with ``done`` or ``failed``. Raises KAFKA_STORAGE_ERROR
@@ -151,25 +151,25 @@ class Durability:
         self.check_in_service()
         if log_end_offset == self.recovery_point and self._names == self._names_synced:
             return None
-        return self._job(self._unflushed, (active.file, *more), log_end_offset)
+        return self._syncs_of(self._unflushed, (active.file, *more), log_end_offset)
 
     @property
     def everything(self) -> bool:
         """Tell whether all that `rolled`, `gone` and the rest noted is durable."""
         return self._names == self._names_synced and not self._unflushed
 
-    def job_for_ended(self, offset: int) -> FlushJob:
-        """Return a job for the segments that ended at ``offset`` or before.
+    def syncs_of_ended(self, offset: int) -> Syncs:
+        """Return the syncs of the segments that ended at ``offset`` or before.
 
         There may be none: a compaction has replaced them by copies that are durable.
         """
         self.check_in_service()
         ended = [each for each in self._unflushed if each.base_offset < offset]
-        return self._job(ended, (), offset)
+        return self._syncs_of(ended, (), offset)
 
-    def _job(
+    def _syncs_of(
         self, ended: Sequence[Segment], more: Sequence[File], offset: int
-    ) -> FlushJob:
+    ) -> Syncs:
         names_changed = self._names != self._names_synced
         files: list[File] = []
         try:
@@ -182,7 +182,7 @@ class Durability:
                 files += [segment.file, *segment.write_indexes()]
         except OSError as error:
             raise self._storage.failure(self._directory, error) from error
-        return FlushJob(
+        return Syncs(
             self._storage,
             (self._directory, dirname(self._directory)) if names_changed else (),
             [*files, *more],
@@ -192,22 +192,22 @@ class Durability:
             self._names,
         )
 
-    def done(self, job: FlushJob) -> None:
-        """Move the recovery point to where the job brought it."""
-        if job.directories:
-            self._names_synced = job.names
-        if job.generation != self.generation:
+    def done(self, syncs: Syncs) -> None:
+        """Move the recovery point to where the syncs brought it."""
+        if syncs.directories:
+            self._names_synced = syncs.names
+        if syncs.generation != self.generation:
             return
-        synced = set(map(id, job.segments))
+        synced = set(map(id, syncs.segments))
         self._unflushed = [
             segment for segment in self._unflushed if id(segment) not in synced
         ]
-        for segment in job.segments:
+        for segment in syncs.segments:
             segment.release_indexes()
         self._snapshots = {
-            path: at for path, at in self._snapshots.items() if at > job.names
+            path: at for path, at in self._snapshots.items() if at > syncs.names
         }
-        self.recovery_point = max(self.recovery_point, job.offset)
+        self.recovery_point = max(self.recovery_point, syncs.offset)
 
     def close(self, reason: str) -> None:
         """Be out of service for good: the log is closed."""
@@ -224,7 +224,7 @@ class Durability:
             return LogUnavailable(self.out_of_service)
         self.out_of_service = f"{self._directory}: a flush failed: {error}"
         self.mendable = error.errno in _FULL
-        # A job that is under way may be told of success for pages that are gone.
+        # Syncs that are under way may be told of success for pages that are gone.
         self.generation += 1
         return self._storage.failure(self._directory, error)
 

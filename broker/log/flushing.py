@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.log.durability import FlushJob
+from broker.log.durability import Syncs
 from broker.log.log import Log
 from broker.log.operation import in_steps, operation
 from broker.log.producers import write_snapshot
@@ -40,13 +40,13 @@ def flush(log: Log, now_ms: int | None = None) -> None:
         log.flushed_ms = now_ms
 
 
-def job_for_ended(
+def syncs_of_ended(
     log: Log, now_ms: int, age_ms: int = ENDED_FLUSH_AGE_MS
-) -> FlushJob | None:
+) -> Syncs | None:
     """Return what makes the segments durable that ended ``age_ms`` ago or earlier.
 
     By then the kernel has written most of them, so that this is quick; and a crash has
-    only the segments since to recover. Report as for `flush_job`.
+    only the segments since to recover. Report as for `due_syncs`.
     """
     log.check_open()
     offset = 0
@@ -55,32 +55,32 @@ def job_for_ended(
             offset = log.segments[number].base_offset
     if offset <= log.durability.recovery_point:
         return None
-    return log.durability.job_for_ended(offset)
+    return log.durability.syncs_of_ended(offset)
 
 
 @in_steps
-def flush_in_steps(log: Log, job: FlushJob | None) -> Steps[None]:
-    """Have a job of `flush_job` or `job_for_ended` done, and note the outcome."""
-    if job is None:
+def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
+    """Have what `due_syncs` or `syncs_of_ended` returned done, and note the outcome."""
+    if syncs is None:
         return
     try:
-        yield job.run
+        yield syncs.run
     except OSError as error:
         raise log.durability.failed(error) from error
-    log.durability.done(job)
+    log.durability.done(syncs)
 
 
-def flush_job(log: Log) -> FlushJob | None:
-    """Return what a flush has to do, for another thread; None if nothing.
+def due_syncs(log: Log) -> Syncs | None:
+    """Return what a flush has to sync, for another thread; None if nothing.
 
     Report to `flushed` or ``durability.failed``.
     """
-    return log.durability.job(log.segments.active, log.log_end_offset)
+    return log.durability.syncs(log.segments.active, log.log_end_offset)
 
 
-def flushed(log: Log, job: FlushJob, now_ms: int) -> None:
-    """Note that a job is done; ``now_ms`` begins a new ``flush.ms``."""
-    log.durability.done(job)
+def flushed(log: Log, syncs: Syncs, now_ms: int) -> None:
+    """Note that syncs are done; ``now_ms`` begins a new ``flush.ms``."""
+    log.durability.done(syncs)
     log.flushed_ms = now_ms
 
 
@@ -99,5 +99,5 @@ def settle(log: Log) -> None:
     active.cut()
     durability.add(write_snapshot(log.storage, log.directory, end, log.producers))
     indexes = active.write_indexes()
-    durability.run(durability.job(active, end, indexes))
+    durability.run(durability.syncs(active, end, indexes))
     log.settled_offset = end

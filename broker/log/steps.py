@@ -1,9 +1,9 @@
 """Long work on a log as generators, so that whoever drives it decides when and where.
 
-A generator yields None where something else may be done in between, and a job (a
-function that touches no log) where a device may take its time: the driver runs the job,
-on this thread or another, and goes on; a job's ``OSError`` is thrown in. Between two
-steps the log may be appended to, trimmed or closed.
+A generator yields None where something else may be done in between, and a blocking
+call (a function that touches no log) where a device may take its time: the driver makes
+the call, on this thread or another, and goes on; its ``OSError`` is thrown in. Between
+two steps the log may be appended to, trimmed or closed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, TypeVar
 
 _R = TypeVar("_R")
 
-Job: TypeAlias = Callable[[], None]
-Steps: TypeAlias = Generator[Job | None, None, _R]
+BlockingCall: TypeAlias = Callable[[], None]
+Steps: TypeAlias = Generator[BlockingCall | None, None, _R]
 
 # Records that are looked at in one step: about half a millisecond.
 STEP_RECORDS: Final = 256

@@ -1,9 +1,11 @@
-"""Jobs that nobody asked for, each contained: what fails is told and tried again.
+"""Work that no request asked for, each kind contained: what fails is tried again.
 
 Timers of requests and groups, upkeep of logs: a fault in one must neither end the
 process nor keep the others from their work, and must not be tried in a loop that takes
-all the CPU. So a failed job rests for a second. Its own pieces see to it that one
-object's fault does not come first for ever.
+all the CPU. So a duty that failed is logged and rests for a second. Where a duty has
+many objects, it sees to it itself that one object's fault does not come first for ever.
+
+Pure: clocks are handed in, and whoever drives it calls `Duty.run`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ RETRY_NS: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Job:
-    """One job: when it has something to do, and what does a small piece of it."""
+class Duty:
+    """One duty: when it has something to do, and what does a small piece of it."""
 
     name: str
     next_ns: Callable[[], int | None]
@@ -47,18 +49,18 @@ class Job:
             self.failures += 1
             self._resting_until_ns = now_ns + RETRY_NS
             logger.exception(
-                "a background job failed and is tried again",
-                extra=fields(job=self.name, fault=repr(error)),
+                "a background duty failed and is tried again",
+                extra=fields(duty=self.name, fault=repr(error)),
             )
 
 
-def job_metrics(jobs: Iterable[Job]) -> Iterator[Metric]:
-    """Iterate over how often each job has failed."""
-    for job in jobs:
+def duty_metrics(duties: Iterable[Duty]) -> Iterator[Metric]:
+    """Iterate over how often each duty has failed."""
+    for duty in duties:
         yield Metric(
             name="doorkeeper_background_failures",
             kind="counter",
-            value=job.failures,
-            labels={"job": job.name},
+            value=duty.failures,
+            labels={"duty": duty.name},
             suffix="_total",
         )

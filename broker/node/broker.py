@@ -39,10 +39,10 @@ from broker.disk.storage import Storage
 from broker.groups.state.messages import Instant
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
-from broker.log.upkeep.chore import Jobs, JobsHere
+from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
-from broker.node.background import Job
+from broker.node.background import Duty
 from broker.node.deletions import Deletions
 from broker.node.flushes import Flush, flush_here
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
@@ -83,7 +83,7 @@ class Broker:
         rng: random.Random,
         flush: Flush = flush_here,
         look_up: LookUp = look_up_here,
-        threads: Jobs | None = None,
+        threads: Calls | None = None,
         connect: Connect = connect_nowhere,
     ) -> None:
         self.config = config
@@ -95,7 +95,7 @@ class Broker:
         self.hosts = Hosts(look_up)
         self.alterations = Alterations(config, coordinator, self.hosts)
         self.cluster_id: str | None = None
-        self._threads = threads or JobsHere()
+        self._threads = threads or CallsHere()
         # Called with the configuration whenever it has changed.
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
@@ -173,10 +173,10 @@ class Broker:
             self.replicas,
             lambda: self.config,
             now_ns=self.now_ns,
-            jobs=self._threads,
+            calls=self._threads,
             moved=timer_moved,
         )
-        self.jobs = self._jobs()
+        self.duties = self._duties()
         self.coordinator.open(self)
         self.groups.load_all()
 
@@ -235,7 +235,7 @@ class Broker:
         """Return when `expire` has something to do."""
         if self.log_dirs.has_failed:
             return self.now_ns()
-        due_ns = (job.due_ns() for job in self.jobs)
+        due_ns = (duty.due_ns() for duty in self.duties)
         return min((at_ns for at_ns in due_ns if at_ns is not None), default=None)
 
     def expire(self, now_ns: int) -> None:
@@ -245,17 +245,17 @@ class Broker:
         """
         if self.log_dirs.has_failed:
             self._leave_failed_directories()
-        for job in self.jobs:
-            job.run(now_ns)
+        for duty in self.duties:
+            duty.run(now_ns)
 
-    def _jobs(self) -> tuple[Job, ...]:
+    def _duties(self) -> tuple[Duty, ...]:
         return (
             *(
-                Job(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
+                Duty(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
                 for each in self.replicas.purgatories
             ),
-            Job("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
-            Job("upkeep", self.maintenance.next_ns, self.maintenance.work),
+            Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
+            Duty("upkeep", self.maintenance.next_ns, self.maintenance.work),
         )
 
     def _leave_failed_directories(self) -> None:

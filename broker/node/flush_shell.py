@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from broker.log.flushing import flush_job, flushed
+from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log
 
 
@@ -34,16 +34,16 @@ class ThreadedFlush:
                 await running.wait()
 
     async def _run(self, log: Log) -> None:
-        job = flush_job(log)
-        if job is None:
+        syncs = due_syncs(log)
+        if syncs is None:
             return
         ended = self._running[log] = trio.Event()
         try:
-            await trio.to_thread.run_sync(job.run)
+            await trio.to_thread.run_sync(syncs.run)
         except OSError as error:
             raise log.durability.failed(error) from error
         else:
-            flushed(log, job, self._now_ms())
+            flushed(log, syncs, self._now_ms())
         finally:
             del self._running[log]
             ended.set()

@@ -34,7 +34,7 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.steps import Steps
 from broker.log.upkeep import rounds
-from broker.log.upkeep.chore import Chore, Jobs
+from broker.log.upkeep.chore import Calls, Chore
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
 from broker.observation.logs import fields
@@ -60,13 +60,13 @@ class Maintenance:
         config: Callable[[], BrokerConfig],
         *,
         now_ns: Callable[[], int],
-        jobs: Jobs,
+        calls: Calls,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._config = config
-        self._jobs = jobs
+        self._calls = calls
         self._moved = moved
         # Pieces of upkeep that failed since the start.
         self.failures = 0
@@ -94,7 +94,7 @@ class Maintenance:
             lambda: 0,
             first_ns=now_ns(),
             failed=self._round_failed,
-            jobs=jobs,
+            calls=calls,
             moved=moved,
         )
         self._cleaners: list[Chore] = []
@@ -107,7 +107,7 @@ class Maintenance:
             lambda: self._config()[interval],
             first_ns=self._first_ns,
             failed=self._round_failed,
-            jobs=self._jobs,
+            calls=self._calls,
             moved=self._moved,
         )
 
@@ -124,7 +124,7 @@ class Maintenance:
             lambda: 0 if found else self._config()[LOG_CLEANER_BACKOFF_MS],
             first_ns=self._first_ns,
             failed=self._round_failed,
-            jobs=self._jobs,
+            calls=self._calls,
             moved=self._moved,
             not_before_ns=self._cleaner.not_before_ns,
         )

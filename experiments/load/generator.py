@@ -1,6 +1,6 @@
 """The load generator: a process of its own, on a CPU of its own.
 
-``python -m experiments.load.generator JOB.json`` reads a stored trace, waits for one
+``python -m experiments.load.generator FILE.json`` reads its assignment, waits for one
 line on standard input that says where the broker listens, prepares the topics, replays
 the trace in an open loop and writes what it observed. It may be told to rehearse: to
 replay the trace before that without a record. It prints one line of JSON at the end.
@@ -43,7 +43,7 @@ _SETUP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Assignment:
     """What one run of the generator is to do; passed as a JSON file."""
 
     trace: str
@@ -112,13 +112,13 @@ class SetupClient:
 
 
 def main() -> None:
-    """Run the job whose file the command line names."""
-    job = Job(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    bind(Binding(**job.binding))
-    experiment = config.parse(job.content)
-    replayed = trace.read(Path(job.trace), block=0)
+    """Do the assignment whose file the command line names."""
+    assignment = Assignment(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    bind(Binding(**assignment.binding))
+    experiment = config.parse(assignment.content)
+    replayed = trace.read(Path(assignment.trace), block=0)
     target = Target.read(sys.stdin.readline())
-    print(json.dumps(replay(experiment, replayed, target, job.out)), flush=True)
+    print(json.dumps(replay(experiment, replayed, target, assignment.out)), flush=True)
 
 
 def replay(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from experiments.load import trace
-from experiments.load.generator import Job
+from experiments.load.generator import Assignment
 from experiments.load.replaying import Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
@@ -27,14 +27,14 @@ def start(
 ) -> Child:
     """Start the generator of a run; it waits to be told its target."""
     trace.store(replayed, at / "trace.parquet")
-    job = Job(
+    assignment = Assignment(
         trace=str(at / "trace.parquet"),
         content=cell.experiment.content(),
         out=str(_observed(at)),
         binding=asdict(places.binding(places.generator)),
     )
-    file = at / "job.json"
-    file.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    file = at / "assignment.json"
+    file.write_text(json.dumps(asdict(assignment)), encoding="utf-8")
     command = [sys.executable, "-m", "experiments.load.generator", str(file)]
     return Child("generator", command, at / "generator.err", tick=tick)
 

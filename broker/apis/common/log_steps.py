@@ -14,9 +14,9 @@ async def preemptibly(work: Steps[_R]) -> _R:
     """Drive an operation to its end; the request can be preempted between its steps."""
     while True:
         try:
-            job = next(work)
+            call = next(work)
         except StopIteration as done:
             result: _R = done.value
             return result
-        assert job is None, f"{work} wants a device, which a handler does not wait for"
+        assert call is None, f"{work} wants a device, which a handler does not wait for"
         await preempt()

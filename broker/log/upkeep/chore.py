@@ -1,7 +1,7 @@
 """One thing that is done again and again, a step at a time, by whoever has the time.
 
-A step runs on the caller's thread and is short. A job goes to `Jobs`, which may use
-other threads; until it is done the chore has no next step.
+A step runs on the caller's thread and is short. A blocking call goes to `Calls`, which
+may use other threads; until it has returned the chore has no next step.
 """
 
 from __future__ import annotations
@@ -9,46 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from broker.log.steps import Job, Steps
+from broker.log.steps import BlockingCall, Steps
 
 _NS_PER_MS: Final = 1_000_000
 
-# Hears how a job ended: with an error, or None.
+# Hears how a call ended: with an error, or None.
 Done = Callable[[Exception | None], None]
 
 
-class Jobs(Protocol):
-    """Where jobs are run."""
+class Calls(Protocol):
+    """Where blocking calls are made."""
 
-    def start(self, job: Job, done: Done) -> None:
-        """Run a job, sooner or later, and call ``done`` on the caller's thread."""
+    def start(self, call: BlockingCall, done: Done) -> None:
+        """Make a call, sooner or later; then tell ``done`` on the caller's thread."""
 
-    def run_all(self, jobs: Sequence[Job]) -> None:
-        """Run jobs that do not disturb each other, and return when all are done.
+    def run_all(self, calls: Sequence[BlockingCall]) -> None:
+        """Make calls that do not disturb each other, and return when all have returned.
 
         For an orderly stop: it works on a closed object, too.
         """
 
     def close(self) -> None:
-        """Return when no job of `start` is running; none begins afterwards."""
+        """Return when no call of `start` is running; none begins afterwards."""
 
 
-class JobsHere:
-    """Runs jobs on the caller's thread: for storage in memory, which never waits."""
+class CallsHere:
+    """Makes calls on the caller's thread: for storage in memory, which never waits."""
 
-    def start(self, job: Job, done: Done) -> None:
-        """Run a job at once."""
+    def start(self, call: BlockingCall, done: Done) -> None:
+        """Make a call at once."""
         try:
-            job()
+            call()
         except Exception as error:
             done(error)
         else:
             done(None)
 
-    def run_all(self, jobs: Sequence[Job]) -> None:
-        """Run jobs one after the other."""
-        for job in jobs:
-            job()
+    def run_all(self, calls: Sequence[BlockingCall]) -> None:
+        """Make calls one after the other."""
+        for call in calls:
+            call()
 
     def close(self) -> None:
         """Do nothing: none is running."""
@@ -68,7 +68,7 @@ class Chore:
         *,
         first_ns: int,
         failed: Callable[[Exception], None],
-        jobs: Jobs,
+        calls: Calls,
         moved: Callable[[], None] = lambda: None,
         not_before_ns: Callable[[int], int] = lambda now_ns: now_ns,
     ) -> None:
@@ -76,16 +76,16 @@ class Chore:
         self._interval_ms = interval_ms
         self._due_ns = first_ns
         self._failed = failed
-        self._jobs = jobs
+        self._calls = calls
         self._moved = moved
         self._not_before_ns = not_before_ns
         self._round: Steps[None] | None = None
-        self._job_is_away = False
+        self._call_is_away = False
         self._error: Exception | None = None
 
     def next_ns(self) -> int | None:
-        """Return when `step` has something to do; None while a job is away."""
-        return None if self._job_is_away else self._due_ns
+        """Return when `step` has something to do; None while a call is away."""
+        return None if self._call_is_away else self._due_ns
 
     @property
     def is_idle(self) -> bool:
@@ -102,7 +102,7 @@ class Chore:
             self._round = self._begin()
         error, self._error = self._error, None
         try:
-            job = next(self._round) if error is None else self._round.throw(error)
+            call = next(self._round) if error is None else self._round.throw(error)
         except StopIteration:
             self._end(now_ns)
         except Exception as fault:
@@ -110,15 +110,15 @@ class Chore:
             self._end(now_ns)
         else:
             self._due_ns = now_ns
-            if job is not None:
-                self._job_is_away = True
-                self._jobs.start(job, self._job_done)
+            if call is not None:
+                self._call_is_away = True
+                self._calls.start(call, self._call_done)
 
     def _end(self, now_ns: int) -> None:
         self._round = None
         self._due_ns = now_ns + self._interval_ms() * _NS_PER_MS
 
-    def _job_done(self, error: Exception | None) -> None:
-        self._job_is_away = False
+    def _call_done(self, error: Exception | None) -> None:
+        self._call_is_away = False
         self._error = error
         self._moved()

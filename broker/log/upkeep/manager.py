@@ -27,7 +27,7 @@ from broker.disk.storage import Storage, join, remove_if_there, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
-from broker.log.steps import Job, Steps, run
+from broker.log.steps import BlockingCall, Steps, run
 from broker.log.upkeep.directory_names import (
     doomed_name,
     holds_a_log,
@@ -154,11 +154,11 @@ class LogManager:
     def close(
         self,
         high_watermark: HighWatermark,
-        run_all: Callable[[Sequence[Job]], None],
+        run_all: Callable[[Sequence[BlockingCall]], None],
     ) -> None:
         """Settle and close every log, and leave the marker of an orderly stop.
 
-        ``run_all`` runs jobs, in threads if it likes: each touches a log of its own. A
+        ``run_all`` runs calls, in threads if it likes: each touches a log of its own. A
         directory that fails, or one of whose logs does, gets no marker; `UncleanStop`
         is raised once all others are closed. One that is offline counts as failed.
         """

@@ -1,8 +1,8 @@
 """What is done to all logs of a broker now and then: Kafka's tasks of ``LogManager``.
 
-Each is a generator of steps over the logs: what a device may hold up is a job for
-another thread. A log that fails costs only itself its turn: it is told to ``failed``,
-and the next round tries it again.
+Each is a generator of steps over the logs; where a device may take its time, it yields
+a call for another thread. A log that fails costs only itself its turn: ``failed`` is
+called with it, and the next round tries it again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def flush(manager: LogManager, failed: Failed) -> Steps[None]:
 
     def flush_one(_: Key, log: Log) -> Steps[None]:
         if flushing.flush_due(log, now_ms):
-            yield from flushing.flush_in_steps(log, flushing.flush_job(log))
+            yield from flushing.flush_in_steps(log, flushing.due_syncs(log))
             log.flushed_ms = now_ms
 
     return _each(manager, failed, flush_one)
@@ -83,9 +83,9 @@ def checkpoint(
             if mend(log):
                 mended(log)
             log.durability.check_in_service()
-        job = flushing.job_for_ended(log, now_ms)
-        if job is not None:
-            yield from flushing.flush_in_steps(log, job)
+        syncs = flushing.syncs_of_ended(log, now_ms)
+        if syncs is not None:
+            yield from flushing.flush_in_steps(log, syncs)
 
     yield from _each(manager, failed, move)
     yield from manager.checkpoint(high_watermark)

@@ -4,7 +4,7 @@ Kafka's ``LocalLog.replaceSegments``. The copy is written and synced as ``.clean
 its renaming to ``.swap`` commits. What follows (the old files get out of the way, the
 copy gets its final name, its indexes theirs) recovery would finish after a crash. Until
 the commit an error leaves the log untouched, after it the log leaves service, as after
-a failed flush. Syncs are jobs, renames one step.
+a failed flush. Syncs are blocking calls, renames one step.
 """
 
 from __future__ import annotations

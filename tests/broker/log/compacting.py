@@ -30,12 +30,12 @@ def records(log):
 
 
 def advance(work, steps):
-    """Do so many steps, jobs included; return whether all could be done."""
+    """Do so many steps, calls included; return whether all could be done."""
     for _ in range(steps):
         try:
-            job = next(work)
+            call = next(work)
         except StopIteration:
             return False
-        if job is not None:
-            job()
+        if call is not None:
+            call()
     return True

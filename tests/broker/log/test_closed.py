@@ -30,7 +30,7 @@ ARGUMENTS = {
     "max_bytes": 100,
     "up_to_offset": 3,
     "timestamp": NOW_MS,
-    "job": None,
+    "syncs": None,
     "begun": None,
     "snapshot": None,
 }
@@ -124,11 +124,11 @@ def test_what_was_handed_out_stays_readable():
 def test_a_flush_under_way_ends_without_a_word_on_the_device():
     log = open_log()
     log.append(batch([b"v"]), 0, NOW_MS)
-    job = flushing.flush_job(log)
+    syncs = flushing.due_syncs(log)
     log.close("the log was deleted")
     with suppress(LogUnavailable):
-        job.run()
-    flushing.flushed(log, job, NOW_MS)
+        syncs.run()
+    flushing.flushed(log, syncs, NOW_MS)
     assert isinstance(log.durability.failed(OSError(5, "gone")), LogUnavailable)
 
 

@@ -335,29 +335,29 @@ def test_flush_is_due_by_messages_and_by_time():
     assert not flushing.flush_due(log, NOW_MS + 2000)
 
 
-def test_a_flush_job_run_elsewhere_counts_only_what_it_synced():
+def test_syncs_done_elsewhere_count_only_what_they_synced():
     log = open_log(segment_bytes=200)
     log.append(batch([bytes(50)]), 0, NOW_MS)
-    job = flushing.flush_job(log)
+    syncs = flushing.due_syncs(log)
     log.append(batch([bytes(50)]), 0, NOW_MS)
-    job.run()
-    log.durability.done(job)
+    syncs.run()
+    log.durability.done(syncs)
     assert log.recovery_point == 1
     flushing.flush(log)
     assert log.recovery_point == 2
-    assert flushing.flush_job(log) is None
+    assert flushing.due_syncs(log) is None
 
 
-def test_a_flush_job_begun_before_a_truncation_proves_nothing():
+def test_syncs_begun_before_a_truncation_prove_nothing():
     log = open_log()
     for _ in range(5):
         log.append(batch([b"v"]), 0, NOW_MS)
-    job = flushing.flush_job(log)
+    syncs = flushing.due_syncs(log)
     trimming.truncate_to(log, 2, NOW_MS)
     for _ in range(5):
         log.append(batch([b"w"]), 0, NOW_MS)
-    job.run()
-    log.durability.done(job)
+    syncs.run()
+    log.durability.done(syncs)
     assert log.recovery_point == 0
 
 
@@ -376,8 +376,8 @@ def test_segments_are_flushed_some_time_after_they_ended():
         log.append(batch([bytes(100)]), 0, NOW_MS + 1000 * number)
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
     for now_ms, recovery_point in ((60_999, 0), (61_000, 1), (62_500, 2), (99_000, 3)):
-        job = flushing.job_for_ended(log, NOW_MS + now_ms)
-        run(flushing.flush_in_steps(log, job))
+        syncs = flushing.syncs_of_ended(log, NOW_MS + now_ms)
+        run(flushing.flush_in_steps(log, syncs))
         assert log.recovery_point == recovery_point
     left = log.storage.disk.after_power_loss(random.Random(3))
     again = open_log(left, opening={"recovery_point": 3}, segment_bytes=200)

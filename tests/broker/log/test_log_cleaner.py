@@ -5,7 +5,7 @@ import pytest
 from broker.disk.failures import LogStorageError
 from broker.disk.memory import Faults
 from broker.log.steps import run
-from broker.log.upkeep.chore import Chore, JobsHere
+from broker.log.upkeep.chore import CallsHere, Chore
 from broker.log.upkeep.cleaner import compaction_due
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from tests.broker.log.managing import (
@@ -91,7 +91,7 @@ def test_the_throttle_holds(rate):
         lambda: 3_600_000,
         first_ns=now_ns,
         failed=lambda error: pytest.fail(str(error)),
-        jobs=JobsHere(),
+        calls=CallsHere(),
         not_before_ns=cleaner.not_before_ns,
     )
     largest = 0
@@ -129,7 +129,7 @@ def test_max_compaction_lag_counts_from_what_is_on_disk():
     }
     manager = open_logs(config, keys=(A,))
     fill(manager.logs[A], 12)
-    manager.close({}.get, JobsHere().run_all)
+    manager.close({}.get, CallsHere().run_all)
     again = open_logs(config, storage=manager.storage, keys=())
     assert again.logs[A].segments[0].first_timestamp is None
     assert not compaction_due(again.logs[A], NOW_MS + 1000, 12)

@@ -15,7 +15,7 @@ from broker.log import flushing, reading, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds
-from broker.log.upkeep.chore import JobsHere
+from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
@@ -38,7 +38,7 @@ def manager(storage, directories=DIRECTORIES[:1], configs=None):
 
 
 def close(made, high_watermarks):
-    made.close(high_watermarks.get, JobsHere().run_all)
+    made.close(high_watermarks.get, CallsHere().run_all)
 
 
 def refuse(path, error):

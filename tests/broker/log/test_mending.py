@@ -117,7 +117,7 @@ def test_what_cannot_be_read_as_it_was_written_keeps_it_out_of_service():
 def test_a_flush_under_way_proves_nothing_once_another_failed():
     storage, log, _ = filled(0)
     recovery_point = log.recovery_point
-    under_way = flushing.flush_job(log)
+    under_way = flushing.due_syncs(log)
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):
         flushing.flush(log)

@@ -199,7 +199,7 @@ def test_a_name_that_is_still_waiting_is_not_taken_again():
 
 
 def test_steps_touch_no_device_that_may_keep_them_waiting():
-    """Syncs and removals of files are jobs; so is nothing else that is slow."""
+    """Syncs and removals of files are blocking calls; nothing else is slow."""
     manager = open_logs({**OLD, **DIRTY, "cleanup_policy": {"compact", "delete"}})
     for log in manager.logs.values():
         fill(log, 24, age_ms=500)
@@ -209,10 +209,10 @@ def test_steps_touch_no_device_that_may_keep_them_waiting():
     calls = manager.storage.faults = Calls()
     for work in (cleaning, retention, checkpoint, flush):
         steps = work(manager, Failures())
-        for job in steps:
+        for call in steps:
             before = len(calls.names)
-            if job is not None:
-                job()
+            if call is not None:
+                call()
             del calls.names[before:]
     assert {name.split()[0] for name in calls.names} <= {
         "rename",
@@ -275,7 +275,7 @@ def test_a_log_that_rolls_holds_one_descriptor_for_each_segment(tmp_path):
         segment.path(".log") for segment in log.segments
     )
     calls = []
-    for file in flushing.flush_job(log).files:
+    for file in flushing.due_syncs(log).files:
         calls.append(os.readlink(f"/proc/self/fd/{file.fileno()}"))
     assert sum(name.endswith(".snapshot") for name in calls) > 19
     flushing.flush(log)
@@ -295,11 +295,11 @@ def held_below(directory):
 def test_an_orderly_stop_leaves_alone_what_has_not_changed():
     manager = open_logs({})
     fill(manager.logs[A], 3)
-    manager.close({}.get, lambda jobs: [job() for job in jobs])
+    manager.close({}.get, lambda calls: [call() for call in calls])
     again = open_logs({}, storage=manager.storage)
     fill(again.logs[B], 1)
     calls = manager.storage.faults = Calls()
-    again.close({}.get, lambda jobs: [job() for job in jobs])
+    again.close({}.get, lambda calls: [call() for call in calls])
     assert not [name for name in calls.names if "/a-0" in name]
     assert [name for name in calls.names if "/b-0" in name]
     last = open_logs({}, storage=manager.storage)

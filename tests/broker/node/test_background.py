@@ -1,4 +1,4 @@
-"""A job that fails costs one object one round: the others go on, and it is tried again.
+"""A duty that fails costs one object one round: others go on, and it is tried again.
 
 The faults are put in from outside, since none is known; what is asked for is that none
 of them ends the process, blocks what comes after it, or is tried without a pause.
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.node.background import RETRY_NS, Job, job_metrics
+from broker.node.background import RETRY_NS, Duty, duty_metrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import MS, NONE, World
@@ -24,7 +24,7 @@ class Broken(Exception):
     """The fault that is put in."""
 
 
-def test_a_job_rests_after_a_failure_and_is_tried_again(
+def test_a_duty_rests_after_a_failure_and_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls: list[int] = []
@@ -34,19 +34,19 @@ def test_a_job_rests_after_a_failure_and_is_tried_again(
         if len(calls) < 3:
             raise Broken
 
-    job = Job("chore", lambda: 5, work)
+    duty = Duty("chore", lambda: 5, work)
     for now_ns in (4, 5, 6, 5 + RETRY_NS - 1, 5 + RETRY_NS, 5 + 2 * RETRY_NS):
-        job.run(now_ns)
+        duty.run(now_ns)
     assert calls == [5, 5 + RETRY_NS, 5 + 2 * RETRY_NS]
-    assert job.failures == 2
-    assert job.due_ns() == 5 + 2 * RETRY_NS
-    assert caplog.text.count("a background job failed and is tried again") == 2
+    assert duty.failures == 2
+    assert duty.due_ns() == 5 + 2 * RETRY_NS
+    assert caplog.text.count("a background duty failed and is tried again") == 2
 
 
-def test_a_job_that_waits_for_nothing_is_not_run() -> None:
-    job = Job("idle", lambda: None, lambda _: pytest.fail("ran"))
-    job.run(1)
-    assert job.due_ns() is None
+def test_a_duty_that_waits_for_nothing_is_not_run() -> None:
+    duty = Duty("idle", lambda: None, lambda _: pytest.fail("ran"))
+    duty.run(1)
+    assert duty.due_ns() is None
 
 
 def test_a_delayed_request_whose_expiry_fails_does_not_hold_up_the_next_one(
@@ -126,8 +126,8 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
 
 def failures(world: World) -> dict[str, float]:
     return {
-        each.labels["job"]: each.value
-        for each in job_metrics(world.broker.jobs)
+        each.labels["duty"]: each.value
+        for each in duty_metrics(world.broker.duties)
         if each.name + each.suffix == "doorkeeper_background_failures_total"
     }
 

@@ -1,4 +1,4 @@
-"""Jobs in threads: reported where Trio runs, side by side when there are many."""
+"""Calls in threads: reported where Trio runs, side by side when there are many."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import pytest
 import trio
 import trio.lowlevel
 
-from broker.node.job_shell import JobThreads
+from broker.node.call_shell import CallThreads
 
 
-async def test_a_job_is_reported_in_trios_thread() -> None:
-    jobs, told, woken = JobThreads(1), [], trio.Event()
+async def test_a_call_is_reported_in_trios_thread() -> None:
+    calls, told, woken = CallThreads(1), [], trio.Event()
     ran_in: list[int] = []
 
     def done(error: Exception | None) -> None:
         told.append((threading.get_ident(), error))
         woken.set()
 
-    jobs.start(lambda: ran_in.append(threading.get_ident()), done)
+    calls.start(lambda: ran_in.append(threading.get_ident()), done)
     await woken.wait()
     assert told == [(threading.get_ident(), None)]
     assert ran_in[0] != threading.get_ident()
-    jobs.close()
+    calls.close()
 
 
 async def test_a_fault_is_handed_over() -> None:
-    jobs, told, woken = JobThreads(1), [], trio.Event()
+    calls, told, woken = CallThreads(1), [], trio.Event()
 
     def fail() -> None:
         raise OSError(28, "full")
@@ -36,35 +36,35 @@ async def test_a_fault_is_handed_over() -> None:
         told.append(error)
         woken.set()
 
-    jobs.start(fail, done)
+    calls.start(fail, done)
     await woken.wait()
     assert isinstance(told[0], OSError)
-    jobs.close()
+    calls.close()
 
 
 async def test_closing_waits_for_what_runs_and_forgets_the_rest() -> None:
-    jobs = JobThreads(1)
+    calls = CallThreads(1)
     begun, go_on, ended = threading.Event(), threading.Event(), []
 
-    def job() -> None:
+    def call() -> None:
         begun.set()
         go_on.wait()
         ended.append(1)
 
-    jobs.start(job, lambda error: None)
-    jobs.start(lambda: ended.append(2), lambda error: None)
+    calls.start(call, lambda error: None)
+    calls.start(lambda: ended.append(2), lambda error: None)
     assert begun.wait(10)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, jobs.close)
-        while takes_jobs(jobs):
+        nursery.start_soon(trio.to_thread.run_sync, calls.close)
+        while takes_calls(calls):
             await trio.lowlevel.checkpoint()
         go_on.set()
     assert ended == [1]
 
 
-def takes_jobs(jobs: JobThreads) -> bool:
+def takes_calls(calls: CallThreads) -> bool:
     try:
-        jobs.start(lambda: None, lambda error: None)
+        calls.start(lambda: None, lambda error: None)
     except RuntimeError:
         return False
     return True
@@ -72,15 +72,15 @@ def takes_jobs(jobs: JobThreads) -> bool:
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_many_are_run_side_by_side(closed: bool) -> None:
-    jobs = JobThreads(4)
+    calls = CallThreads(4)
     if closed:
-        jobs.close()
+        calls.close()
     together = threading.Barrier(4, timeout=10)
     ended: list[int] = []
 
-    def job() -> None:
+    def call() -> None:
         together.wait()
         ended.append(1)
 
-    jobs.run_all([job] * 8)
+    calls.run_all([call] * 8)
     assert len(ended) == 8

@@ -1,4 +1,4 @@
-"""Jobs on devices in threads of their own, so that the event loop does not wait."""
+"""Blocking calls in threads of their own, so that the event loop does not wait."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from contextlib import suppress
 
 import trio
 
-from broker.log.steps import Job
+from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import Done
 
 
-class JobThreads:
-    """Runs jobs in up to ``threads`` threads, which begin with the first job."""
+class CallThreads:
+    """Runs calls in up to ``threads`` threads, which begin with the first call."""
 
     def __init__(self, threads: int) -> None:
         self._count = threads
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
 
-    def start(self, job: Job, done: Done) -> None:
-        """Run a job in a thread, then call ``done`` in Trio's."""
+    def start(self, call: BlockingCall, done: Done) -> None:
+        """Run a call in a thread, then call ``done`` in Trio's."""
         token = trio.lowlevel.current_trio_token()
 
         def run() -> None:
             error: Exception | None = None
             try:
-                job()
+                call()
             except Exception as fault:
                 error = fault
             # Trio has ended: nobody is left to hear it.
@@ -35,12 +35,12 @@ class JobThreads:
 
         self._threads.submit(run)
 
-    def run_all(self, jobs: Sequence[Job]) -> None:
-        """Run jobs side by side; return when all are done."""
+    def run_all(self, calls: Sequence[BlockingCall]) -> None:
+        """Run calls side by side; return when all are done."""
         with ThreadPoolExecutor(self._count) as threads:
-            for _ in threads.map(lambda job: job(), jobs):
+            for _ in threads.map(lambda call: call(), calls):
                 pass
 
     def close(self) -> None:
-        """Wait for the jobs that are running; forget those that have not begun."""
+        """Wait for the calls that are running; forget those that have not begun."""
         self._threads.shutdown(cancel_futures=True)
