@@ -1,0 +1,166 @@
+"""Our broker in a cluster of Apache Kafka's, under Kafka's own controller.
+
+ZooKeeper, Kafka 3.9 as broker 0 and controller, and ours as broker 1: the session that
+registers ours is held by ZooKeeper's shell, the rest is ours. Kafka's controller sends
+UpdateMetadata and LeaderAndIsr as to one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from experiments.processes.child import Binding
+from experiments.worlds.kafka import apache_kafka, nodes
+from tests.live.broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.kafka, pytest.mark.live]
+
+TIMEOUT_S = 60.0
+RECORDS = 200
+
+
+class Cluster:
+    """Kafka's broker 0 and our broker 1, both running."""
+
+    def __init__(self, at: Path, stack: ExitStack) -> None:
+        self.home = at
+        self.ports = nodes.Ports.free()
+        bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+        zookeeper = stack.enter_context(
+            nodes.zookeeper(at, self.ports, bound, lambda: None)
+        )
+        nodes.wait_for_zookeeper(zookeeper, self.ports, TIMEOUT_S)
+        keys = nodes.properties(
+            at, self.ports, {"replica.lag.time.max.ms": "3000"}, control_plane=False
+        )
+        kafka = stack.enter_context(
+            nodes.broker(at, self.ports, keys, bound, lambda: None)
+        )
+        nodes.wait_for_broker(kafka, self.ports, TIMEOUT_S)
+        (at / "ours").mkdir()
+        self.ours = BrokerProcess(at / "ours", node_id="1")
+        stack.callback(self.ours.close)
+        self.shell = _shell(at, self.ports)
+        stack.callback(self._leave)
+        self._register()
+        self.bootstrap = f"127.0.0.1:{self.ports.data}"
+
+    def _register(self) -> None:
+        address = {"host": "127.0.0.1", "port": self.ours.port}
+        node = {
+            "version": 5,
+            "timestamp": "0",
+            "jmx_port": -1,
+            "host": address["host"],
+            "port": address["port"],
+            "endpoints": [f"PLAINTEXT://127.0.0.1:{self.ours.port}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "features": {},
+        }
+        text = json.dumps(node, separators=(",", ":"))
+        self.tell_shell(f"create -e /brokers/ids/1 '{text}'")
+
+    def tell_shell(self, command: str) -> None:
+        assert self.shell.stdin is not None
+        self.shell.stdin.write(command + "\n")
+        self.shell.stdin.flush()
+
+    def _leave(self) -> None:
+        self.shell.kill()
+        self.shell.communicate()
+
+
+def _shell(at: Path, ports: nodes.Ports) -> subprocess.Popen[str]:
+    """Start ZooKeeper's shell, whose session lasts as long as it runs."""
+    main = "org.apache.zookeeper.ZooKeeperMain"
+    jars = apache_kafka.jars(nodes.VERSION)
+    command = [str(apache_kafka.java()), "-Xmx64M", "-cp", f"{jars}/*", main]
+    with (at / "shell.out").open("w") as output:
+        return subprocess.Popen(
+            [*command, "-server", f"127.0.0.1:{ports.zookeeper}"],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)
+
+
+def create(cluster: Cluster, name: str, leader_first: list[int]) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    until(lambda: len(admin.list_topics(timeout=10).brokers) == 2, "two brokers")
+    topic = NewTopic(name, 1, replica_assignment=[leader_first])
+    admin.create_topics([topic])[name].result(TIMEOUT_S)
+    until(lambda: isr(admin, name) == {0, 1}, "both in sync")
+    return admin
+
+
+def isr(admin: AdminClient, name: str) -> set[int]:
+    partitions = admin.list_topics(name, timeout=10).topics[name].partitions
+    return set(partitions[0].isrs) if partitions else set()
+
+
+def produce(bootstrap: str, name: str, values: list[str]) -> None:
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce(
+            name, value, on_delivery=lambda error, _: error and failed.append(error)
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failed
+
+
+def consume(bootstrap: str, name: str, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    found: list[str] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(found) < count and time.monotonic() < deadline_s:
+        message = consumer.poll(1.0)
+        if message is not None and not message.error():
+            value = message.value()
+            assert value is not None
+            found.append(value.decode())
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
+def test_all_replicas_have_what_is_acknowledged_whoever_leads(
+    cluster: Cluster, leader: int
+) -> None:
+    name = f"led-by-{leader}"
+    create(cluster, name, [leader, 1 - leader])
+    values = [f"{number:04}" for number in range(RECORDS)]
+    produce(cluster.bootstrap, name, values)
+    assert consume(cluster.bootstrap, name, RECORDS) == values
+    until(lambda: _log(cluster, name, 0) == _log(cluster, name, 1), "the same bytes")
+
+
+def _log(cluster: Cluster, name: str, broker: int) -> bytes:
+    homes = {0: cluster.home / "data", 1: cluster.home / "ours" / "data"}
+    path = homes[broker] / f"{name}-0" / "00000000000000000000.log"
+    return path.read_bytes().rstrip(b"\0")
