@@ -39,7 +39,8 @@ class Application(Protocol):
     def open(self, listeners: Sequence[Listener], timer_moved: TimerMoved) -> None:
         """Start, knowing the addresses that clients are to be told.
 
-        ``timer_moved`` is to be called when ``next_expiry_ns`` has come nearer.
+        ``timer_moved`` is to be called when ``next_expiry_ns`` or ``next_upkeep_ns``
+        has come nearer.
         """
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
@@ -59,6 +60,12 @@ class Application(Protocol):
 
         Raises `LogDirsLost` when there is nothing left to serve from.
         """
+
+    def next_upkeep_ns(self) -> int | None:
+        """Return when ``upkeep`` has something to do, if ever."""
+
+    def upkeep(self, now_ns: int) -> None:
+        """Do a small step of what is done for no request, and can wait."""
 
     def metrics(self) -> Samples:
         """Return metrics beyond those of the request path."""

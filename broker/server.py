@@ -21,6 +21,7 @@ from broker.config import (
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_SAMPLES_MS,
+    DOORKEEPER_UPKEEP_MS,
     SOCKET_REQUEST_MAX_BYTES,
     BrokerConfig,
     Listener,
@@ -53,6 +54,7 @@ from broker.requests.topology import CONTROL_PLANE, Route, Topology, build
 from planes import PlaneCore, Task
 from planes.clock import NowNs
 from planes.dispatcher import Dispatcher
+from planes.upkeep import Upkeep
 
 logger = getLogger(__name__)
 
@@ -93,7 +95,13 @@ class BrokerServer:
         self._now_ns = surroundings.now_ns
         self._stop = trio.Event()
         self.topology = build(config, surroundings.rng)
-        self.dispatcher = _dispatcher(config, self.topology, surroundings)
+        self.upkeep = Upkeep(
+            application.next_upkeep_ns,
+            application.upkeep,
+            patience_ns=config[DOORKEEPER_UPKEEP_MS] * 1_000_000,
+            settled=self._timer_moved,
+        )
+        self.dispatcher = _dispatcher(config, self.topology, surroundings, self.upkeep)
         self.classifier = network_settings.classifier(config, application.apis)
         self.quotas = ConnectionQuotas(
             network_settings.connection_limits(config, application.addresses),
@@ -104,7 +112,9 @@ class BrokerServer:
         self.request_metrics = RequestMetrics()
         self.laws = LawBook(self.topology.planes, config, self._now_ns)
         self.accounts = Accounts(
-            self.topology.planes, self.dispatcher.housekeeping, surroundings.cpu_ns
+            self.topology.planes,
+            self.dispatcher.housekeeping,
+            surroundings.cpu_ns,
         )
         self.metrics_port: int | None = None
         # What came to grief with the logs, once `run` is over.
@@ -120,7 +130,12 @@ class BrokerServer:
             application.next_expiry_ns, self._expire, self._now_ns
         )
         application.config_listeners.append(self._reconfigure)
-        application.open(self.advertised, self.timer.moved)
+        self.upkeep_timer = DeadlineTimer(
+            self.upkeep.next_ns,
+            lambda now_ns: self.dispatcher.begin_upkeep(),
+            self._now_ns,
+        )
+        application.open(self.advertised, self._timer_moved)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -165,12 +180,15 @@ class BrokerServer:
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until `stop` is called, or until cancelled."""
+        self.accounts.begin()
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.dispatcher.run)
                 await nursery.start(self.socket_server.run)
                 nursery.start_soon(self.timer.run)
-                nursery.start_soon(self._application.run, self.dispatcher.housekeeping)
+                replication = self.dispatcher.housekeeping.of("replication")
+                nursery.start_soon(self._application.run, replication)
+                nursery.start_soon(self.upkeep_timer.run)
                 self._start_sampler(nursery)
                 await self._start_metrics(nursery)
                 task_status.started()
@@ -179,23 +197,29 @@ class BrokerServer:
                 await self._drain()
                 nursery.cancel_scope.cancel()
         finally:
+            accounts = self.accounts.totals()
             try:
                 self._application.close()
             except UncleanStop as unclean:
                 self.unclean = self.unclean or unclean
             if self._surroundings.recorder is not None:
                 self._surroundings.recorder.violations(self.laws.totals())
-                self._surroundings.recorder.accounts(self.accounts.totals())
+                self._surroundings.recorder.accounts(accounts)
                 self._surroundings.recorder.close()
 
     def stop(self) -> None:
         """Take no further request, answer those in progress, and end `run`."""
         self._stop.set()
 
+    def _timer_moved(self) -> None:
+        """Look anew at what comes due first."""
+        self.timer.moved()
+        self.upkeep_timer.moved()
+
     def _expire(self, now_ns: int) -> None:
-        """Let deadlines come, and do what upkeep is due: nobody's request."""
+        """Let deadlines come: nobody's request."""
         try:
-            with self.dispatcher.housekeeping:
+            with self.dispatcher.housekeeping.of("deadlines"):
                 self._application.expire(now_ns)
         except LogDirsLost as lost:
             logger.critical(
@@ -303,7 +327,7 @@ class BrokerServer:
             ended = False
             while not ended:
                 piece = []
-                with self.dispatcher.housekeeping:
+                with self.dispatcher.housekeeping.of("scrapes"):
                     for sample in samples:
                         if sample is None:
                             break
@@ -330,7 +354,10 @@ class BrokerServer:
 
 
 def _dispatcher(
-    config: BrokerConfig, topology: Topology, surroundings: Surroundings
+    config: BrokerConfig,
+    topology: Topology,
+    surroundings: Surroundings,
+    upkeep: Upkeep,
 ) -> Dispatcher:
     quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
     return Dispatcher(
@@ -338,6 +365,7 @@ def _dispatcher(
         now_ns=surroundings.now_ns,
         quantum_ns=quantum_ns,
         spend=surroundings.spend,
+        upkeep=upkeep,
     )
 
 

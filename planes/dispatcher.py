@@ -15,12 +15,12 @@ up to its next trap the ``Stepper``'s, who finds room in a queue is seen to in `
 from __future__ import annotations
 
 import types
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import trio
 
+from planes.alarm import Alarm
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.housekeeping import Housekeeping
@@ -31,6 +31,8 @@ from planes.room import Room
 from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled
 from planes.stepping import Spend, Step, Stepper
 from planes.task import Task
+from planes.upkeep import Upkeep, no_upkeep
+from planes.workers import Workers
 
 # Beside ``PREEMPT``; every other trap is Trio's.
 _TRAPS = frozenset({Park, *LOCK_TRAPS})
@@ -41,7 +43,7 @@ class Dispatcher:
 
     ``now_ns`` is the clock of every stamp. ``spend`` is called after each slice; the
     virtual world moves its clock there. ``quantum_ns`` bounds how long sockets go
-    unpolled.
+    unpolled. ``upkeep`` is done where nothing is to be served.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Dispatcher:
         now_ns: NowNs,
         quantum_ns: int,
         spend: Spend | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.planes = tuple(planes)
         self.now_ns = now_ns
@@ -59,18 +62,18 @@ class Dispatcher:
         self._turns = self._cpu if len(planes) > 1 else planes[0]
         self._stepper = Stepper(self._turns, now_ns, spend)
         self._locks = LockTurns(self._cpu, self._stepper)
-        self._room = Room(planes, now_ns)
-        self.housekeeping = Housekeeping(now_ns)
+        self._room, self._workers = Room(planes, now_ns), Workers(self._work)
+        self.housekeeping = self._books = Housekeeping(now_ns)
         self._quantum_ns = quantum_ns
         self._token_free = True
-        self._idle: deque[trio.lowlevel.Task] = deque()
         self._suspended: dict[Task, None] = {}
         self._back_from_device: set[Task] = set()
-        self._nursery: trio.Nursery | None = None
         self._last_poll_ns = 0
         self._closed = False
-        self._alarm_ns: int | None = None
+        self._alarm = Alarm(self._workers, now_ns, self._awaken_any)
         self._sources: list[Callable[[], None]] = []
+        self._upkeep = upkeep or no_upkeep()
+        self._spend = spend
         # By the worker with the token, since it last looked for more to serve.
         self._served = 0
 
@@ -81,7 +84,7 @@ class Dispatcher:
     ) -> None:
         """Run until cancelled; then close every handler that is not finished."""
         try:
-            async with trio.open_nursery() as self._nursery:
+            async with trio.open_nursery() as self._workers.nursery:
                 task_status.started()
                 try:
                     await trio.sleep_forever()
@@ -121,55 +124,71 @@ class Dispatcher:
         """
         self._sources.append(look)
 
+    def begin_upkeep(self) -> None:
+        """Let a step of upkeep wait for its turn."""
+        self._upkeep.begin(self.now_ns())
+        self._awaken_any()
+
     # ---- the token --------------------------------------------------------------
 
     def _awaken(self, plane: PlaneCore) -> None:
         """See that a worker holds the token, now that ``plane`` has work."""
         self._cpu.wake(plane)
+        self._awaken_any()
+
+    def _awaken_any(self) -> None:
+        """See that a worker holds the token, whatever there is to do."""
         if self._token_free and not self._closed:
             self._pass_token()
 
     def _pass_token(self) -> None:
         """Give the token to an idle worker, or to a new one."""
         self._token_free = False
-        if self._idle:
-            trio.lowlevel.reschedule(self._idle.popleft())
-        else:
-            assert self._nursery is not None, "the dispatcher does not run"
-            self._nursery.start_soon(self._work, name="seat")
+        self._workers.wake()
 
     async def _work(self) -> None:
         """Hold the token while there is work; sleep without it otherwise."""
         guard = CancelStatusGuard()
         while True:
-            now_ns = self._last_poll_ns = self.now_ns()
+            self._books.begin_ns()
+            self._last_poll_ns = now_ns = self.now_ns()
             self._served = 0
-            while task := self._pick(now_ns):
-                if task.seat is not None:
-                    break
-                try:
-                    if task.locking is not None:
-                        await self._turn_with_locks(task, guard)
-                    elif task.coroutine is not None or not self._served_at_once(task):
-                        await self._turn(task, guard)
-                except BaseException:
-                    # Without its worker nobody may take the token any more.
-                    self._close()
-                    raise
-                self._served += 1
-                now_ns = self.now_ns()
-                if now_ns - self._last_poll_ns >= self._quantum_ns:
-                    await self._poll()
-                    now_ns = self._last_poll_ns
-            if task is None:
-                self._token_free = True
-                self._set_alarm()
-            else:
+            task = await self._serve(guard, now_ns)
+            if task is not None:
                 # Back from a device: it goes on in the worker that waited for it.
                 self._back_from_device.discard(task)
                 seat, task.seat = task.seat, None
                 trio.lowlevel.reschedule(seat)
-            await self._sleep_without_token()
+            elif self._upkeep.waits and not self._closed:
+                self._keep_up()
+                await self._poll()
+                continue
+            else:
+                self._token_free = True
+                if not self._closed:
+                    self._alarm.set(self._turns.next_event_ns(self.now_ns()))
+            await self._workers.sleep()
+
+    async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
+        """Take turns until nothing is left, or a task that has its own worker."""
+        books = self._books
+        while (task := self._pick(now_ns)) and task.seat is None:
+            try:
+                if task.locking is not None:
+                    await self._turn_with_locks(task, guard)
+                elif task.coroutine is not None or not self._served_at_once(task):
+                    await self._turn(task, guard)
+            except BaseException:
+                # Without its worker nobody may take the token any more.
+                self._close()
+                raise
+            self._served += 1
+            now_ns = books.until_ns
+            if now_ns - self._last_poll_ns >= self._quantum_ns:
+                now_ns = await self._poll()
+            if now_ns >= self._upkeep.overdue_ns:
+                now_ns = self._keep_up()
+        return task
 
     def _pick(self, now_ns: int) -> Task | None:
         """Seat the next task, and let those into the queue who find room now."""
@@ -186,37 +205,24 @@ class Dispatcher:
             self._room.made(task.plane)
         return task
 
-    async def _sleep_without_token(self) -> None:
-        worker = trio.lowlevel.current_task()
-        self._idle.append(worker)
-        await rescheduled(lambda: self._idle.remove(worker))
+    def _keep_up(self) -> int:
+        """Do a step of upkeep; return the time."""
+        with self.housekeeping.of("upkeep"):
+            self._upkeep.step(self.now_ns())
+            if self._spend is not None:
+                self._spend(self._upkeep.task)
+        self._upkeep.stepped(self._books.until_ns)
+        return self._books.until_ns
 
-    async def _poll(self) -> None:
-        """Let Trio poll the sockets, and let all that this made runnable run.
-
-        Twice: what the poll made runnable shares a batch with this worker, in random
-        order; after the second checkpoint all of that batch has run.
-        """
+    async def _poll(self) -> int:
+        """Let Trio poll sockets and run what is runnable then; return the time."""
+        # Twice: what the poll made runnable shares a batch with this worker, in random
+        # order; after the second checkpoint all of that batch has run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
-        self._last_poll_ns = self.now_ns()
-
-    def _set_alarm(self) -> None:
-        """See that the token goes round again when time alone makes a task ready."""
-        due_ns = self._turns.next_event_ns(self.now_ns())
-        if due_ns is None or self._closed:
-            return
-        if self._alarm_ns is None or due_ns < self._alarm_ns:
-            assert self._nursery is not None
-            self._alarm_ns = due_ns
-            self._nursery.start_soon(self._ring, due_ns, name="alarm")
-
-    async def _ring(self, due_ns: int) -> None:
-        await trio.sleep(max(0, due_ns - self.now_ns()) / 1e9)
-        if self._alarm_ns == due_ns:
-            self._alarm_ns = None
-        if self._token_free and not self._closed:
-            self._pass_token()
+        self._books.begin_ns()
+        self._last_poll_ns = now_ns = self.now_ns()
+        return now_ns
 
     def _close(self) -> None:
         """Start no turn any more; let handlers that wait for the token end."""
@@ -227,12 +233,20 @@ class Dispatcher:
 
     # ---- one turn of one task ---------------------------------------------------
 
+    def _begin(self, task: Task) -> int:
+        """Bill to a task what its turn took to come to it; return the time."""
+        books = self._books
+        began_ns = self.now_ns()
+        task.prior_ns += began_ns - books.until_ns
+        books.until_ns = began_ns
+        return began_ns
+
     def _served_at_once(self, task: Task) -> bool:
         """Begin a task; say whether that was all, because nothing had to be awaited."""
         assert task.serve is not None
         # Let go of it: it may refer to the task, and cycles cost a collection.
         serve, task.serve = task.serve, None
-        began_ns = self.now_ns()
+        began_ns = self._begin(task)
         served = serve()
         if type(served) is types.CoroutineType:
             task.coroutine = served
@@ -251,13 +265,14 @@ class Dispatcher:
         step: Step = task.coroutine.send
         argument: Any = None
         stepper = self._stepper
+        began_ns = self._begin(task)
         while True:
             try:
-                trap = stepper.step(task, task, step, argument)
+                trap = stepper.step(task, task, step, argument, began_ns)
             except StopIteration as stop:
                 self._finish(task, stepper.ended_ns, stop.value)
                 return
-            now_ns = stepper.ended_ns
+            began_ns = now_ns = self._books.until_ns = stepper.ended_ns
             step, argument = task.coroutine.send, None
             if trap is PREEMPT or type(trap) in _TRAPS:
                 breach = guard.breach(task)
@@ -270,11 +285,14 @@ class Dispatcher:
                     continue
                 if now_ns - self._last_poll_ns >= self._quantum_ns:
                     yield from self._poll()
+                    began_ns = self._begin(task)
                 if self._closed or self._turns.must_yield(task, now_ns):
                     self._suspend(task)
                     return
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
+                self._books.begin_ns()
+                began_ns = self._begin(task)
 
     def _obey(
         self, task: Task, trap: Any, now_ns: int
@@ -302,9 +320,12 @@ class Dispatcher:
         """Run holders of what a task waits for, until it has it; then the task."""
         lock: TaskLock | None = task.locking.waits_for
         while lock is not None and (runner := lock.runner(task)) is not task:
-            now_ns = self._locks.slice(task, runner, guard)
+            began_ns = self._begin(task)
+            now_ns = self._locks.slice(task, runner, guard, began_ns)
+            self._books.until_ns = now_ns
             if now_ns - self._last_poll_ns >= self._quantum_ns:
                 yield from self._poll()
+                self._begin(task)
             if self._closed or self._turns.must_yield(task, now_ns):
                 self._suspend(task)
                 return
@@ -313,7 +334,7 @@ class Dispatcher:
     def _suspend(self, task: Task) -> None:
         """Send a preempted task back to its scheduler."""
         self._suspended[task] = None
-        task.plane.suspend(task, self.now_ns())
+        task.plane.suspend(task, self._books.until_ns)
         self._cpu.wake(task.plane)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
@@ -327,6 +348,7 @@ class Dispatcher:
         task.done(task, result)
         ended_ns = self.now_ns()
         self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
+        self._books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
         """Send a task to purgatory; whoever completes it calls ``wake``."""
@@ -338,8 +360,11 @@ class Dispatcher:
             plane.resume(task, self.now_ns())
             self._awaken(plane)
 
-        if not trap.register(wake):
+        waits = trap.register(wake)
+        self.debit(task, self.now_ns() - now_ns)
+        if not waits:
             wake()
+        self._books.until_ns = self.now_ns()
 
     @types.coroutine
     def _wait_for_device(

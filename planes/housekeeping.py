@@ -2,35 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planes.clock import NowNs
 
 
 class Housekeeping:
-    """A class of its own that is billed like the others, but has no tasks.
+    """A class of its own that is billed like the others, but has no flows.
 
-    ``with housekeeping:`` around synchronous work bills it; work inside such work is
-    billed once.
+    ``with housekeeping.of("samples"):`` around synchronous work bills it, under that
+    name; work inside such work is billed once, to what is outermost.
+
+    The thread's time is one line, of which ``until_ns`` is the end of what has been
+    billed, to requests or to housekeeping. Where the event loop tells of its waits
+    (``spans``), a bill begins there, not at the work that it is for: so what it took to
+    come to the work, in the event loop and in between, is paid by whoever it was for,
+    and nothing is billed twice.
 
     >>> times = iter((5, 12))
     >>> housekeeping = Housekeeping(lambda: next(times))
-    >>> with housekeeping, housekeeping:
+    >>> with housekeeping.of("samples"), housekeeping.of("scrapes"):
     ...     pass
-    >>> housekeeping.billed_ns
-    7
+    >>> housekeeping.billed_ns, dict(housekeeping.by_kind_ns)
+    (7, {'samples': 7, 'scrapes': 0})
     """
 
     def __init__(self, now_ns: NowNs) -> None:
+        self.now_ns = now_ns
+        self.until_ns = 0
+        self.spans = False
+        self._bills: dict[str, Bill] = {}
+        # The bill that is being written.
+        self.open: Bill | None = None
+
+    def of(self, kind: str) -> Bill:
+        """Return the bill of one kind of work, the same one each time."""
+        bill = self._bills.get(kind)
+        if bill is None:
+            bill = self._bills[kind] = Bill(self)
+        return bill
+
+    def begin_ns(self) -> int:
+        """Return when a bill begins that is opened now."""
+        if not self.spans:
+            self.until_ns = self.now_ns()
+        return self.until_ns
+
+    @property
+    def billed_ns(self) -> int:
+        """The CPU of all kinds."""
+        return sum(bill.billed_ns for bill in self._bills.values())
+
+    @property
+    def by_kind_ns(self) -> Mapping[str, int]:
+        """The CPU of each kind."""
+        return {kind: bill.billed_ns for kind, bill in self._bills.items()}
+
+
+class Bill:
+    """What one kind of housekeeping has used."""
+
+    __slots__ = ("_began_ns", "_housekeeping", "billed_ns")
+
+    def __init__(self, housekeeping: Housekeeping) -> None:
+        self._housekeeping = housekeeping
+        self._began_ns: list[int] = []
         self.billed_ns = 0
-        self._now_ns = now_ns
-        self._depth = 0
-        self._began_ns = 0
 
     def __enter__(self) -> None:
-        if not self._depth:
-            self._began_ns = self._now_ns()
-        self._depth += 1
+        # A bill within another, or within itself, is a part of that one.
+        if self._housekeeping.open is None:
+            self._housekeeping.open = self
+            self._began_ns.append(self._housekeeping.begin_ns())
+        else:
+            self._began_ns.append(-1)
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self.billed_ns += self._now_ns() - self._began_ns
+        began_ns = self._began_ns.pop()
+        if began_ns >= 0:
+            housekeeping = self._housekeeping
+            housekeeping.open = None
+            housekeeping.until_ns = ended_ns = housekeeping.now_ns()
+            self.billed_ns += ended_ns - began_ns

@@ -50,14 +50,16 @@ class LockTurns:
             task.plane.sleep(task, now_ns)
         return True
 
-    def slice(self, owner: Task, runner: Task, guard: CancelStatusGuard) -> int:
+    def slice(
+        self, owner: Task, runner: Task, guard: CancelStatusGuard, now_ns: int
+    ) -> int:
         """Run a slice of ``runner`` in the turn of ``owner``; return the time."""
         assert runner.coroutine is not None
         step: Step = runner.coroutine.send
         argument: Any = None
         while True:
             before_ns = owner.attained_ns
-            trap = self._stepper.step(owner, runner, step, argument)
+            trap = self._stepper.step(owner, runner, step, argument, now_ns)
             now_ns = self._stepper.ended_ns
             lend(owner, runner, owner.attained_ns - before_ns)
             breach: AssertionError | None

@@ -37,15 +37,18 @@ class Stepper:
         # When the last step ended.
         self.ended_ns = 0
 
-    def step(self, owner: Task, runner: Task, step: Step, argument: Any) -> Any:
+    def step(
+        self, owner: Task, runner: Task, step: Step, argument: Any, began_ns: int
+    ) -> Any:
         """Run ``runner`` in the turn of ``owner`` until its next trap; return that.
 
-        Whatever ends the step is billed. What a slice costs where time is virtual, it
-        costs from one point to the next; a lock taken or freed on the way is no point.
+        Whatever ends the step is billed, from ``began_ns`` on: where the turn goes on,
+        that is when the last step ended, so that a trap is its task's to pay for. What
+        a slice costs where time is virtual, it costs from one point to the next; a lock
+        taken or freed on the way is no point.
 
         :raises StopIteration: with the result, if the handler has returned.
         """
-        began_ns = self._now_ns()
         trap = None
         try:
             trap = step(argument)

@@ -102,6 +102,13 @@ DOORKEEPER_PRIORITY_AGEING_MS: Final = integer(
     "A request that waited this long under priority goes first; 0 never.",
     low=0,
 )
+DOORKEEPER_UPKEEP_MS: Final = integer(
+    "doorkeeper.upkeep.ms",
+    10,
+    "Upkeep (compaction, retention, checkpoints) is done in small steps when there is "
+    "nothing to serve; after waiting this long a step is done all the same.",
+    low=0,
+)
 DOORKEEPER_LOCK_INHERITANCE: Final = boolean(
     "doorkeeper.lock.inheritance",
     True,

@@ -122,6 +122,14 @@ class KafkaApis:
         """Keep the followers up with their leaders, until cancelled."""
         await self.broker.fetchers.run(billed)
 
+    def next_upkeep_ns(self) -> int | None:
+        """Return when `upkeep` has something to do."""
+        return self.broker.upkeep_duty.due_ns()
+
+    def upkeep(self, now_ns: int) -> None:
+        """Do one step of what is done to logs now and then."""
+        self.broker.upkeep_duty.run(now_ns)
+
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
@@ -130,7 +138,7 @@ class KafkaApis:
         yield from replica_metrics(replicas)
         yield from replica_fetcher_metrics(self.broker.fetchers)
         yield from log_dir_metrics(self.broker.log_dirs)
-        yield from duty_metrics(self.broker.duties)
+        yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)
         yield from self.failures.metrics()
 

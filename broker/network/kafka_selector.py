@@ -30,7 +30,7 @@ from broker.network.transport import (
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
-from planes.clock import NowNs
+from planes.housekeeping import Housekeeping
 
 _NOT_MUTED = MuteState.NOT_MUTED
 _LOST = BROKEN | PEER_FINISHED
@@ -49,17 +49,16 @@ class KafkaSelector:
         selector: Selector,
         *,
         pool: MemoryPool | None,
-        now_ns: NowNs,
+        books: Housekeeping,
         debit: Debit,
     ) -> None:
         self._selector = selector
         # Ends when there is something to do, or when somebody calls ``wakeup``.
         self.wait = selector.wait
         self._pool = pool
-        self._now_ns = now_ns
+        self._books = books
+        self._now_ns = books.now_ns
         self._debit = debit
-        # Until when the present poll has been billed.
-        self.billed_ns = 0
         self._by_fileno: dict[int, KafkaChannel] = {}
         self._by_id: dict[int, KafkaChannel] = {}
         # The channel of a connection id, unless it has been closed.
@@ -106,7 +105,7 @@ class KafkaSelector:
         the one that is answered.
         """
         completed: list[Received] = []
-        self.billed_ns = self._now_ns()
+        self._books.begin_ns()
         if self._to_write or self._to_read:
             self._go_on(completed)
         for fileno, events in self._selector.poll():
@@ -160,8 +159,8 @@ class KafkaSelector:
             return
         now_ns = self._now_ns()
         channel.active_ns = now_ns
-        channel.reading_ns += now_ns - self.billed_ns
-        self.billed_ns = now_ns
+        channel.reading_ns += now_ns - self._books.until_ns
+        self._books.until_ns = now_ns
         if frame is not None:
             channel.mute()
             completed.append((channel, frame, now_ns))
@@ -216,8 +215,8 @@ class KafkaSelector:
         if self._write(channel):
             self.completed_sends.append(channel)
         now_ns = self._now_ns()
-        self._debit(request, now_ns - self.billed_ns)
-        self.billed_ns = now_ns
+        self._debit(request, now_ns - self._books.until_ns)
+        self._books.until_ns = now_ns
 
     def _write(self, channel: KafkaChannel) -> bool:
         """Write more of the channel's response; True if that was the rest of it."""

@@ -80,7 +80,7 @@ class Processor:
         self._selector = KafkaSelector(
             selector,
             pool=context.pool,
-            now_ns=context.now_ns,
+            books=context.housekeeping,
             debit=context.debit,
         )
         self._new: deque[tuple[Connection, int, str]] = deque()
@@ -167,7 +167,7 @@ class Processor:
         if completed:
             _, _, first_received_ns = completed[0]
             self._completed.extend(completed)
-            if not self._process_completed_receives(selector.billed_ns):
+            if not self._process_completed_receives():
                 self._idle_ns += first_received_ns - self._waiting_since_ns
                 self._waiting_since_ns = None
                 selector.wakeup()
@@ -214,12 +214,12 @@ class Processor:
     def _round(self) -> None:
         """Do all that there is to do now, or as far as there is room for requests."""
         if self._new:
-            with self._context.housekeeping:
+            with self._context.housekeeping.of("accepting"):
                 self._configure_new_connections()
         if self._responses:
             self._process_new_responses()
         self._completed.extend(self._selector.poll())
-        if self._process_completed_receives(self._selector.billed_ns):
+        if self._process_completed_receives():
             self._end_round()
 
     async def _wait_for_room(self) -> None:
@@ -227,7 +227,8 @@ class Processor:
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
-            self._process_completed_receives(self._now_ns())
+            self._context.housekeeping.begin_ns()
+            self._process_completed_receives()
         self._end_round()
 
     def _end_round(self) -> None:
@@ -261,13 +262,14 @@ class Processor:
 
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
-        began_ns = self._now_ns()
+        books = self._context.housekeeping
+        books.begin_ns()
         while self._responses:
             request, response = self._responses.popleft()
             self._respond(request, response)
             ended_ns = self._now_ns()
-            self._context.debit(request, ended_ns - began_ns)
-            began_ns = ended_ns
+            self._context.debit(request, ended_ns - books.until_ns)
+            books.until_ns = ended_ns
 
     def _respond(self, request: Request, response: Response) -> None:
         """Begin to write one response."""
@@ -285,12 +287,13 @@ class Processor:
         if not response or self._selector.send(channel, response):
             self._sent(channel, request)
 
-    def _process_completed_receives(self, began_ns: int) -> bool:
+    def _process_completed_receives(self) -> bool:
         """Pass what has been read on to the plane; False if it has no room for it.
 
-        What this costs, from ``began_ns`` on, is billed to the requests.
+        What this costs is billed to the requests.
         """
         context, respond, completed = self._context, self.respond, self._completed
+        books = context.housekeeping
         while completed:
             channel, frame, received_ns = completed.popleft()
             try:
@@ -307,9 +310,9 @@ class Processor:
                 return False
             # When it was admitted, unless it was put beside the queue.
             ended_ns = request.enqueued_ns
-            if ended_ns > began_ns:
-                request.prior_ns += ended_ns - began_ns
-                began_ns = ended_ns
+            if ended_ns > books.until_ns:
+                request.prior_ns += ended_ns - books.until_ns
+                books.until_ns = ended_ns
         return True
 
     def _process_completed_sends(self) -> None:

@@ -125,7 +125,7 @@ class Broker:
         """Open the logs, lead what there is to lead, and load the groups.
 
         ``listeners`` are what clients are told; ``timer_moved`` is called when
-        `next_expiry_ns` has come nearer. Raises `ConfigError`.
+        `next_expiry_ns`, or the time of upkeep, has come nearer. Raises `ConfigError`.
         """
         with operators_fault(self._static_config):
             if self.cluster_id is None:
@@ -177,6 +177,9 @@ class Broker:
             moved=timer_moved,
         )
         self.duties = self._duties()
+        self.upkeep_duty = Duty(
+            "upkeep", self.maintenance.next_ns, self.maintenance.work
+        )
         self.coordinator.open(self)
         self.groups.load_all()
 
@@ -239,7 +242,7 @@ class Broker:
         return min((at_ns for at_ns in due_ns if at_ns is not None), default=None)
 
     def expire(self, now_ns: int) -> None:
-        """Complete what has waited long enough, and do a piece of what is due.
+        """Complete what has waited long enough.
 
         Raises `LogDirsLost` when the last log directory has failed.
         """
@@ -255,7 +258,6 @@ class Broker:
                 for each in self.replicas.purgatories
             ),
             Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
-            Duty("upkeep", self.maintenance.next_ns, self.maintenance.work),
         )
 
     def _leave_failed_directories(self) -> None:

@@ -157,14 +157,16 @@ class Maintenance:
         return max(at_ns, self._now_ns() + wait_ms * _NS_PER_MS) if wait_ms else at_ns
 
     def work(self, now_ns: int) -> None:
-        """Do one step of each chore that has come due."""
-        for chore in tuple(self._chores()):
-            at_ns = chore.next_ns()
-            if at_ns is not None and at_ns <= now_ns:
-                chore.step(now_ns)
-        at_ns = self._removal_ns()
-        if at_ns is not None and at_ns <= now_ns:
-            self._removal.step(now_ns)
+        """Do one step of the chore that has been due for longest, if one is."""
+        due = [(each.next_ns(), each) for each in self._chores()]
+        due.append((self._removal_ns(), self._removal))
+        # After its step a chore is due now at the earliest: so all come in turn.
+        at_ns, chore = min(
+            ((_NEVER_NS if at_ns is None else at_ns, each) for at_ns, each in due),
+            key=lambda it: it[0],
+        )
+        if at_ns <= now_ns:
+            chore.step(now_ns)
 
     def _cleaner_config(self) -> CleanerConfig:
         config = self._config()

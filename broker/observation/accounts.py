@@ -1,10 +1,11 @@
-"""Whose the broker's CPU was: its requests', housekeeping's, or unaccounted for."""
+"""Whose the broker's CPU was: its requests', housekeeping's, the event loop's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from broker.observation.busy_time import BusyTime
 from broker.observation.metric import Metric
 from planes import PlaneCore
 from planes.clock import NowNs
@@ -14,10 +15,11 @@ _NS_PER_S: Final = 1e9
 
 
 class Accounts:
-    """What was billed since this was made, beside the CPU that the process has used.
+    """What was billed while the broker served, beside the CPU that its process used.
 
-    ``cpu_ns`` is the process's CPU clock; where time is virtual there is none. What it
-    has beyond the bills is the event loop's own, and that of threads.
+    ``cpu_ns`` is the process's CPU clock; where time is virtual there is none. What the
+    loop's thread did beyond the bills is the *event loop's* own; what the process used
+    beyond that is its threads', and the kernel's where the thread goes to wait.
     """
 
     def __init__(
@@ -29,16 +31,32 @@ class Accounts:
         self._planes = planes
         self._housekeeping = housekeeping
         self._cpu_ns = cpu_ns
-        self._began_ns = 0 if cpu_ns is None else cpu_ns()
+        self._busy = BusyTime(housekeeping)
+        self._began_ns = 0
+
+    def begin(self) -> None:
+        """Begin to serve, inside a run of Trio's."""
+        if self._cpu_ns is not None:
+            self._began_ns = self._cpu_ns()
+            self._busy.begin()
 
     def totals(self) -> dict[str, int]:
         """Return what was used and billed, in nanoseconds; nothing in virtual time."""
         if self._cpu_ns is None:
             return {}
+        requests_ns = sum(plane.attained_ns for plane in self._planes)
+        housekeeping_ns = self._housekeeping.billed_ns
+        busy_ns = self._busy.busy_ns()
         return {
             "cpu_ns": self._cpu_ns() - self._began_ns,
-            "requests_ns": sum(plane.attained_ns for plane in self._planes),
-            "housekeeping_ns": self._housekeeping.billed_ns,
+            "busy_ns": busy_ns,
+            "requests_ns": requests_ns,
+            "housekeeping_ns": housekeeping_ns,
+            "loop_ns": max(busy_ns - requests_ns - housekeeping_ns, 0),
+            **{
+                f"housekeeping {kind}_ns": used_ns
+                for kind, used_ns in sorted(self._housekeeping.by_kind_ns.items())
+            },
         }
 
     def metrics(self) -> Iterator[Metric]:
@@ -46,6 +64,14 @@ class Accounts:
         for plane in self._planes:
             yield _billed(f"plane {plane.name}", plane.attained_ns)
         yield _billed("housekeeping", self._housekeeping.billed_ns)
+        for kind, used_ns in sorted(self._housekeeping.by_kind_ns.items()):
+            yield Metric(
+                name="doorkeeper_housekeeping_seconds",
+                kind="counter",
+                value=used_ns / _NS_PER_S,
+                labels={"of": kind},
+                suffix="_total",
+            )
 
 
 def _billed(to: str, billed_ns: int) -> Metric:

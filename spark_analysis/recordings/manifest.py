@@ -162,7 +162,9 @@ def _billed_share(accounts: Mapping[str, int]) -> float | None:
     if not accounts.get("cpu_ns"):
         return None
     billed_ns = accounts["requests_ns"] + accounts["housekeeping_ns"]
-    return billed_ns / accounts["cpu_ns"]
+    # Bills are on the wall clock of the loop's thread; where that waited for its CPU
+    # it was busy for longer than it computed.
+    return billed_ns / max(accounts["cpu_ns"], accounts.get("busy_ns", 0))
 
 
 def _check(manifest: Manifest, path: Path) -> None:

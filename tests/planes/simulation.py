@@ -23,7 +23,9 @@ QUANTUM_NS = 500 * US
 class World:
     """A dispatcher in virtual time, and the order in which things happened."""
 
-    def __init__(self, clock, *policies, seats=4, capacity=100, admission=None):
+    def __init__(
+        self, clock, *policies, seats=4, capacity=100, admission=None, upkeep=None
+    ):
         self.clock = clock
         self.cost_ns = 0
         self.log = []
@@ -39,7 +41,11 @@ class World:
             for index, policy in enumerate(policies)
         ]
         self.dispatcher = Dispatcher(
-            self.planes, now_ns=self.now_ns, quantum_ns=QUANTUM_NS, spend=self.spend
+            self.planes,
+            now_ns=self.now_ns,
+            quantum_ns=QUANTUM_NS,
+            spend=self.spend,
+            upkeep=upkeep and upkeep(self),
         )
         self.count = 0
 

@@ -4,8 +4,10 @@ from functools import partial
 
 import trio
 
+from broker.observation.busy_time import BusyTime
 from planes.housekeeping import Housekeeping
 from planes.slices import parked
+from schedulers import make
 from tests.planes.simulation import US, simulated
 
 
@@ -62,6 +64,78 @@ async def test_what_it_took_to_take_a_task_in_is_billed_when_it_is_done(world):
     assert world.planes[0].attained_ns == 170 * US
 
 
+def dear_to_pick(config):
+    """Return a fifo whose picks take time."""
+    policy = make("fifo", config)
+    pick = policy.pick
+
+    def slowly(now_ns):
+        if len(policy):
+            clocks[-1].jump(30 * US)
+        return pick(now_ns)
+
+    policy.pick = slowly
+    return policy
+
+
+clocks = []
+
+
+@simulated(dear_to_pick)
+async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served_it(
+    world,
+):
+    clocks.append(world.clock)
+    tasks = [world.offer(partial(world.slices, 1)) for _ in range(3)]
+    served = []
+    for task in tasks:
+        done = task.done
+        task.done = lambda task, result, done=done: (
+            served.append(task.service_ns),
+            done(task, result),
+        )
+    await world.settle()
+    assert served == [100 * US] * 3
+    assert [task.attained_ns for task in tasks] == [130 * US] * 3
+
+
+@simulated("fifo")
+async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_out(
+    world,
+):
+    books = world.dispatcher.housekeeping
+    books.spans, books.until_ns = True, world.now_ns()
+    began_ns = world.now_ns()
+    task = world.offer(partial(world.slices, 1))
+    world.clock.jump(40 * US)  # the loop, on its way to the task
+    await world.settle()
+    assert task.attained_ns == 140 * US
+    world.clock.jump(60 * US)
+    books.until_ns = world.now_ns() - 5 * US
+    with books.of("samples"):
+        world.clock.jump(10 * US)
+    assert books.billed_ns == 15 * US
+    assert books.until_ns == world.now_ns() > began_ns
+
+
+def test_a_wait_of_the_loop_is_nobodys_and_a_look_is_somebodys():
+    now_ns = 0
+    books = Housekeeping(lambda: now_ns)
+    busy = BusyTime(books)
+    books.spans = True
+    now_ns = 10
+    busy.before_io_wait(0.0)
+    now_ns = 12
+    busy.after_io_wait(0.0)
+    assert (books.until_ns, busy.busy_ns()) == (0, 12)
+    now_ns = 20
+    busy.before_io_wait(1.5)
+    now_ns = 100
+    busy.after_io_wait(1.5)
+    now_ns = 103
+    assert (books.until_ns, busy.busy_ns()) == (100, 23)
+
+
 @simulated("fifo", "wfq")
 async def test_what_is_done_for_a_task_after_its_turns_is_billed_to_its_plane(world):
     task = world.offer(partial(world.slices, 1), plane=1)
@@ -103,12 +177,13 @@ async def test_a_seat_is_free_while_a_request_is_in_purgatory(world):
 def test_housekeeping_within_housekeeping_is_billed_once():
     now_ns = 0
     housekeeping = Housekeeping(lambda: now_ns)
-    with housekeeping:
+    with housekeeping.of("upkeep"):
         now_ns = 5
-        with housekeeping:
+        with housekeeping.of("upkeep"), housekeeping.of("samples"):
             now_ns = 9
         now_ns = 10
     now_ns = 20
-    with housekeeping:
+    with housekeeping.of("samples"):
         now_ns = 21
+    assert housekeeping.by_kind_ns == {"upkeep": 10, "samples": 1}
     assert housekeeping.billed_ns == 11

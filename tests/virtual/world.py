@@ -76,6 +76,12 @@ class Handlers:
     def expire(self, now_ns):
         raise AssertionError("nothing waits")
 
+    def next_upkeep_ns(self):
+        return None
+
+    def upkeep(self, now_ns):
+        raise AssertionError("nothing is to be kept up")
+
     def metrics(self):
         return ()
 
@@ -115,10 +121,20 @@ class World:
     """A running broker, its network, and what became of each request.
 
     ``application(config, clock, network)`` makes what serves the requests, `Handlers`
-    if absent.
+    if absent. ``slices_ns`` is what slices of some classes cost; of all others
+    ``SLICE_NS``.
     """
 
-    def __init__(self, clock, settings, *, seed=1, latency_ns=(0, 0), application=None):
+    def __init__(
+        self,
+        clock,
+        settings,
+        *,
+        seed=1,
+        latency_ns=(0, 0),
+        application=None,
+        slices_ns=None,
+    ):
         self.clock = clock
         self.rng = random.Random(seed)
         self.network = MemoryNetwork(
@@ -132,7 +148,7 @@ class World:
         self.sent_ns = {}
         self.answered_ns = {}
         self._ids = itertools.count()
-        costs = CostPerClass(by_class={}, default_ns=SLICE_NS)
+        costs = CostPerClass(by_class=slices_ns or {}, default_ns=SLICE_NS)
         self.server = BrokerServer(
             config,
             self.application,

@@ -38,7 +38,7 @@ class Sampler:
         """Take a sample per period until cancelled."""
         while True:
             await trio.sleep(period_ns / 1e9)
-            with self._housekeeping:
+            with self._housekeeping.of("samples"):
                 self.sample()
 
     def sample(self) -> None:

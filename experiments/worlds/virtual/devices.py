@@ -43,6 +43,8 @@ class OnDevices:
         self.run = apis.run
         self.next_expiry_ns = apis.next_expiry_ns
         self.expire = apis.expire
+        self.next_upkeep_ns = apis.next_upkeep_ns
+        self.upkeep = apis.upkeep
         self.metrics = apis.metrics
         self.close = apis.close
 

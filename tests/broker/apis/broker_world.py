@@ -91,12 +91,19 @@ class World:
     def pass_ms(self, milliseconds: int) -> None:
         """Let time pass, and do what comes due."""
         self.now_ns += milliseconds * MS
-        for _ in range(100):
-            due_ns = self.broker.next_expiry_ns()
-            if due_ns is None or due_ns > self.now_ns:
+        for _ in range(1000):
+            expires = self._is_due(self.broker.next_expiry_ns())
+            keeps_up = self._is_due(self.broker.upkeep_duty.due_ns())
+            if expires:
+                self.broker.expire(self.now_ns)
+            if keeps_up:
+                self.broker.upkeep_duty.run(self.now_ns)
+            if not expires and not keeps_up:
                 return
-            self.broker.expire(self.now_ns)
         raise AssertionError("there is always something due")
+
+    def _is_due(self, at_ns: int | None) -> bool:
+        return at_ns is not None and at_ns <= self.now_ns
 
     # ---- requests ---------------------------------------------------------------
 

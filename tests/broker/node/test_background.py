@@ -127,7 +127,7 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
 def failures(world: World) -> dict[str, float]:
     return {
         each.labels["duty"]: each.value
-        for each in duty_metrics(world.broker.duties)
+        for each in duty_metrics((*world.broker.duties, world.broker.upkeep_duty))
         if each.name + each.suffix == "doorkeeper_background_failures_total"
     }
 

@@ -1,0 +1,73 @@
+"""Upkeep: small steps, done when there is nothing to serve, or when it is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from planes.task import Task
+
+HOUSEKEEPING: Final = "housekeeping"
+_NEVER_NS: Final = 1 << 62
+
+
+class Upkeep:
+    """Background work in small steps: the class `HOUSEKEEPING`, below all others.
+
+    A dispatcher does a step when no plane has anything to serve, under whichever
+    policy, and where planes always have, one per ``patience_ns``. So a request waits
+    for one step at most, and for one more per ``patience_ns`` of its own time; and
+    whatever the load, upkeep is not starved.
+
+    ``due_ns`` says when the next step is due (None: not before something happens),
+    ``step`` does it. ``settled`` is called when no step is due any more.
+    """
+
+    def __init__(
+        self,
+        due_ns: Callable[[], int | None],
+        step: Callable[[int], object],
+        *,
+        patience_ns: int,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._due_ns = due_ns
+        self._step = step
+        self._patience_ns = patience_ns
+        self._settled = settled
+        # When a step that waits has done so for too long.
+        self.overdue_ns = _NEVER_NS
+        # Tells the virtual world whose slice it was.
+        self.task = Task(number=-1, request_class=HOUSEKEEPING)
+
+    @property
+    def waits(self) -> bool:
+        """Say whether a step waits to be done."""
+        return self.overdue_ns != _NEVER_NS
+
+    def next_ns(self) -> int | None:
+        """Return when a step will come to wait; None while one does."""
+        return None if self.waits else self._due_ns()
+
+    def begin(self, now_ns: int) -> None:
+        """Let a step wait from now on, as one has come due."""
+        if not self.waits:
+            self.overdue_ns = now_ns + self._patience_ns
+
+    def step(self, now_ns: int) -> None:
+        """Do a step; another one waits at once if it is due."""
+        self._step(now_ns)
+
+    def stepped(self, now_ns: int) -> None:
+        """See whether another step is due, after one that has ended now."""
+        due_ns = self._due_ns()
+        if due_ns is not None and due_ns <= now_ns:
+            self.overdue_ns = now_ns + self._patience_ns
+        else:
+            self.overdue_ns = _NEVER_NS
+            self._settled()
+
+
+def no_upkeep() -> Upkeep:
+    """Return what has nothing to do."""
+    return Upkeep(lambda: None, lambda now_ns: None, patience_ns=0)
