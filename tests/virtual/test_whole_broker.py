@@ -27,9 +27,9 @@ def mixed_load(scheduler, *, seed=1, latency_ns=(0, 0), gap_ms=30, **settings):
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
 
     async def scenario(world):
-        rng = random.Random(seed)
-
-        async def client(api, listener):
+        async def client(number, api, listener):
+            # Its own, so that what it asks does not depend on whose turn came first.
+            rng = random.Random(f"{seed}/{number}")
             stream = world.connect(listener)
             for _ in range(15):
                 await trio.sleep(rng.expovariate(1000 / gap_ms))
@@ -40,7 +40,7 @@ def mixed_load(scheduler, *, seed=1, latency_ns=(0, 0), gap_ms=30, **settings):
                 api = (PRODUCE, METADATA, LEADER_AND_ISR)[number % 3]
                 own = api == LEADER_AND_ISR
                 listener = world.control_listener() if own else "PLAINTEXT"
-                nursery.start_soon(client, api, listener)
+                nursery.start_soon(client, number, api, listener)
         for plane in world.server.topology.planes:
             plane.check()
             assert plane.queued == plane.seated == plane.away == 0
