@@ -67,10 +67,10 @@ class ModelArm(Section):
 
     ``own`` are the parts of KIP-291 that control requests have to themselves; the arm's
     scheduler orders what is shared. An own *reader* is a processor for the control
-    connections. An own *queue* is one that handlers look into first. An own *worker* is
-    one of ``num.io.threads`` that serves only control, while the others serve the rest:
-    so the number of workers is the same with and without. Queue and worker together are
-    a plane (queue of 20).
+    connections. An own *queue* is one of 20 places; where workers are shared, they look
+    into it first. An own *worker* is one of ``num.io.threads`` that serves only
+    control, while the others serve the rest: so the number of workers is the same with
+    and without. Queue and worker together are a plane.
     """
 
     own: tuple[Part, ...] = ()

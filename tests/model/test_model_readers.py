@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.worlds.model.engine import Engine
+from experiments.worlds.model.own_queue import OwnQueue
 from experiments.worlds.model.readers import Connection, Processor, Readers
 from experiments.worlds.model.site import Overheads, Site
 from experiments.worlds.model.task import ModelTask
@@ -129,3 +130,40 @@ def test_everything_is_answered_in_the_order_of_its_connection(capacity, class_a
         assert processor.blocked is None
         assert not processor.ready
         assert not processor.responses
+
+
+def test_a_processor_with_room_is_let_in_past_one_without():
+    """Bounds by class: the broker's blind readers are let in so, too (planes/room)."""
+    bounds = OwnQueue(capacity=1, own_capacity=1, owners=frozenset({"control"}))
+    requests = [
+        # One in service until 10 that nothing outranks, then a full queue of each kind.
+        (0, 0, 0, 10),
+        (1, 1, 1, 10),
+        (2, 2, 0, 1),
+        # Two processors block: one with data, then one with control.
+        (3, 3, 1, 10),
+        (4, 4, 0, 1),
+    ]
+    front = Front([0, 1, 2, 3, 4], requests, admission=bounds)
+    answers_ms = front.run().answers_ms()
+    # At 10 the first control request is taken, and the second finds its place, although
+    # data still has none: both are served before any data. (10 + 1 + 1)
+    assert (answers_ms[2], answers_ms[4]) == (11, 12)
+    assert (answers_ms[1], answers_ms[3]) == (22, 32)
+    assert front.processors[4].blocked_ns == 6 * MS
+
+
+def test_an_own_queue_is_full_by_itself():
+    bounds = OwnQueue(capacity=5, own_capacity=1, owners=frozenset({"control"}))
+    plane = PlaneCore("data", make("np-priority", SchedulerConfig()), bounds, seats=1)
+    first, second, data = (
+        ModelTask(number, 0, MS, level=level, request_class=name)
+        for number, (level, name) in enumerate(
+            [(0, "control"), (0, "control"), (1, "data")]
+        )
+    )
+    assert plane.offer(first, 0)
+    assert not plane.offer(second, 0)
+    assert plane.offer(data, 0)
+    assert plane.pick(0) is first
+    assert plane.offer(second, 0)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from broker.config import NUM_IO_THREADS, QUEUED_MAX_REQUESTS, BrokerConfig
 from broker.requests import topology
 from broker.requests.classifier import CONTROL
+from experiments.worlds.model.own_queue import OwnQueue
 from experiments.worlds.model.task import ModelTask
 from planes import Admission, Block, PlaneCore
-from planes.admission import Exempt
 from planes.lending import Lending
 from schedulers import SchedulerConfig, make
 
@@ -54,10 +54,13 @@ def lay_out(config: BrokerConfig, own: Sequence[str], rng: random.Random) -> Lay
         planes: tuple[PlaneCore, ...] = (data, control)
     elif "queue" in own:
         # Two queues before the same workers, of which one is looked into first, are one
-        # queue in two levels, of which the bound counts for the second only.
-        favoured = frozenset({CONTROL})
-        exempt = Exempt(capacity=capacity, favoured=favoured)
-        planes = (_plane("data", "np-priority", exempt, seats),)
+        # queue in two levels with two bounds.
+        bounds = OwnQueue(
+            capacity=capacity,
+            own_capacity=topology.CONTROL_PLANE_QUEUE,
+            owners=frozenset({CONTROL}),
+        )
+        planes = (_plane("data", "np-priority", bounds, seats),)
     else:
         bound = Block(capacity=capacity)
         planes = (_plane("data", "reserved", bound, seats, steal=0, **{_OWN_SEAT: 1}),)

@@ -103,13 +103,15 @@ class Readers:
         while aside and plane.admits(aside[0][2]):
             self._offer(plane, heapq.heappop(aside)[2], now_ns)
         blocked = self._blocked.get(plane)
-        while blocked:
-            processor = blocked[0]
+        if not blocked:
+            return
+        # Past a processor that finds no room another one may: bounds may be by class.
+        for processor in tuple(blocked):
             task = processor.blocked
-            assert task is not None
-            if not plane.admits(task):
-                return
-            blocked.popleft()
+            # Letting one in may have let in others, too.
+            if task is None or processor not in blocked or not plane.admits(task):
+                continue
+            blocked.remove(processor)
             processor.blocked = None
             processor.blocked_ns += now_ns - processor.blocked_since_ns
             self._offer(plane, task, now_ns)

@@ -1,0 +1,39 @@
+"""A queue of its own for some classes, before workers that serve both queues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from planes.admission.applicant import Applicant
+from schedulers import Job
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnQueue:
+    """Two bounds: ``own_capacity`` for ``owners``, ``capacity`` for all others.
+
+    A plane has one queue. Counted apart, its two halves are two queues, each of which
+    is full by itself. Nothing is judged; ``judge`` is where a task is heard to leave.
+    Cost: O(1).
+    """
+
+    capacity: int
+    own_capacity: int
+    owners: frozenset[str]
+    judges: ClassVar[bool] = True
+    _queued: Counter[bool] = field(default_factory=Counter)
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether there is room in the job's own half."""
+        owner = job.request_class in self.owners
+        return self._queued[owner] < (self.own_capacity if owner else self.capacity)
+
+    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+        """Count a task into its half."""
+        self._queued[task.request_class in self.owners] += 1
+
+    def judge(self, task: Applicant, now_ns: int) -> None:
+        """Serve it, and count it out: its first turn has come."""
+        self._queued[task.request_class in self.owners] -= 1
