@@ -46,7 +46,7 @@ from broker.protocol.wire.hot import FetchPartition, encode_fetch_response
 from broker.requests.classifier import FETCH
 from broker.requests.request import Request, Response
 from broker.requests.throttling import throttle_ms
-from planes.slices import parked, preempt
+from planes.slices import Wake, parked, preempt
 
 _NS_PER_MS: Final = 1_000_000
 _CONSUMER: Final = -1
@@ -253,9 +253,12 @@ class _Fetch:
         deadline_ns = broker.now_ns() + to_ms(self.body.max_wait) * _NS_PER_MS
         keys = [each.key for each in wanted]
         purgatory = broker.replicas.fetch_purgatory
-        await parked(
-            lambda wake: purgatory.watch(delayed, keys, deadline_ns, wake) is not None
-        )
+
+        def register(wake: Wake) -> bool:
+            return purgatory.watch(delayed, keys, deadline_ns, wake) is not None
+
+        while broker.now_ns() < deadline_ns and not delayed.try_complete():
+            await parked(register)
 
     # ---- answering --------------------------------------------------------------
 

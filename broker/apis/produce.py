@@ -55,7 +55,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 
     The quick way of `handle`, for what nearly every request is. None where the answer
     may have to wait, for a replica or for the disk, where admission has a say in it,
-    and where nothing can be appended.
+    where nothing can be appended, and where a crowd waits for records.
     """
     version = request.api_version
     wanted = decode_single_produce(version, request.frame, request.body_offset)
@@ -69,6 +69,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
         or partition.log.prepares
+        or broker.replicas.concerns_many(partition.key)
     ):
         return None
     try:
@@ -184,7 +185,10 @@ class _Produce:
         log = partition.log
         if log.flushes and flush_due(log, now_ms):
             self.to_flush[key] = partition
-        broker.replicas.note_append(partition)
+        if broker.replicas.concerns_many(key):
+            await preemptibly(broker.replicas.noting_append(partition))
+        else:
+            broker.replicas.note_append(partition)
 
     def fail(self, key: Key, error: KafkaError) -> None:
         """Turn the rows of a partition that had gone well into errors."""

@@ -6,6 +6,9 @@ when its offset has fallen outside the log, or when that lies in an older segmen
 the end of what can be read (Kafka's case F): such a reader has fallen behind, and what
 is left of one segment could stay below ``min_bytes`` for good. At its deadline it
 completes with whatever there is. It keeps no bytes: the reader reads again afterwards.
+
+A change under one of its partitions wakes the reader, which tries in a turn of its own:
+what it costs to look at all its partitions is not the producer's to pay.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from broker.cluster.partition import Key, Partition
 from broker.cluster.replica_parts import Fetchers, Logs, NoFetchers
 from broker.cluster.topics import check_name
 from broker.disk.failures import LogUnavailable
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -65,7 +66,7 @@ class ReplicaManager:
         # Replicas whose logs could not be opened.
         self.offline: set[Key] = set()
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
-        self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline)
+        self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline, tries_here=False)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
         # Told of leaderships won and lost: (partition, whether this broker leads it).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
@@ -126,6 +127,16 @@ class ReplicaManager:
         """Try who waits for records, or for the high watermark, of a partition."""
         if self.fetch_purgatory.size:
             self.fetch_purgatory.check_and_complete(partition.key)
+        if self.produce_purgatory.size:
+            self.produce_purgatory.check_and_complete(partition.key)
+
+    def concerns_many(self, key: Key) -> bool:
+        """Tell whether so many wait for records that they are to be told in pieces."""
+        return self.fetch_purgatory.size > 0 and self.fetch_purgatory.are_many(key)
+
+    def noting_append(self, partition: Partition) -> Steps[None]:
+        """Do as `note_append`, in steps."""
+        yield from self.fetch_purgatory.completing(partition.key)
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 

@@ -11,6 +11,12 @@ shards and no compare-and-set; a completed operation leaves its keys and its tim
 once, so there is nothing to purge. The timer is a wheel of 1 ms ticks, as Kafka's is,
 but in one level: a bucket is a dictionary entry and empty ticks do not exist.
 
+Where operations are tried in their own turns (``tries_here=False``), a change only
+wakes them: the handler then tries, and watches again in vain. So the work is its own to
+pay for, can be preempted between two of them, and comes in the order of its scheduler;
+the price is a pass through that for each try in vain. Whoever makes the change does no
+more than wake them, in pieces if they are many (`Purgatory.completing`).
+
 What an operation raises is its own: it is woken and told (`Delayed.on_failure`), and
 whoever changed something under its key goes on.
 
@@ -20,7 +26,7 @@ Pure: no clock is read and nothing waits here; `expire` is told the time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from logging import getLogger
 from typing import Final, Protocol
 
@@ -28,6 +34,8 @@ logger = getLogger(__name__)
 
 TICK_NS: Final = 1_000_000
 _TICKS_KEPT: Final = 1024
+# Operations that are tried, or woken, in one piece: a fifth of a millisecond.
+PIECE: Final = 64
 
 Wake = Callable[[], None]
 
@@ -79,10 +87,15 @@ class DelayedOperation:
         self._wake = wake
 
     def try_complete(self) -> bool:
-        """Complete the operation if its condition holds; return True if it did now."""
-        return (
-            not self.completed and _try_complete(self.delayed) and self.force_complete()
-        )
+        """Complete the operation if its condition holds, or if others try it then.
+
+        Returns True if it did so now.
+        """
+        if self.completed:
+            return False
+        if self._purgatory.tries_here and not _try_complete(self.delayed):
+            return False
+        return self.force_complete()
 
     def force_complete(self) -> bool:
         """Complete the operation whatever its condition; False if it was complete."""
@@ -100,14 +113,20 @@ class Purgatory:
     ``name`` is Kafka's (Produce, Fetch, Rebalance ...), for the metrics
     ``PurgatorySize`` and ``ExpiresPerSec``. ``on_earlier_deadline`` is called when
     `next_expiry_ns` has moved towards the present, so that a timer can be set anew.
+    Unless ``tries_here``, operations are woken by any change, and tried by their own.
 
     Cost: watching and forgetting O(number of keys); a check O(watchers of the key).
     """
 
     def __init__(
-        self, name: str, on_earlier_deadline: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        on_earlier_deadline: Callable[[], None] = lambda: None,
+        *,
+        tries_here: bool = True,
     ) -> None:
         self.name = name
+        self.tries_here = tries_here
         self.expired_total = 0
         self._on_earlier_deadline = on_earlier_deadline
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
@@ -130,8 +149,9 @@ class Purgatory:
 
         Returns None if it completed at once; then ``wake`` is never called. This is
         Kafka's ``tryCompleteElseWatch``, and the ``register`` of a parked handler.
+        Where operations are tried in turns of their own, this is done before.
         """
-        if _try_complete(delayed):
+        if self.tries_here and _try_complete(delayed):
             return None
         tick = -(-deadline_ns // TICK_NS)
         distinct = tuple(dict.fromkeys(keys))
@@ -155,6 +175,17 @@ class Purgatory:
         if watchers is None:
             return 0
         return sum([operation.try_complete() for operation in tuple(watchers)])
+
+    def are_many(self, key: Hashable) -> bool:
+        """Tell whether more operations wait under ``key`` than are tried in a piece."""
+        return len(self._watchers.get(key, ())) > PIECE
+
+    def completing(self, key: Hashable) -> Generator[None]:
+        """Do as `check_and_complete`, in pieces."""
+        for number, operation in enumerate(tuple(self._watchers.get(key, ())), 1):
+            operation.try_complete()
+            if not number % PIECE:
+                yield
 
     def next_expiry_ns(self) -> int | None:
         """Return the earliest deadline, rounded up to a tick; None if none waits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.requests.purgatory import TICK_NS, DelayedOperation, Purgatory
+from broker.requests.purgatory import PIECE, TICK_NS, DelayedOperation, Purgatory
 
 
 class Waiting:
@@ -79,6 +79,41 @@ def test_a_deadline_inside_a_tick_expires_at_the_end_of_that_tick() -> None:
     purgatory = Purgatory("Produce")
     watch(purgatory, Waiting(), "a", deadline_ns=TICK_NS + 1)
     assert purgatory.next_expiry_ns() == 2 * TICK_NS
+
+
+def test_where_operations_try_in_their_own_turns_a_change_only_wakes_them() -> None:
+    purgatory = Purgatory("Fetch", tries_here=False)
+    first, second, other = Waiting(), Waiting(), Waiting()
+    first.satisfied = True
+    watch(purgatory, first, "a", "b")
+    watch(purgatory, second, "a")
+    watch(purgatory, other, "b")
+    assert purgatory.check_and_complete("a") == 2
+    assert (first.wakes, second.wakes, other.wakes) == (1, 1, 0)
+    assert first.tries == second.tries == other.tries == 0
+    assert purgatory.check_and_complete("b") == 1
+    assert (first.wakes, other.wakes, len(purgatory)) == (1, 1, 0)
+    purgatory.check()
+
+
+def test_a_crowd_is_woken_in_pieces_and_each_of_it_once() -> None:
+    purgatory = Purgatory("Fetch", tries_here=False)
+    crowd = [Waiting() for _ in range(2 * PIECE + 1)]
+    for waiting in crowd[:PIECE]:
+        watch(purgatory, waiting, "a")
+    assert not purgatory.are_many("a")
+    for waiting in crowd[PIECE:]:
+        watch(purgatory, waiting, "a")
+    assert purgatory.are_many("a")
+    assert not purgatory.are_many("b")
+    woken = []
+    for _ in purgatory.completing("a"):
+        woken.append(sum(waiting.wakes for waiting in crowd))
+        # One that is gone by its turn is not woken again.
+        purgatory.expire(TICK_NS if len(woken) == 2 else 0)
+    assert woken == [PIECE, 2 * PIECE]
+    assert {waiting.wakes for waiting in crowd} == {1}
+    assert sum(waiting.expirations for waiting in crowd) == 1
 
 
 def test_a_completed_operation_does_not_expire() -> None:

@@ -7,8 +7,10 @@ go on as what it is: neither at the rank of who completed it, nor at that one's 
 import pytest
 import trio
 
+from broker.cluster.delayed_fetch import DelayedFetch
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import encode_request
+from broker.requests.purgatory import PIECE
 from tests.broker.apis.requests import (
     SECONDS_30,
     batch,
@@ -29,6 +31,8 @@ from tests.virtual.kafka import (
 from tests.virtual.world import SLICE_NS, in_world
 
 WIDE = 20
+CROWD = 200
+EVERYTHING = {"topics": None, "allow_auto_topic_creation": False}
 FETCH, COMPLETER, MIDDLE = 1, 2, 3
 
 
@@ -96,6 +100,52 @@ def test_a_completed_fetch_goes_on_at_its_own_level(levels, expected):
     )
     assert order(requests) == expected
     assert requests[FETCH].level == levels["fetch"]
+
+
+async def a_produce_meets_a_crowd(world):
+    """Two hundred consumers wait for one partition, then comes one record for all."""
+    producer, controller = world.connect(), world.connect()
+    await create_topic(producer, 1)
+    consumers = [world.connect() for _ in range(CROWD)]
+    dispatcher, tried = world.server.dispatcher, []
+    look = DelayedFetch.try_complete
+
+    def try_complete(delayed):
+        tried.append(world.clock.now_ns())
+        return look(delayed)
+
+    async with trio.open_nursery() as nursery:
+        fields = fetch_fields({("t", 0): 0}, max_wait_ms=60_000)
+        for number, consumer in enumerate(consumers, FETCH):
+            nursery.start_soon(ask_for(consumer, ApiKey.FETCH, 11, number, fields))
+        await trio.sleep(1)
+        parked = world.application.broker.replicas.fetch_purgatory
+        assert len(parked) == CROWD
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DelayedFetch, "try_complete", try_complete)
+            fields = produce_fields({("t", 0): batch(b"x" * 50)})
+            await ask(producer, ApiKey.PRODUCE, 8, 0, **fields)
+            produced_ns = world.clock.now_ns()
+            await ask(controller, ApiKey.METADATA, 5, 9999, **EVERYTHING)
+            answered_ns = world.clock.now_ns()
+    assert dispatcher.planes[0].away == 0
+    return counted(world), tried, produced_ns, answered_ns
+
+
+def test_a_crowd_of_fetches_is_tried_in_its_own_turns_and_can_be_preempted():
+    requests, tried, produced_ns, answered_ns = in_world(
+        a_produce_meets_a_crowd,
+        settings("priority", metadata=0, produce=1, fetch=5),
+        application=kafka,
+    )
+    # Each looks for itself, once, and pays for it: no two in one slice.
+    assert len(tried) == CROWD == len(set(tried))
+    for number in range(FETCH, FETCH + CROWD):
+        assert requests[number].attained_ns == 2 * SLICE_NS
+    # The producer has woken them in pieces, between which it could be preempted.
+    assert requests[0].attained_ns == -(-CROWD // PIECE) * SLICE_NS
+    # Who outranks the crowd does not wait for it, but for a slice.
+    assert answered_ns - produced_ns <= 3 * SLICE_NS
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "priority", "wfq", "planes", "las"])
