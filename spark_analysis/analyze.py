@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,13 +19,16 @@ from rich.console import Console
 
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import Worlds, hold_together
+from spark_analysis.recordings.contract import Manifest, RecordingError
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.session import LOCAL, spark_session
-from spark_analysis.telling.results import results
+from spark_analysis.telling.results import results, results_of_worlds
 from spark_analysis.telling.tables.point_tables import tables
 from spark_analysis.telling.tables.sweep_tables import study_tables
 from spark_analysis.telling.tables.table import Table, as_csv, as_latex, as_markdown
-from spark_analysis.telling.terminal import show
+from spark_analysis.telling.tables.worlds_table import worlds_tables
+from spark_analysis.telling.terminal import show, show_worlds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 POINTS_DRAWN_MAX: Final = 4
 # A file has no width; this one shows every column.
 _PIPED_WIDTH: Final = 120
+_MANIFEST: Final = "manifest.json"
 WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
@@ -42,14 +47,16 @@ def analyze(
 ) -> None:
     """Compare a run directory's arms, write the report, and print the comparison.
 
-    ``out_dir`` defaults to ``report`` in the run directory, ``master`` to this machine.
+    A directory of worlds, each a run directory of one experiment, gets one report over
+    all of them. ``out_dir`` defaults to ``report`` in the directory, ``master`` to this
+    machine.
 
     :raises spark_analysis.recordings.contract.RecordingError: if the recordings do not
     hold.
     :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
     """
     out_dir = out_dir or run_dir / "report"
-    manifest = load_manifest(run_dir)
+    manifests, silent = _manifests(run_dir)
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPED_WIDTH)
@@ -60,13 +67,69 @@ def analyze(
         console.status("Spark is reading the recordings …"),
         spark_session(master or LOCAL) as spark,
     ):
-        study = compare(spark, manifest)
+        studies = [compare(spark, manifest) for manifest in manifests]
     loading.join()
+    alone = (run_dir / _MANIFEST).exists()
     with console.status("Drawing …"):
-        write_report(study, out_dir)
-    show(study, console)
+        if alone:
+            write_report(studies[0], out_dir)
+        else:
+            worlds = hold_together(studies, silent)
+            write_worlds(worlds, out_dir)
+    if alone:
+        show(studies[0], console)
+    else:
+        show_worlds(worlds, console)
     page = os.path.relpath(out_dir / "index.html")
     console.print(f"Report: {page}", style="bold", highlight=False)
+
+
+def _manifests(directory: Path) -> tuple[list[Manifest], dict[str, str]]:
+    """Return the manifest of a run, or those of the worlds that a directory holds.
+
+    With them, why others that it holds cannot be compared: one unsteady world does not
+    silence the others.
+
+    :raises RecordingError: if nothing there can be compared.
+    """
+    folders = sorted(path.parent for path in directory.glob(f"*/{_MANIFEST}"))
+    if (directory / _MANIFEST).exists() or not folders:
+        return [load_manifest(directory)], {}
+    found, silent = [], {}
+    for folder in folders:
+        try:
+            found.append(load_manifest(folder))
+        except RecordingError as error:
+            silent[folder.name] = str(error)
+    if not found:
+        raise RecordingError("; ".join(silent.values()))
+    twice = [name for name, n in Counter(m.world for m in found).items() if n > 1]
+    if twice:
+        raise RecordingError(f"{directory}: two runs of the {twice[0]} world")
+    return found, silent
+
+
+def write_worlds(worlds: Worlds, out_dir: Path) -> None:
+    """Write one report over several worlds, and in it each world's own, by its name."""
+    from spark_analysis.telling.figures.style import styled
+    from spark_analysis.telling.figures.worlds import worlds_forest
+    from spark_analysis.telling.quotes import words_of_worlds
+    from spark_analysis.telling.report.worlds_page import worlds_page
+
+    for study in worlds.studies:
+        write_report(study, out_dir / study.manifest.world)
+    found = json.dumps(results_of_worlds(worlds), indent=1, allow_nan=False)
+    _write(out_dir / "results.json", found + "\n")
+    said = json.dumps(words_of_worlds(worlds), indent=1, ensure_ascii=False)
+    _write(out_dir / "words.json", said + "\n")
+    _write_tables(worlds_tables(worlds), out_dir / "tables")
+    figures = {}
+    with styled():
+        for study in worlds.others:
+            world = study.manifest.world
+            path = out_dir / "figures" / f"worlds-{world}"
+            figures[world] = _draw(worlds_forest(worlds, world), path)
+    _write(out_dir / "index.html", worlds_page(worlds, figures))
 
 
 def write_report(study: Study, out_dir: Path) -> None:

@@ -51,13 +51,17 @@ class RequestClass:
 class Point:
     """One point of a sweep: its levels by factor, and what they change.
 
-    An experiment without a sweep has one point without a name.
+    An experiment without a sweep has one point without a name. ``mean_request_ms`` is
+    what a request costs the broker on average, None where that is not known, and
+    ``stretch`` the factor from the time in which its traces were drawn.
     """
 
     name: str
     levels: Mapping[str, str]
     classes: tuple[RequestClass, ...]
     window_ns: tuple[int, int]
+    mean_request_ms: float | None = None
+    stretch: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

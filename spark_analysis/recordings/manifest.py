@@ -97,6 +97,7 @@ def _points(raw: Raw) -> tuple[Point, ...]:
 
 def _point(raw: Raw) -> Point:
     start, end = raw["window_ns"]
+    costs = raw.get("costs")
     return Point(
         name=raw["point"],
         levels={factor: str(level) for factor, level in raw["levels"].items()},
@@ -110,6 +111,8 @@ def _point(raw: Raw) -> Point:
             for entry in raw["classes"]
         ),
         window_ns=(int(start), int(end)),
+        mean_request_ms=costs["mean_request_ns"] / 1e6 if costs else None,
+        stretch=costs["stretch"] if costs else None,
     )
 
 

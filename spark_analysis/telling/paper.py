@@ -30,10 +30,13 @@ FIGURES: Final = ("ccdf", "ratios", "phases", "queue")
 
 
 def build(run_dir: Path, out_pdf: Path) -> None:
-    """Typeset the paper of an analysed run directory.
+    """Typeset the paper of an analysed run directory, or of one of worlds.
+
+    Of several worlds it gives the answer of all, and the numbers of the witness.
 
     :raises RecordingError: if the directory has no report yet, or is no run.
     """
+    run_dir, report, answer = _what_to_set(run_dir)
     manifest = load_manifest(run_dir)
     if len(manifest.points) > 1:
         raise RecordingError(f"{run_dir}: a sweep; the paper is set from one point")
@@ -42,8 +45,7 @@ def build(run_dir: Path, out_pdf: Path) -> None:
             f"{run_dir}: brokers of the {manifest.world} world keep no rows, and the "
             "paper shows what they would say of queue and phases"
         )
-    report = run_dir / "report"
-    facts = facts_of(manifest, _words(report))
+    facts = facts_of(manifest, _words(report) | answer)
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory, "paper")
         shutil.copytree(
@@ -56,6 +58,17 @@ def build(run_dir: Path, out_pdf: Path) -> None:
         for name in FIGURES:
             shutil.copy(report / "figures" / f"{name}.svg", generated)
         _compile(root / "main.typ", out_pdf, manifest)
+
+
+def _what_to_set(directory: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Return a run directory, its report, and what is said over all worlds, if any."""
+    report = directory / "report"
+    if (directory / "manifest.json").exists() or not report.is_dir():
+        return directory, report, {}
+    said = _words(report)
+    # The first is the witness.
+    world, folder = next(iter(said["directories"].items()))
+    return directory / folder, report / world, {"lead": said["lead"]}
 
 
 def facts_of(manifest: Manifest, words: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.figures.listing import plots, study_plots
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.sweep_sentences import (
@@ -16,6 +17,7 @@ from spark_analysis.telling.sentences.sweep_sentences import (
     study_lead,
 )
 from spark_analysis.telling.sentences.verdict_sentences import headline, sentence, story
+from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
 from spark_analysis.telling.tables.point_tables import comparison_table
 
 
@@ -36,6 +38,23 @@ def words(study: Study) -> dict[str, Any]:
         captions = {name: plot.caption for name, plot in study_plots(study).items()}
         return {**whole, "lead": list(study_lead(study)), "captions": captions}
     return {**whole, **_of_point(study.comparisons[0])}
+
+
+def words_of_worlds(worlds: Worlds) -> dict[str, Any]:
+    """Return what ``words.json`` holds of several worlds: their answer, and each's.
+
+    ``directories`` names the folder of each world's recordings, the witness's first.
+    """
+    return {
+        "schema": 1,
+        "directories": {
+            study.manifest.world: study.manifest.directory.name
+            for study in worlds.studies
+        },
+        "lead": list(worlds_lead(worlds)),
+        "notes": list(worlds_notes(worlds)),
+        "worlds": {study.manifest.world: words(study) for study in worlds.studies},
+    }
 
 
 def _of_point(comparison: Comparison) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from spark_analysis.judging.attribution import Attribution, Effect
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.pairs import PairCell
 from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import WorldCell, Worlds
 from spark_analysis.statistics.intervals import Estimate
 
 
@@ -17,7 +18,9 @@ def results(study: Study) -> dict[str, Any]:
 
     A number that does not exist, is infinite, or was refused is null; ``withheld`` says
     why a value may not be quoted, which a verdict may be without; ``factors`` are those
-    in which the arm differs from the baseline, with the arm's levels. Rows have a
+    in which the arm differs from the baseline, with the arm's levels; a latency is in
+    milliseconds and, as ``in_requests``, in units of the mean request, where what that
+    costs is known. Rows have a
     ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were asked
     for.
     """
@@ -62,6 +65,7 @@ def _row(comparison: Comparison, cell: Cell) -> dict[str, Any]:
         "value": finite(estimate.value),
         "low": finite(estimate.low),
         "high": finite(estimate.high),
+        "in_requests": _in_requests(comparison, cell),
         "ratio": None,
         "ratio_low": None,
         "ratio_high": None,
@@ -76,6 +80,13 @@ def _row(comparison: Comparison, cell: Cell) -> dict[str, Any]:
     elif contrast is not None:
         row |= {**_ratio(contrast.ratio), "p": contrast.p}
     return row
+
+
+def _in_requests(comparison: Comparison, cell: Cell) -> float | None:
+    request_ms = comparison.manifest.point.mean_request_ms
+    if cell.metric.level is None or cell.estimate is None or not request_ms:
+        return None
+    return finite(cell.estimate.value / request_ms)
 
 
 def _effects(of: Attribution) -> list[dict[str, Any]]:
@@ -128,3 +139,47 @@ def _ratio(ratio: Estimate) -> dict[str, float | None]:
 def finite(value: float) -> float | None:
     """Return the number, or None where JSON has no word for it."""
     return value if math.isfinite(value) else None
+
+
+def results_of_worlds(worlds: Worlds) -> dict[str, Any]:
+    """Return what ``results.json`` holds of several worlds: all their rows.
+
+    ``worlds`` are the cells of each world held against the witness, with the quotient
+    of their values (in mean requests where both know what that costs).
+    """
+    each = [results(study) for study in worlds.studies]
+    found: dict[str, Any] = {
+        "schema": 1,
+        "witness": worlds.witness.manifest.world,
+        "silent": dict(worlds.silent),
+        "rows": [row for of in each for row in of["rows"]],
+        "worlds": [_world_row(worlds, cell) for cell in worlds.cells],
+    }
+    if "points" in each[0]:
+        found["points"] = each[0]["points"]
+    for key in ("effects", "pairs"):
+        rows = [
+            {"world": study.manifest.world, **row}
+            for study, of in zip(worlds.studies, each, strict=True)
+            for row in of.get(key, [])
+        ]
+        if rows:
+            found[key] = rows
+    return found
+
+
+def _world_row(worlds: Worlds, cell: WorldCell) -> dict[str, Any]:
+    between = cell.between or Estimate(math.nan, math.nan, math.nan)
+    return {
+        **({"point": cell.point} if worlds.witness.swept else {}),
+        "world": cell.world,
+        "class": cell.witness.class_name,
+        "arm": cell.witness.arm,
+        "metric": cell.witness.metric.name,
+        "agreement": None
+        if cell.witness.verdict.word == "baseline"
+        else cell.agreement,
+        "between": finite(between.value),
+        "between_low": finite(between.low),
+        "between_high": finite(between.high),
+    }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import (
     NONE,
@@ -32,7 +33,9 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     headline,
     story,
 )
+from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
 from spark_analysis.telling.tables.point_tables import verdict_word
+from spark_analysis.telling.tables.worlds_table import headline_table
 
 # Below this many columns only the headline and goodput are shown.
 _WIDE: Final = 116
@@ -55,6 +58,29 @@ def show(study: Study, console: Console) -> None:
         _show_sweep(study, console)
     else:
         _show_point(study, console)
+
+
+def show_worlds(worlds: Worlds, console: Console) -> None:
+    """Print the answer of several worlds, and their ratios side by side."""
+    console.print()
+    console.print(Text(worlds.witness.manifest.title, style="bold"))
+    for study in worlds.studies:
+        for text in study_cautions(study):
+            console.print(_text(f"{study.manifest.world}: {text}", "bold red"))
+    console.print(_text(" ".join(worlds_lead(worlds)), "bold"))
+    for study in worlds.others:
+        found = headline_table(worlds, study.manifest.world)
+        table = RichTable(box=None, pad_edge=False, header_style="bold")
+        for column in found.columns:
+            justify: JustifyMethod = "right" if column.numeric else "left"
+            table.add_column(column.heading, justify=justify, no_wrap=True)
+        for row in found.written():
+            table.add_row(*(_text(text) for text in row))
+        console.print()
+        console.print(table)
+        console.print(_text(found.caption, "dim"))
+    for text in worlds_notes(worlds):
+        console.print(_text(f"· {text}"))
 
 
 def _show_sweep(study: Study, console: Console) -> None:

@@ -1,0 +1,66 @@
+"""The page of several worlds: what they agree on, side by side, then each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from spark_analysis.judging.worlds import Worlds
+from spark_analysis.telling.report.point_parts import plain_table
+from spark_analysis.telling.report.svg import inline
+from spark_analysis.telling.sentences.sweep_sentences import study_cautions
+from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.worlds_table import headline_table, worlds_tables
+
+_HERE: Final = Path(__file__).parent
+
+
+def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
+    """Return the whole HTML file; ``figures`` are SVGs by the world that they show."""
+    manifest = worlds.witness.manifest
+    title = escape(manifest.title)
+    names = [study.manifest.world for study in worlds.studies]
+    links = "".join(f"<a href='{name}/index.html'>{name}</a>" for name in names)
+    style = (_HERE / "report.css").read_text(encoding="utf-8")
+    said = " ".join(escape(text) for text in worlds_lead(worlds))
+    body = [
+        f"<header><p class='meta'>{escape(manifest.name)} · {' and '.join(names)} "
+        f"world · {manifest.created[:10]}</p><h1>{title}</h1>",
+        f"<nav><a href='#worlds'>Side by side</a>{links}</nav></header><main>",
+        _warnings(worlds),
+        f"<p class='lead'>{said}</p>",
+        *(f"<p class='note'>{escape(text)}</p>" for text in worlds_notes(worlds)),
+        "<h2 id='worlds'>Side by side</h2>",
+    ]
+    for study in worlds.others:
+        world = study.manifest.world
+        body.append(plain_table(headline_table(worlds, world)))
+        label = f"Ratios in the {names[0]} and the {world} world"
+        drawn = inline(figures[world], f"worlds-{world}", label)
+        body.append(f"<figure>{drawn}</figure>")
+    body += ["<h2 id='all'>Every metric</h2>", *map(plain_table, worlds_tables(worlds))]
+    body.append(
+        "<h2 id='each'>Each world by itself</h2><p>"
+        + ", ".join(
+            f"<a href='{name}/index.html'>the {name} world</a>" for name in names
+        )
+        + ": its own answer, figures, verdicts in words, runs and method.</p></main>"
+    )
+    return (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _warnings(worlds: Worlds) -> str:
+    found = [
+        f"{study.manifest.world}: {text}"
+        for study in worlds.studies
+        for text in study_cautions(study)
+    ]
+    return "".join(f"<p class='warning'>{escape(text)}</p>" for text in found)

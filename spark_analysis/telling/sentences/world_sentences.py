@@ -1,0 +1,134 @@
+"""The answer of several worlds: what they agree on first, then where they do not.
+
+Said of the class and the metric that the witness tells first. A world that could not
+decide is said to be too unsteady in one sentence, and the answer stands on the witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds, same_requests
+from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.numbers import digits, listed
+from spark_analysis.telling.sentences.sweep_sentences import study_lead
+from spark_analysis.telling.sentences.verdict_sentences import finding, subject
+
+
+def worlds_lead(worlds: Worlds) -> tuple[str, ...]:
+    """Return the answer: what the worlds agree on, and what it rests on."""
+    return (*(_of(worlds)), *_on_the_witness(worlds))
+
+
+def worlds_notes(worlds: Worlds) -> tuple[str, ...]:
+    """Say whether the worlds replayed the same requests, and how each was loaded."""
+    return tuple(_notes(worlds))
+
+
+def _of(worlds: Worlds) -> Iterator[str]:
+    for world, why in worlds.silent.items():
+        yield (
+            f"The {world} world cannot be compared ({why}): the answer stands on the "
+            f"{worlds.witness.manifest.world} world."
+        )
+    for study in worlds.others:
+        for comparison in worlds.witness.comparisons:
+            yield from _at_point(worlds, study, comparison)
+
+
+def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[str]:
+    first, world = comparison.class_names[0], study.manifest.world
+    point = comparison.manifest.point.name
+    cells = [
+        it
+        for it in worlds.told(world, first, comparison.headline)
+        if it.witness.arm in comparison.rivals and it.point == point
+    ]
+    if not cells:
+        return
+    where = f"At {point}, the" if point else "The"
+    witness, about = worlds.witness.manifest.world, subject(cells[0].witness)
+    alike = _having(cells, "agrees")
+    if alike:
+        said = listed([_both(it, witness, world) for it in alike])
+        yield f"{where} {witness} and the {world} world agree: the {about} is {said}."
+    apart = _having(cells, "size differs")
+    if apart:
+        said = listed([_both(it, witness, world) for it in apart])
+        yield f"They agree in direction, not in size: the {about} is {said}."
+    against = _having(cells, "contradicts")
+    if against:
+        said = listed([_both(it, witness, world) for it in against])
+        yield f"They contradict each other: the {about} is {said}."
+    unsure = _having(cells, "undecided")
+    if unsure:
+        yield _unsteady(cells, unsure, study, witness, about)
+
+
+def _unsteady(
+    cells: Sequence[WorldCell],
+    unsure: Sequence[WorldCell],
+    study: Study,
+    witness: str,
+    about: str,
+) -> str:
+    """Say that a world could not decide, and how disturbed its runs were."""
+    manifest = study.manifest
+    arms = (
+        "under any arm"
+        if len(unsure) == len(cells)
+        else f"under {listed([it.witness.arm for it in unsure])}"
+    )
+    invalid = sum(not run.valid for run in manifest.runs)
+    runs = f" ({invalid} of {len(manifest.runs)} runs did not count)" if invalid else ""
+    return (
+        f"The {manifest.world} world was too unsteady to decide the {about} {arms}"
+        f"{runs}: there the answer stands on the {witness} world."
+    )
+
+
+def _both(cell: WorldCell, witness: str, world: str) -> str:
+    """Tell what two worlds found under one arm."""
+    return (
+        f"{finding(cell.witness)} under {cell.witness.arm} in the {witness} world "
+        f"({finding(cell.other)} in the {world} one)"
+    )
+
+
+def _having(cells: Sequence[WorldCell], agreement: Agreement) -> list[WorldCell]:
+    return [it for it in cells if it.agreement == agreement]
+
+
+def _on_the_witness(worlds: Worlds) -> tuple[str, ...]:
+    """Return what the witness says of everything, by itself."""
+    study = worlds.witness
+    said = study_lead(study) if study.swept else lead(study.comparisons[0])
+    head, *rest = said
+    return (f"In the {study.manifest.world} world: {head}", *rest)
+
+
+def _notes(worlds: Worlds) -> Iterator[str]:
+    witness = worlds.witness.manifest
+    for study in worlds.others:
+        there = study.manifest
+        both, of = same_requests(witness, there)
+        if both == of:
+            yield (
+                f"The {witness.world} and the {there.world} world replayed the same "
+                f"requests: {of} traces, the same by their hashes."
+            )
+        else:
+            yield (
+                f"Of {of} traces, the {witness.world} and the {there.world} world both "
+                f"replayed {both}: the rest of the requests are not the same."
+            )
+    for study in worlds.studies:
+        point = study.manifest.points[0]
+        if point.mean_request_ms and point.stretch:
+            yield (
+                f"In the {study.manifest.world} world a mean request costs "
+                f"{digits(point.mean_request_ms)} ms, and traces were stretched by "
+                f"{digits(point.stretch)}."
+            )

@@ -1,0 +1,296 @@
+"""Several worlds: where they agree, what is said where they do not, one report of all.
+
+What a world found is made up, so the right word is known: the same ratios agree, a live
+world that spreads over both sides of 1 has decided nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from spark_analysis import analyze as analysis
+from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import Worlds, hold_together
+from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.statistics.quotient import quotient
+from spark_analysis.telling import paper
+from spark_analysis.telling.results import results_of_worlds
+from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.worlds_table import headline_table
+from spark_analysis.telling.terminal import show_worlds
+from tests.spark_analysis import synthetic
+from tests.spark_analysis.studies import comparison_of, manifest_of, study_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BLOCKS = 10
+CALM = (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.005, 0.995)
+WILD = (0.2, 5.0, 0.3, 4.0, 0.5, 2.0, 0.25, 4.5, 0.6, 1.8)
+
+
+def study_in(
+    world: str,
+    ratios: dict[str, float],
+    noise: Sequence[float] = CALM,
+    *,
+    base_ms: float = 10.0,
+    request_ms: float | None = 0.5,
+) -> Study:
+    """Make a study of control and produce; ``ratios`` are those of control."""
+    arms: dict[str, dict[str, str]] = {name: {} for name in ("fifo", *ratios)}
+    manifest = manifest_of(arms, ["control", "produce"], BLOCKS, world=world)
+    point = replace(manifest.point, mean_request_ms=request_ms, stretch=1.0)
+    manifest = replace(manifest, points=(point,))
+    values = {("control", "fifo"): [base_ms * it for it in CALM]}
+    for arm, ratio in ratios.items():
+        values["control", arm] = [base_ms * ratio * it for it in noise]
+    for arm in arms:
+        values["produce", arm] = [50.0 * it for it in CALM]
+    return study_of([comparison_of(manifest, values)])
+
+
+def together(virtual: Study, *others: Study, **silent: str) -> Worlds:
+    return hold_together([*others, virtual], silent)
+
+
+def agreement(worlds: Worlds, arm: str, class_name: str = "control") -> str:
+    metric = worlds.witness.headline
+    (found,) = [
+        it for it in worlds.told("live", class_name, metric) if it.witness.arm == arm
+    ]
+    return found.agreement
+
+
+def test_worlds_with_the_same_ratios_agree() -> None:
+    virtual = study_in("virtual", {"planes": 0.2, "wfq": 0.5})
+    live = study_in("live", {"planes": 0.2, "wfq": 0.5}, base_ms=20.0)
+    worlds = together(virtual, live)
+    assert worlds.witness is virtual
+    assert {agreement(worlds, arm) for arm in ("planes", "wfq")} == {"agrees"}
+    first, *rest = worlds_lead(worlds)
+    assert first == (
+        "The virtual and the live world agree: the p99 latency of control is 5.0 times "
+        "lower under planes in the virtual world (5.0 times lower in the live one) and "
+        "2.0 times lower under wfq in the virtual world (2.0 times lower in the live "
+        "one)."
+    )
+    assert rest[0].startswith("In the virtual world: The p99 latency of control")
+    assert "unsteady" not in " ".join([first, *rest])
+
+
+def test_the_same_direction_with_other_sizes_is_no_agreement() -> None:
+    worlds = together(
+        study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 0.6})
+    )
+    assert agreement(worlds, "planes") == "size differs"
+    assert worlds_lead(worlds)[0].startswith("They agree in direction, not in size: ")
+
+
+def test_opposite_findings_contradict_each_other() -> None:
+    worlds = together(
+        study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 3.0})
+    )
+    assert agreement(worlds, "planes") == "contradicts"
+    assert worlds_lead(worlds)[0] == (
+        "They contradict each other: the p99 latency of control is 5.0 times lower "
+        "under planes in the virtual world (3.0 times higher in the live one)."
+    )
+
+
+def test_a_wild_live_world_is_unsteady_and_the_answer_stands_on_the_virtual_one() -> (
+    None
+):
+    live = study_in("live", {"planes": 0.9}, WILD)
+    runs = live.manifest.runs
+    lost = tuple(replace(run, valid=False, reason="late") for run in runs[:3])
+    live = replace(live, manifest=replace(live.manifest, runs=(*runs, *lost)))
+    worlds = together(study_in("virtual", {"planes": 0.2}), live)
+    assert agreement(worlds, "planes") == "undecided"
+    said = [text for text in worlds_lead(worlds) if "unsteady" in text]
+    assert said == [
+        "The live world was too unsteady to decide the p99 latency of control under "
+        f"any arm (3 of {len(runs) + 3} runs did not count): there the answer stands "
+        "on the virtual world."
+    ]
+    assert not any("agree:" in text for text in worlds_lead(worlds))
+
+
+def test_a_world_that_cannot_be_compared_is_said_to_be_silent() -> None:
+    worlds = together(study_in("virtual", {"planes": 0.2}), live="no complete block")
+    assert worlds_lead(worlds)[0] == (
+        "The live world cannot be compared (no complete block): the answer stands on "
+        "the virtual world."
+    )
+
+
+def test_values_are_held_together_in_units_of_the_mean_request() -> None:
+    # Twice as slow a machine, on which all takes twice as long: the same behaviour.
+    virtual = study_in("virtual", {"planes": 0.2}, base_ms=10.0, request_ms=0.5)
+    live = study_in("live", {"planes": 0.2}, base_ms=20.0, request_ms=1.0)
+    for cell in together(virtual, live).cells:
+        if cell.witness.class_name == "control" and cell.witness.metric.level:
+            assert cell.between is not None
+            assert cell.between.value == pytest.approx(1.0)
+    rows = results_of_worlds(together(virtual, live))["rows"]
+    found = {
+        row["world"]: row["in_requests"]
+        for row in rows
+        if (row["class"], row["arm"], row["metric"]) == ("control", "fifo", "p99_ms")
+    }
+    assert found["virtual"] == pytest.approx(found["live"]) == pytest.approx(20.0)
+
+
+def test_the_table_has_a_row_for_each_class_and_arm() -> None:
+    worlds = together(
+        study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 0.2})
+    )
+    table = headline_table(worlds, "live")
+    assert [row[:2] for row in table.rows] == [
+        ("control", "fifo"),
+        ("control", "planes"),
+        ("produce", "fifo"),
+        ("produce", "planes"),
+    ]
+    assert [row[-1] for row in table.rows] == ["baseline", "agrees"] * 2
+
+
+def test_whether_the_requests_were_the_same_is_told_by_hash() -> None:
+    virtual, live = (
+        study_in("virtual", {"planes": 0.2}),
+        study_in("live", {"planes": 1}),
+    )
+    assert worlds_notes(together(virtual, live))[0].endswith(
+        "replayed the same requests: 1 traces, the same by their hashes."
+    )
+    runs = tuple(replace(run, trace_sha256="other") for run in live.manifest.runs)
+    live = replace(live, manifest=replace(live.manifest, runs=runs))
+    assert "both replayed 0" in worlds_notes(together(virtual, live))[0]
+
+
+def test_worlds_of_different_experiments_are_refused() -> None:
+    virtual, live = (
+        study_in("virtual", {"planes": 0.2}),
+        study_in("live", {"planes": 1}),
+    )
+    live = replace(live, manifest=replace(live.manifest, name="another"))
+    with pytest.raises(RecordingError, match="worlds of different experiments"):
+        together(virtual, live)
+
+
+# ---- the quotient ----
+
+
+def test_of_normal_logarithms_the_quotient_has_the_classical_interval() -> None:
+    # Half widths 0.3 and 0.4 add in squares: 0.5.
+    over = Estimate(2.0, 2.0 * math.exp(-0.3), 2.0 * math.exp(0.3))
+    under = Estimate(4.0, 4.0 * math.exp(-0.4), 4.0 * math.exp(0.4))
+    found = quotient(over, under)
+    assert found is not None
+    expected = (0.5, 0.5 * math.exp(-0.5), 0.5 * math.exp(0.5))
+    assert found == pytest.approx(expected)
+
+
+def test_the_interval_of_a_quotient_covers_as_often_as_it_says() -> None:
+    # Means of eight normal logarithms, t intervals of 95 %; 2000 pairs, so the bound is
+    # four standard errors below.
+    rng = np.random.default_rng(7)
+    logs = rng.normal(0.0, [[[0.2]], [[0.4]]], (2, 2000, 8))
+    half = 2.3646 * logs.std(axis=2, ddof=1) / math.sqrt(8)
+    means = logs.mean(axis=2)
+    covered = 0
+    for number in range(2000):
+        one, two = (
+            Estimate(*np.exp(means[k, number] + half[k, number] * np.array([0, -1, 1])))
+            for k in (0, 1)
+        )
+        found = quotient(one, two)
+        assert found is not None
+        covered += found.low <= 1.0 <= found.high
+    assert covered / 2000 > 0.93
+
+
+def test_what_is_not_bounded_stays_so_and_what_is_lost_has_no_quotient() -> None:
+    open_above = Estimate(2.0, 1.0, math.inf)
+    found = quotient(open_above, Estimate(1.0, 0.9, 1.1))
+    assert found is not None
+    assert found.high == math.inf
+    assert 0 < found.low < 2.0
+    assert quotient(Estimate(math.inf, 1.0, math.inf), open_above) is None
+    assert quotient(open_above, Estimate(0.0, 0.0, 0.0)) is None
+
+
+# ---- from recordings to one report ----
+
+
+@pytest.mark.spark
+def test_a_directory_of_worlds_has_one_report(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # There is one session in a process, and other tests go on with it.
+    monkeypatch.setattr(analysis, "spark_session", lambda _: nullcontext(spark))
+    # More than the tails need: a gate of a few exceedances lets p99 be told.
+    options = {"exceedances_shown": 2, "exceedances_headline": 3}
+    for world in ("virtual", "live"):
+        directory = tmp_path / world
+        manifest = synthetic.write(
+            directory, seconds=0.3, arms=("fifo", "planes"), analysis=options
+        )
+        manifest["world"] = world
+        costs = {"mean_request_ns": 500_000, "stretch": 1.25, "load": {}}
+        window, classes = manifest["window_ns"], manifest["classes"]
+        whole = {"point": "", "levels": {}, "window_ns": window, "classes": classes}
+        manifest["points"] = [{**whole, "costs": costs}]
+        synthetic.save(directory, manifest)
+    broken = tmp_path / "kafka"
+    broken.mkdir()
+    (broken / "manifest.json").write_text("{}")
+    analysis.analyze(tmp_path)
+    report = tmp_path / "report"
+    found = json.loads((report / "results.json").read_text())
+    assert {row["world"] for row in found["rows"]} == {"virtual", "live"}
+    assert found["witness"] == "virtual"
+    assert "schema None found" in found["silent"]["kafka"]
+    # The same rows in both: they agree wherever something is decided.
+    words = {row["agreement"] for row in found["worlds"]}
+    assert "agrees" in words
+    assert words <= {None, "agrees", "open"}
+    for name in ("index.html", "words.json", "tables/worlds-live.csv"):
+        assert (report / name).stat().st_size > 0
+    for world in ("virtual", "live"):
+        assert (report / world / "index.html").is_file()
+        assert (report / "figures" / "worlds-live.svg").is_file()
+    page = (report / "index.html").read_text()
+    said = json.loads((report / "words.json").read_text())
+    assert said["lead"][0].startswith("The kafka world cannot be compared")
+    assert "The virtual and the live world agree" in " ".join(said["lead"])
+    assert page.index("world agree") < page.index("Side by side</h2>")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "The virtual and the live world agree" in printed
+    paper.build(tmp_path, tmp_path / "paper.pdf")
+    assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_terminal_tells_the_answer_before_the_numbers() -> None:
+    worlds = together(
+        study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 0.2})
+    )
+    console = Console(width=140, record=True, file=io.StringIO())
+    show_worlds(worlds, console)
+    text = console.export_text()
+    assert text.index("world agree") < text.index("agreement")
