@@ -114,15 +114,16 @@ async def a_produce_meets_a_crowd(world):
         tried.append(world.clock.now_ns())
         return look(delayed)
 
-    async with trio.open_nursery() as nursery:
-        fields = fetch_fields({("t", 0): 0}, max_wait_ms=60_000)
-        for number, consumer in enumerate(consumers, FETCH):
-            nursery.start_soon(ask_for(consumer, ApiKey.FETCH, 11, number, fields))
-        await trio.sleep(1)
-        parked = world.application.broker.replicas.fetch_purgatory
-        assert len(parked) == CROWD
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DelayedFetch, "try_complete", try_complete)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DelayedFetch, "try_complete", try_complete)
+        async with trio.open_nursery() as nursery:
+            fields = fetch_fields({("t", 0): 0}, max_wait_ms=60_000)
+            for number, consumer in enumerate(consumers, FETCH):
+                nursery.start_soon(ask_for(consumer, ApiKey.FETCH, 11, number, fields))
+            await trio.sleep(1)
+            parked = world.application.broker.replicas.fetch_purgatory
+            assert len(parked) == len(tried) == CROWD
+            tried.clear()
             fields = produce_fields({("t", 0): batch(b"x" * 50)})
             await ask(producer, ApiKey.PRODUCE, 8, 0, **fields)
             produced_ns = world.clock.now_ns()
