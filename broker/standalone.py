@@ -19,7 +19,7 @@ from broker.log.upkeep.chore import Calls
 from broker.node.broker import Broker
 from broker.node.flushes import Flush, flush_here
 from broker.node.hosts import LookUp, look_up_here
-from broker.node.replication import connect_nowhere
+from broker.node.replication_shell import connect_nowhere
 
 
 def standalone_broker(

@@ -34,6 +34,7 @@ ALLOWED_IMPORTS = {
         "broker/node/*_shell.py",
         "broker/coordination/*.py",
         "broker/replication/fetcher_manager.py",
+        "broker/replication/isr_changes.py",
         "broker/observation/recording/sampler.py",
         "broker/process.py",
         "broker/server.py",

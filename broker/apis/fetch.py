@@ -213,6 +213,7 @@ class _Fetch:
             self.broker.now_ns(),
         ):
             self.broker.replicas.note_change(partition.key)
+        self.broker.replicas.note_follower(partition, self.replica_id)
 
     # ---- waiting ----------------------------------------------------------------
 

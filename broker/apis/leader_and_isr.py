@@ -42,7 +42,7 @@ from broker.requests.request import Request
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Change the state of the partitions named."""
     command = LeaderAndIsrRequest.from_wire(body)
-    if broker.is_stale(command.broker_epoch):
+    if not broker.is_meant(command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await broker.replicas.change_leadership(command)

@@ -65,7 +65,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     partition = broker.replicas.partitions.get((topic, index))
     if (
         partition is None
-        or (acks != 1 and (acks != ALL_REPLICAS or len(partition.isr) != 1))
+        or (acks != 1 and (acks != ALL_REPLICAS or len(partition.maximal_isr) != 1))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
         or partition.log.prepares

@@ -36,6 +36,7 @@ SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.SYNC_GROUP: (0, 5),
         ApiKey.API_VERSIONS: (0, 3),
         ApiKey.INIT_PRODUCER_ID: (0, 4),
+        ApiKey.ALTER_PARTITION: (2, 2),
     }
 )
 _SOFTWARE: Final = Row(

@@ -9,18 +9,19 @@ no transactions it is also the last stable offset), followers to the end.
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
 ``leaderIsrUpdateLock`` nor a re-check after each append.
 
-A follower's log is written and cut by its fetcher (``broker.replication``).
+A follower's log is written and cut by its fetcher (``broker.replication``). The leader
+proposes who is in the ISR, and the controller decides (KIP-497).
 
-Left out: changing the ISR (it needs a controller to agree, KIP-497) and reassignment.
+Left out: reassignment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from broker.cluster.follower import Follower
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
 from broker.log.reading import read
@@ -33,15 +34,6 @@ NO_EPOCH: Final = -1
 ALL_REPLICAS: Final = -1
 
 Key = tuple[str, int]
-
-
-@dataclass(slots=True, kw_only=True)
-class Follower:
-    """What the leader knows of another replica; -1: not yet anything."""
-
-    log_end_offset: int = -1
-    log_start_offset: int = -1
-    last_fetch_ns: int = -1
 
 
 class Partition:
@@ -64,7 +56,9 @@ class Partition:
         "leader_epoch",
         "local_id",
         "log",
+        "maximal_isr",
         "partition_epoch",
+        "proposed_isr",
         "replicas",
         "topic_id",
     )
@@ -90,6 +84,10 @@ class Partition:
         self.partition_epoch = -1
         self.controller_epoch = 0
         self.isr: tuple[int, ...] = ()
+        # What the controller has been asked to make of it, and who may be in it by now:
+        # the high watermark waits for all of these (KIP-497).
+        self.proposed_isr: tuple[int, ...] | None = None
+        self.maximal_isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, Follower] = {}
         self.high_watermark = min(
@@ -135,7 +133,7 @@ class Partition:
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.isr = tuple(state.isr)
+        self._set_isr(tuple(state.isr))
         self.replicas = tuple(state.replicas)
         others = {replica for replica in self.replicas if replica != self.local_id}
         self.followers = {
@@ -162,7 +160,7 @@ class Partition:
                 f"the in-sync replicas are {self.isr}, expected {self._min_insync()}",
             )
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
-        if len(self.isr) == 1:
+        if len(self.maximal_isr) == 1:
             self.high_watermark = self.log.log_end_offset
         return appended
 
@@ -172,7 +170,7 @@ class Partition:
             self.log.log_end_offset
             if replica == self.local_id
             else self.followers[replica].log_end_offset
-            for replica in self.isr
+            for replica in self.maximal_isr
             if replica == self.local_id or replica in self.followers
         ]
         if not ends or min(ends) <= self.high_watermark:
@@ -186,10 +184,18 @@ class Partition:
         """Note how far a follower has come; True if a watermark may have moved."""
         follower = self.followers[replica]
         low_moved = log_start_offset > follower.log_start_offset
+        end = self.log.log_end_offset
+        if log_end_offset >= end:
+            follower.caught_up_ns = now_ns
+        elif log_end_offset >= follower.end_at_last_fetch:
+            # It has all that there was then: Kafka's ``lastCaughtUpTimeMs``.
+            follower.caught_up_ns = max(follower.caught_up_ns, follower.last_fetch_ns)
+        follower.end_at_last_fetch = end
         follower.log_end_offset = log_end_offset
         follower.log_start_offset = log_start_offset
         follower.last_fetch_ns = now_ns
-        return (replica in self.isr and self.advance_high_watermark()) or low_moved
+        moved = replica in self.maximal_isr and self.advance_high_watermark()
+        return moved or low_moved
 
     def check_follower(self, replica: int, current_leader_epoch: int) -> None:
         """Raise unless ``replica`` is one of this partition's."""
@@ -219,6 +225,70 @@ class Partition:
         if len(self.isr) < self._min_insync():
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
+
+    # ---- the ISR ----------------------------------------------------------------
+
+    def propose_shrinking(self, now_ns: int, lag_ns: int) -> bool:
+        """Propose an ISR without those that have not caught up for ``lag_ns``.
+
+        True if there is something to propose, and nothing has been already.
+        """
+        if not self.is_leader or self.proposed_isr is not None:
+            return False
+        kept = tuple(
+            replica
+            for replica in self.isr
+            if replica not in self.followers or self._keeps_up(replica, now_ns, lag_ns)
+        )
+        if len(kept) == len(self.isr):
+            return False
+        self.proposed_isr = kept
+        return True
+
+    def _keeps_up(self, replica: int, now_ns: int, lag_ns: int) -> bool:
+        follower = self.followers[replica]
+        if follower.caught_up_ns < 0:
+            # Its time begins with the first look since this leadership began.
+            follower.caught_up_ns = now_ns
+        has_all = follower.log_end_offset == self.log.log_end_offset
+        return has_all or now_ns - follower.caught_up_ns <= lag_ns
+
+    def propose_expansion(self, replica: int) -> bool:
+        """Propose an ISR with a follower that has all that is committed.
+
+        It must also have all that this leadership began with. True if there is
+        something to propose, and nothing has been already.
+        """
+        if not self.is_leader or self.proposed_isr is not None or replica in self.isr:
+            return False
+        assert self.epoch_start_offset is not None
+        needed = max(self.high_watermark, self.epoch_start_offset)
+        if self.followers[replica].log_end_offset < needed:
+            return False
+        self.proposed_isr = (*self.isr, replica)
+        self.maximal_isr = self.proposed_isr
+        return True
+
+    def withdraw_proposal(self) -> None:
+        """Leave the ISR as it is: the controller did not try, or refuses a replica."""
+        self._set_isr(self.isr)
+
+    def accept_isr(
+        self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int
+    ) -> bool:
+        """Take over what the controller made of a proposal; True if it is news."""
+        if leader_epoch != self.leader_epoch or not self.is_leader:
+            return False
+        if partition_epoch <= self.partition_epoch:
+            return False
+        self.partition_epoch = partition_epoch
+        self._set_isr(isr)
+        self.advance_high_watermark()
+        return True
+
+    def _set_isr(self, isr: tuple[int, ...]) -> None:
+        self.isr = self.maximal_isr = isr
+        self.proposed_isr = None
 
     # ---- the follower -----------------------------------------------------------
 

@@ -21,7 +21,13 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from broker.cluster.partition import Key, Partition
-from broker.cluster.replica_parts import Fetchers, Logs, NoFetchers
+from broker.cluster.replica_parts import (
+    Fetchers,
+    IsrChanges,
+    Logs,
+    NoFetchers,
+    NoIsrChanges,
+)
 from broker.cluster.topics import check_name
 from broker.disk.failures import LogUnavailable
 from broker.log.steps import Steps
@@ -71,6 +77,7 @@ class ReplicaManager:
         # Told of leaderships won and lost: (partition, whether this broker leads it).
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
         self.fetchers: Fetchers = NoFetchers()
+        self.isr_changes: IsrChanges = NoIsrChanges()
         self._logs = logs
         self._min_insync = min_insync
 
@@ -139,6 +146,11 @@ class ReplicaManager:
         yield from self.fetch_purgatory.completing(partition.key)
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
+
+    def note_follower(self, partition: Partition, replica: int) -> None:
+        """See whether a follower that has fetched belongs into the ISR again."""
+        if replica not in partition.isr and partition.propose_expansion(replica):
+            self.isr_changes.submit(partition)
 
     def note_change(self, key: Key) -> None:
         """Try who waits for anything of a partition."""

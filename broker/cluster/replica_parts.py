@@ -1,4 +1,4 @@
-"""What the replicas of a broker are handed: where logs are kept, and who fetches."""
+"""What the replicas of a broker are handed: logs, fetchers, a way to the controller."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ class Fetchers(Protocol):
         """Fetch a partition no more."""
 
 
+class IsrChanges(Protocol):
+    """Who brings proposals for an ISR to the controller."""
+
+    def submit(self, partition: Partition) -> None:
+        """Bring a partition's ``proposed_isr``."""
+
+
 class NoFetchers:
     """Followers stay as they are: for replicas that nobody serves."""
 
@@ -51,3 +58,10 @@ class NoFetchers:
 
     def stop(self, key: Key) -> None:
         """There is nothing to stop."""
+
+
+class NoIsrChanges:
+    """Proposals stay what they are: nobody would hear them."""
+
+    def submit(self, partition: Partition) -> None:
+        """Bring nothing."""

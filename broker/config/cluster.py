@@ -87,7 +87,6 @@ REPLICA_LAG_TIME_MAX_MS: Final = long(
     "replica.lag.time.max.ms",
     30_000,
     "A follower that has not caught up for this long leaves the ISR.",
-    inert=True,
 )
 REPLICA_SOCKET_TIMEOUT_MS: Final = integer(
     "replica.socket.timeout.ms",

@@ -120,7 +120,7 @@ class KafkaApis:
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Keep the followers up with their leaders, until cancelled."""
-        await self.broker.fetchers.run(billed)
+        await self.broker.replication.run(billed)
 
     def next_upkeep_ns(self) -> int | None:
         """Return when `upkeep` has something to do."""
@@ -136,7 +136,7 @@ class KafkaApis:
         purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
         yield from purgatory_metrics(purgatories)
         yield from replica_metrics(replicas)
-        yield from replica_fetcher_metrics(self.broker.fetchers)
+        yield from replica_fetcher_metrics(self.broker.replication.fetchers)
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)

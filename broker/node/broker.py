@@ -50,7 +50,7 @@ from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
 from broker.node.producer_ids import ProducerIds
-from broker.node.replication import connect_nowhere, replica_fetchers
+from broker.node.replication_shell import Replication, connect_nowhere
 from broker.protocol.errors import ErrorCode, LogDirsLost
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -104,6 +104,8 @@ class Broker:
         self._topic_settings: dict[str, tuple[LogConfig, int]] = {}
         self.producer_ids = ProducerIds(coordinator)
         self._connect = connect
+        # The newest epoch by which a controller has addressed this broker (KIP-380).
+        self.registered_epoch = NO_EPOCH
 
     # ---- start and stop ---------------------------------------------------------
 
@@ -205,10 +207,11 @@ class Broker:
         endpoints = {each.name: (each.host, each.port) for each in listeners}
         local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
         self.metadata_cache = MetadataCache(local, controller_id=node_id)
-        self.fetchers = self.replicas.fetchers = replica_fetchers(
+        self.replication = Replication(
             lambda: self.config,
             self.replicas,
             self.metadata_cache,
+            registered_epoch=lambda: self.registered_epoch,
             connect=self._connect,
             now_ns=self.now_ns,
             now_ms=self.now_ms,
@@ -258,6 +261,11 @@ class Broker:
                 for each in self.replicas.purgatories
             ),
             Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
+            Duty(
+                "isr expiration",
+                self.replication.expiration.next_ns,
+                self.replication.expiration.work,
+            ),
         )
 
     def _leave_failed_directories(self) -> None:
@@ -370,9 +378,10 @@ class Broker:
         await self.deletions.forget()
         return error
 
-    def is_stale(self, broker_epoch: int) -> bool:
-        """Tell whether a request is addressed to an earlier life of this broker."""
-        return NO_EPOCH < broker_epoch < self.coordinator.broker_epoch
+    def is_meant(self, broker_epoch: int) -> bool:
+        """Tell whether a controller means this life of the broker; note its epoch."""
+        self.registered_epoch = max(self.registered_epoch, broker_epoch)
+        return not NO_EPOCH < broker_epoch < self.coordinator.broker_epoch
 
     # ---- what handlers ask --------------------------------------------------------
 

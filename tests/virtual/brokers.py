@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 import trio
 
@@ -32,10 +33,13 @@ from tests.broker.apis.requests import (
     produce_fields,
     update_metadata,
 )
+from tests.virtual.controller import CONTROLLER, PORT, FakeController
 from tests.virtual.kafka import answer, ask
 
 T = TypeVar("T")
 KEY = ("t", 0)
+TOPIC_ID = UUID(int=7)
+BROKER_EPOCH = 17
 SLICE_NS = 50_000
 SETTINGS = {
     "log.dirs": "/data",
@@ -71,7 +75,7 @@ class Brokers:
             apis = kafka_apis(config, clock, random.Random(number), self.network)
             self.applications.append(apis)
             self.servers.append(BrokerServer(config, apis, self._surroundings(number)))
-        self.streams: dict[int, MemoryStream] = {}
+        self.controller = FakeController()
 
     def _surroundings(self, number: int) -> Surroundings:
         return Surroundings(
@@ -86,6 +90,7 @@ class Brokers:
         """Serve until the body ends."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.network.run)
+            nursery.start_soon(self.controller.run, self.network)
             for server in self.servers:
                 await nursery.start(server.run)
             yield self
@@ -105,9 +110,16 @@ class Brokers:
         self, to: int, *, leader: int, epoch: int, isr: Sequence[int]
     ) -> None:
         """Tell one broker who leads the partition; all are its replicas."""
+        self.controller.leader_epoch = max(self.controller.leader_epoch, epoch)
         replicas = range(len(self.servers))
         command = leader_and_isr(
-            KEY, leader=leader, leader_epoch=epoch, isr=isr, replicas=tuple(replicas)
+            KEY,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=isr,
+            replicas=tuple(replicas),
+            topic_id=TOPIC_ID,
+            broker_epoch=BROKER_EPOCH,
         )
         await self._command(to, ApiKey.LEADER_AND_ISR, 6, command)
 
@@ -116,7 +128,10 @@ class Brokers:
         command = update_metadata(
             ("elsewhere", 0),
             leader=0,
-            brokers={number: ("127.0.0.1", 9092 + number) for number in brokers},
+            brokers={
+                CONTROLLER: ("127.0.0.1", PORT),
+                **{number: ("127.0.0.1", 9092 + number) for number in brokers},
+            },
         )
         await self._command(to, ApiKey.UPDATE_METADATA, 6, command)
 

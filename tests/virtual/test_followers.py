@@ -119,7 +119,7 @@ def test_a_replica_that_is_stopped_fetches_no_more() -> None:
         await brokers.introduce()
         await brokers.elect(0, 1, (0, 1))
         assert await brokers.produce(0, b"a") == (ErrorCode.none, 0)
-        fetchers = brokers.applications[1].broker.fetchers
+        fetchers = brokers.applications[1].broker.replication.fetchers
         fetchers.stop(KEY)
         assert (await brokers.produce(0, b"b", timeout_ms=500))[0] is (
             ErrorCode.request_timed_out

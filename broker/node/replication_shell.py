@@ -1,0 +1,90 @@
+"""Replication, joined to a broker's replicas and to what it knows of other brokers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+import trio
+
+from broker.client.config import COMMON, read_settings
+from broker.client.connection import Stream
+from broker.client.network_client import Connect, NetworkClient
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.replica_manager import ReplicaManager
+from broker.config import REPLICA_LAG_TIME_MAX_MS, BrokerConfig
+from broker.replication.fetcher_manager import ReplicaFetcherManager
+from broker.replication.isr_changes import IsrExpiration, IsrProposals, bring
+
+_NS_PER_MS = 1_000_000
+
+
+async def connect_nowhere(host: str, port: int) -> Stream:
+    """Reach no other broker: for one that is its own cluster, without a network."""
+    raise OSError(f"there is no network to reach {host}:{port} by")
+
+
+class Replication:
+    """What followers fetch, and what leaders propose for their ISRs.
+
+    ``registered_epoch`` is the epoch that the controller knows this broker by.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        replicas: ReplicaManager,
+        metadata_cache: MetadataCache,
+        *,
+        registered_epoch: Callable[[], int],
+        connect: Connect,
+        now_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self._local_id = replicas.local_id
+        self._metadata_cache = metadata_cache
+        self._registered_epoch = registered_epoch
+        self._connect = connect
+        self._rng = rng
+        # Where a broker listens to brokers.
+        self._find = partial(
+            metadata_cache.endpoint, config().inter_broker_listener_name
+        )
+        self.fetchers = ReplicaFetcherManager(
+            config,
+            local_id=replicas.local_id,
+            watchers=replicas,
+            find=self._find,
+            connect=connect,
+            now_ns=now_ns,
+            now_ms=now_ms,
+            rng=rng,
+        )
+        self.proposals = IsrProposals(lambda it: replicas.note_change(it.key))
+        self.expiration = IsrExpiration(
+            replicas.led,
+            lambda: config()[REPLICA_LAG_TIME_MAX_MS] * _NS_PER_MS,
+            self.proposals.submit,
+        )
+        replicas.fetchers = self.fetchers
+        replicas.isr_changes = self.proposals
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Fetch and propose until cancelled; ``billed`` is entered for all work."""
+        settings = read_settings(COMMON, {"client_id": f"broker-{self._local_id}"})
+        client = NetworkClient(settings, self._connect, self._rng)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(client.run)
+            nursery.start_soon(self.fetchers.run, billed)
+            await bring(
+                self.proposals, client, self._controller, self._identity, billed
+            )
+
+    def _controller(self) -> tuple[str, int] | None:
+        return self._find(self._metadata_cache.controller_id)
+
+    def _identity(self) -> tuple[int, int]:
+        return self._local_id, self._registered_epoch()

@@ -1,0 +1,184 @@
+"""Proposals for ISRs on their way to the controller, and its answers.
+
+Kafka's ``AlterPartitionManager`` and ``isr-expiration``: one request in flight, with
+all that is proposed by then; what has no answer is brought again after a pause. The
+controller is found in the metadata. An answer counts only under the leader epoch that
+it was asked with; after an error that says that the controller knows better, the
+proposal stays until its next LeaderAndIsr, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import trio
+
+from broker.client.network_client import Address, NetworkClient
+from broker.client.signals import Signal
+from broker.client.versions import Row
+from broker.cluster.partition import Key, Partition
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.wire.codec import Entity
+
+# Kafka's pause before a proposal is brought again.
+RETRY_S: Final = 0.05
+# Partitions looked at in one piece of a round.
+PIECE: Final = 256
+_WITHDRAWN: Final = frozenset(
+    {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
+)
+_CONTROLLER_KNOWS_BETTER: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.invalid_update_version,
+        ErrorCode.invalid_request,
+        ErrorCode.new_leader_elected,
+    }
+)
+
+
+class IsrProposals:
+    """What has been proposed and not been decided.
+
+    ``changed`` is told of a partition whose ISR has changed: who waits for its high
+    watermark may be answered.
+    """
+
+    def __init__(self, changed: Callable[[Partition], None]) -> None:
+        self._changed = changed
+        self._waiting: dict[Key, Partition] = {}
+        self.submitted = Signal()
+
+    def submit(self, partition: Partition) -> None:
+        """Bring a partition's ``proposed_isr`` to the controller."""
+        self._waiting[partition.key] = partition
+        self.submitted.notify()
+
+    def open(self) -> dict[Key, Partition]:
+        """Return what is proposed still, and forget the rest."""
+        self._waiting = {
+            key: each
+            for key, each in self._waiting.items()
+            if each.is_leader and each.proposed_isr is not None and each.topic_id
+        }
+        return dict(self._waiting)
+
+    def row(self, asked: Iterable[Partition], broker_id: int, broker_epoch: int) -> Row:
+        """Return an AlterPartition (v2) with these proposals."""
+        topics: dict[object, list[Row]] = {}
+        for each in asked:
+            proposed = Row(
+                partition_index=each.key[1],
+                leader_epoch=each.leader_epoch,
+                new_isr=each.proposed_isr,
+                leader_recovery_state=0,
+                partition_epoch=each.partition_epoch,
+            )
+            topics.setdefault(each.topic_id, []).append(proposed)
+        return Row(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            topics=tuple(
+                Row(topic_id=topic_id, partitions=tuple(rows))
+                for topic_id, rows in topics.items()
+            ),
+        )
+
+    def take(self, asked: Iterable[Partition], answer: Entity) -> None:
+        """Take the controller's decisions in; what it did not decide stays open."""
+        by_id = {(each.topic_id, each.key[1]): each for each in asked}
+        if answer.error_code is not ErrorCode.none:
+            return
+        for topic in answer.topics:
+            for decided in topic.partitions:
+                each = by_id.get((topic.topic_id, decided.partition_index))
+                if each is not None:
+                    self._decide(each, decided)
+
+    def _decide(self, partition: Partition, decided: Entity) -> None:
+        code = decided.error_code
+        if code is ErrorCode.none:
+            self._waiting.pop(partition.key, None)
+            isr = tuple(int(each) for each in decided.isr)
+            if partition.accept_isr(decided.leader_epoch, isr, decided.partition_epoch):
+                self._changed(partition)
+        elif code in _WITHDRAWN:
+            self._waiting.pop(partition.key, None)
+            partition.withdraw_proposal()
+        elif code in _CONTROLLER_KNOWS_BETTER:
+            self._waiting.pop(partition.key, None)
+
+
+@dataclass(slots=True)
+class IsrExpiration:
+    """The rounds in which leaders look for followers that lag behind.
+
+    As in Kafka every half of ``replica.lag.time.max.ms``, `PIECE` partitions at a time.
+    """
+
+    led: Callable[[], Iterator[Partition]]
+    lag_ns: Callable[[], int]
+    submit: Callable[[Partition], None]
+    _next_ns: int = 0
+    _round: Iterator[Partition] | None = None
+
+    def next_ns(self) -> int:
+        """Return when there is a piece to do."""
+        return self._next_ns
+
+    def work(self, now_ns: int) -> None:
+        """Do a piece of a round."""
+        if self._round is None:
+            self._round = self.led()
+        piece = list(islice(self._round, PIECE))
+        for partition in piece:
+            self._look_at(partition, now_ns)
+        if len(piece) < PIECE:
+            self._round = None
+            self._next_ns = now_ns + max(self.lag_ns() // 2, 1)
+
+    def _look_at(self, partition: Partition, now_ns: int) -> None:
+        if len(partition.isr) == 1:
+            return
+        if partition.propose_shrinking(now_ns, self.lag_ns()):
+            self.submit(partition)
+
+
+async def bring(
+    proposals: IsrProposals,
+    client: NetworkClient,
+    controller: Callable[[], tuple[str, int] | None],
+    identity: Callable[[], tuple[int, int]],
+    billed: AbstractContextManager[object],
+) -> None:
+    """Bring proposals to the controller until cancelled.
+
+    ``identity`` is this broker's id and the epoch that the controller knows it by.
+    """
+    while True:
+        asked = list(proposals.open().values())
+        address = controller()
+        if not asked:
+            await proposals.submitted.wait()
+            continue
+        if address is not None:
+            with billed:
+                row = proposals.row(asked, *identity())
+            try:
+                where = Address(*address, purpose="controller")
+                answer = await client.call(where, ApiKey.ALTER_PARTITION, row)
+            except KafkaError:
+                # The controller has gone, or is another one by now.
+                await trio.sleep(RETRY_S)
+                continue
+            with billed:
+                proposals.take(asked, answer)
+        if proposals.open():
+            await trio.sleep(RETRY_S)

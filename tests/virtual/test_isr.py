@@ -1,0 +1,113 @@
+"""Who is in the ISR: leaders propose, a controller decides, producers wait for it."""
+
+from __future__ import annotations
+
+import trio
+
+from broker.protocol.errors import ErrorCode
+from tests.virtual.brokers import BROKER_EPOCH, KEY, Brokers, with_brokers
+
+
+def stop_fetching(brokers: Brokers, follower: int) -> None:
+    brokers.applications[follower].broker.replication.fetchers.stop(KEY)
+
+
+def fetch_again(brokers: Brokers, follower: int) -> None:
+    fetchers = brokers.applications[follower].broker.replication.fetchers
+    fetchers.follow(brokers.partition(follower))
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+        leader = brokers.partition(0)
+        stop_fetching(brokers, 1)
+        # Waits for the follower, then for the ISR without it: replica.lag.time.max.ms
+        # is a second here.
+        began_s = trio.current_time()
+        assert (await brokers.produce(0, b"b"))[0] is ErrorCode.none
+        assert 1.0 <= trio.current_time() - began_s < 2.1
+        assert (leader.isr, brokers.controller.proposed) == ((0,), [(0,)])
+        assert brokers.controller.epochs == {BROKER_EPOCH}
+        fetch_again(brokers, 1)
+        await brokers.until(lambda: leader.isr == (0, 1))
+        assert (await brokers.produce(0, b"c"))[0] is ErrorCode.none
+        assert brokers.partition(1).log.log_end_offset == 3
+
+    with_brokers(scenario)
+
+
+def test_an_idle_follower_that_has_everything_stays() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+        stop_fetching(brokers, 1)
+        await trio.sleep(10)
+        assert brokers.controller.proposed == []
+
+    with_brokers(scenario)
+
+
+def test_the_high_watermark_waits_for_who_may_be_in_the_isr_by_now() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0,))
+        brokers.controller.delay_s = 5.0
+        leader = brokers.partition(0)
+        await brokers.until(lambda: leader.proposed_isr == (0, 1))
+        stop_fetching(brokers, 1)
+        # The controller may have put it in: it must have what is acknowledged.
+        outcome, _ = await brokers.produce(0, b"a", timeout_ms=1000)
+        assert outcome is ErrorCode.request_timed_out
+        assert leader.high_watermark == 0
+
+    with_brokers(scenario)
+
+
+def test_refused_proposals_are_withdrawn_and_made_again() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        brokers.controller.refusals = [
+            ErrorCode.ineligible_replica,
+            ErrorCode.operation_not_attempted,
+            # Tried again as it is.
+            ErrorCode.unknown_server_error,
+        ]
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0,))
+        leader = brokers.partition(0)
+        await brokers.until(lambda: leader.isr == (0, 1))
+        assert brokers.controller.proposed == [(0, 1)] * 4
+
+    with_brokers(scenario)
+
+
+def test_a_leader_whose_controller_knows_better_waits_for_its_word() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        brokers.controller.refusals = [ErrorCode.fenced_leader_epoch]
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0,))
+        leader = brokers.partition(0)
+        await trio.sleep(5)
+        assert (leader.isr, leader.proposed_isr) == ((0,), (0, 1))
+        assert brokers.controller.proposed == [(0, 1)]
+        await brokers.elect(0, 2, (0,))
+        await brokers.until(lambda: leader.isr == (0, 1))
+
+    with_brokers(scenario)
+
+
+def test_without_a_controller_the_isr_stays_until_one_is_known() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.elect(0, 1, (0, 1))
+        outcome, _ = await brokers.produce(0, b"a", timeout_ms=3000)
+        assert outcome is ErrorCode.request_timed_out
+        leader = brokers.partition(0)
+        assert leader.isr == (0, 1)
+        stop_fetching(brokers, 1)
+        await brokers.introduce()
+        await brokers.until(lambda: leader.isr == (0,))
+
+    with_brokers(scenario)
