@@ -29,10 +29,12 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
+from planes.slices import preempt
 
 _KNOWN_ID_SINCE: Final = 4
 _NULL_PROTOCOL_SINCE: Final = 7
 _SKIPPING_SINCE: Final = 9
+_MEMBERS_PER_SLICE: Final = 512
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -57,13 +59,24 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             supports_skipping_assignment=version >= _SKIPPING_SINCE,
         )
     )
-    return _row(await answer_to(waiting), version)
+    return await _row(await answer_to(waiting), version)
 
 
-def _row(joined: JoinAnswer, version: int) -> Row:
+async def _row(joined: JoinAnswer, version: int) -> Row:
     protocol_name = joined.protocol_name
     if protocol_name is None and version < _NULL_PROTOCOL_SINCE:
         protocol_name = ""
+    members = []
+    for number, member in enumerate(joined.members, 1):
+        members.append(
+            Row(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+        )
+        if not number % _MEMBERS_PER_SLICE:
+            await preempt()
     return answer(
         error_code=joined.error,
         generation_id=joined.generation,
@@ -72,14 +85,7 @@ def _row(joined: JoinAnswer, version: int) -> Row:
         leader=joined.leader,
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
-        members=[
-            Row(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata,
-            )
-            for member in joined.members
-        ],
+        members=members,
     )
 
 

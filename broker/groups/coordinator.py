@@ -89,7 +89,9 @@ class GroupCoordinator:
         self._cleanups = Timers[int](on_earlier_deadline)
         # Groups whose offsets are to be looked at, in a round that has begun.
         self._to_expire: deque[Group] = deque()
-        self._shards = Shards(config=config, log=log, clock=clock)
+        self._shards = Shards(
+            config=config, log=log, clock=clock, on_unsettled=on_earlier_deadline
+        )
         rebalance = Rebalance(config, self._timers)
         self._rebalance = rebalance
         self._joining = Joining(rebalance, rng)
@@ -136,7 +138,8 @@ class GroupCoordinator:
         What loads is due since ever: the clock's own time would always be later than
         that of whoever asked a moment before.
         """
-        if self._shards.loading() is not None or self._to_expire:
+        unsettled = self._shards.unsettled
+        if unsettled or self._to_expire or self._shards.loading() is not None:
             return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
@@ -146,7 +149,8 @@ class GroupCoordinator:
 
         A partition that loads takes turns with deadlines, so that neither waits long.
         """
-        worked = self.load_some()
+        settled = self._shards.settle_some()
+        worked = self.load_some() or settled
         now = self._clock()
         key = self._timers.pop_due(now.ns)
         if key is not None:

@@ -15,6 +15,8 @@ assignment, a request repeated over a new connection), this answers it.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from logging import getLogger
 from typing import NamedTuple
 
@@ -22,15 +24,20 @@ from broker.groups.state.config import NS_PER_MS, GroupConfig
 from broker.groups.state.group import Group, join_refusal
 from broker.groups.state.messages import (
     UNKNOWN_MEMBER_ID,
+    Answered,
     Effects,
+    GroupProtocol,
     Instant,
+    JoinAnswer,
+    JoinedMember,
     SyncAnswer,
     Write,
 )
-from broker.groups.state.roster import Member
+from broker.groups.state.roster import Member, metadata_of
 from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.timers import Timers
 from broker.groups.state.transitions import Action, Event, GroupState
+from broker.groups.state.waiting import Waiting
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode
 
@@ -196,13 +203,58 @@ class Rebalance:
         if not roster:
             effects.writes.append(_write(group, {}))
             return
-        for member in roster:
-            effects.answer(member.joining, group.join_answer(member))
-            member.joining = None
-            member.is_new = False
-            roster.unsynced.add(member.member_id)
-            self.touch(group, member, now)
+        effects.in_turn.append(self._tell_generation(group, now))
+        roster.unsynced.update(roster.members)
         self._schedule(group, TimerKind.SYNC, now)
+
+    def _tell_generation(self, group: Group, now: Instant) -> Iterator[Answered]:
+        """Answer all members of a generation, as of now, whatever comes before."""
+        told = JoinAnswer(
+            member_id=UNKNOWN_MEMBER_ID,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.roster.leader or "",
+        )
+        waiting = [
+            (member, member.member_id, member.protocols, member.joining)
+            for member in group.roster
+        ]
+        for member in group.roster:
+            member.is_next = True
+            member.is_new = False
+            member.joining = None
+        return self._tell(group, told, waiting, now)
+
+    def _tell(
+        self,
+        group: Group,
+        told: JoinAnswer,
+        waiting: Sequence[
+            tuple[Member, str, tuple[GroupProtocol, ...], Waiting[JoinAnswer] | None]
+        ],
+        now: Instant,
+    ) -> Iterator[Answered]:
+        """Answer the leader last, since it is shown everyone."""
+        name = told.protocol_name or ""
+        shown = []
+        leads: Waiting[JoinAnswer] | None = None
+        for member, member_id, protocols, parked in waiting:
+            metadata = metadata_of(protocols, name)
+            shown.append(JoinedMember(member_id, member.instance_id, metadata))
+            self._is_told(group, member, now)
+            if member_id == told.leader:
+                leads = parked
+            elif parked is not None:
+                yield parked, replace(told, member_id=member_id)
+        if leads is not None:
+            yield leads, replace(told, member_id=told.leader, members=tuple(shown))
+
+    def _is_told(self, group: Group, member: Member, now: Instant) -> None:
+        """Begin the session of a member that is being answered, if it is still one."""
+        member.is_next = False
+        if group.roster.members.get(member.member_id) is member:
+            self.touch(group, member, now)
 
     def _cancel_join(self, group: Group) -> None:
         self.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
@@ -274,7 +326,10 @@ class Rebalance:
         )
         for member in group.roster:
             member.assignment = assignments.get(member.member_id, b"")
-            self._answer_sync(group, member, group.sync_answer(member), effects, now)
+        told = SyncAnswer(
+            protocol_type=group.protocol_type, protocol_name=group.protocol_name
+        )
+        effects.in_turn.append(self._answer_syncs(group, told, now))
         return effects
 
     def fail_sync(
@@ -283,22 +338,34 @@ class Rebalance:
         """Void the assignments and answer everyone who waits for one."""
         for member in group.roster:
             member.assignment = b""
-            self._answer_sync(group, member, SyncAnswer(error=error), effects, now)
+        told = SyncAnswer(error=error)
+        effects.in_turn.append(self._answer_syncs(group, told, now))
 
-    def _answer_sync(
+    def _answer_syncs(
+        self, group: Group, told: SyncAnswer, now: Instant
+    ) -> Iterator[Answered]:
+        """Answer who waits for an assignment, with the one that it has now."""
+        waiting = [
+            (member, member.assignment, member.syncing)
+            for member in group.roster
+            if member.syncing is not None
+        ]
+        for member, _, _ in waiting:
+            member.is_next = True
+            member.syncing = None
+        return self._hand_out(group, told, waiting, now)
+
+    def _hand_out(
         self,
         group: Group,
-        member: Member,
-        answer: SyncAnswer,
-        effects: Effects,
+        told: SyncAnswer,
+        waiting: Sequence[tuple[Member, bytes, Waiting[SyncAnswer]]],
         now: Instant,
-    ) -> None:
-        if member.syncing is None:
-            return
-        effects.answer(member.syncing, answer)
-        member.syncing = None
-        # A session that ran out while the request was parked was let pass.
-        self.touch(group, member, now)
+    ) -> Iterator[Answered]:
+        for member, assignment, parked in waiting:
+            # A session that ran out while the request was parked was let pass.
+            self._is_told(group, member, now)
+            yield parked, replace(told, assignment=assignment)
 
 
 def _write(group: Group, assignments: dict[str, bytes]) -> Write:

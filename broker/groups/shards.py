@@ -7,16 +7,22 @@ core's `Effects`. The clock is handed in; loading is done in pieces by ``work``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from broker.groups.group_log import GroupLog, coordinator_error
 from broker.groups.partitioner import partition_for
 from broker.groups.shard import Shard
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
-from broker.groups.state.messages import Effects, Instant, Write
+from broker.groups.state.messages import Answered, Effects, Instant, Write
 from broker.protocol.errors import ErrorCode, KafkaError
+
+# Answers that are given in one step.
+ANSWERS_PER_STEP: Final = 128
 
 Clock = Callable[[], Instant]
 
@@ -40,6 +46,9 @@ class Shards:
     clock: Clock
     counters: Counters = field(default_factory=Counters)
     by_partition: dict[int, Shard] = field(default_factory=dict)
+    # What is left of answers to very many; `settle_some` gives them.
+    unsettled: deque[Iterator[Answered]] = field(default_factory=deque)
+    on_unsettled: Callable[[], None] = lambda: None
 
     def elect(self, partition: int) -> None:
         """Begin to coordinate a partition's groups, unless they are here already."""
@@ -90,6 +99,27 @@ class Shards:
             self.append(group_id, write)
         for waiting, answer in effects.answers:
             waiting.settle(answer)
+        for answers in effects.in_turn:
+            if self._settle_some(answers):
+                self.unsettled.append(answers)
+                self.on_unsettled()
+
+    def settle_some(self) -> bool:
+        """Give some of the answers that are left; False if there are none."""
+        if not self.unsettled:
+            return False
+        answers = self.unsettled.popleft()
+        if self._settle_some(answers):
+            self.unsettled.append(answers)
+        return True
+
+    def _settle_some(self, answers: Iterator[Answered]) -> bool:
+        """Give some answers; return whether there may be more."""
+        given = 0
+        for waiting, answer in islice(answers, ANSWERS_PER_STEP):
+            waiting.settle(answer)
+            given += 1
+        return given == ANSWERS_PER_STEP
 
     def append(self, group_id: str, write: Write) -> None:
         """Append a group's records; what follows from the outcome is done then."""

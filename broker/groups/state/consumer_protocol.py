@@ -9,22 +9,18 @@ read and the rest ignored, as ``ClassicGroup.computeSubscribedTopics`` does.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 
 
-def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the union of the topics; None if one subscription does not parse.
+def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
+    """Return the topics; None if the subscription does not parse.
 
-    >>> sorted(subscribed_topics([bytes.fromhex("000100000001000161")]))
+    >>> sorted(subscribed_topics(bytes.fromhex("000100000001000161")))
     ['a']
     """
-    topics: set[str] = set()
     try:
-        for subscription in subscriptions:
-            topics.update(_topics(subscription))
+        return frozenset(_topics(subscription))
     except (struct.error, UnicodeDecodeError, ValueError):
         return None
-    return frozenset(topics)
 
 
 def _topics(subscription: bytes) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.groups.state.consumer_protocol import subscribed_topics
 from broker.groups.state.messages import (
     CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
@@ -108,8 +107,7 @@ class Group:
         if not self.roster:
             self.topics = frozenset()
         elif self.protocol_name is not None:
-            name = self.protocol_name
-            self.topics = subscribed_topics(m.metadata(name) for m in self.roster)
+            self.topics = self.roster.topics(self.protocol_name)
 
     # ---- questions --------------------------------------------------------------
 

@@ -6,9 +6,9 @@ member that does not know its id yet sends ``UNKNOWN_MEMBER_ID``, the empty stri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode
@@ -139,11 +139,17 @@ class Write(NamedTuple):
     done: Callable[[ErrorCode, Instant], Effects]
 
 
+# Who waits, and for what.
+Answered: TypeAlias = tuple[Waiting[Any], Any]
+
+
 @dataclass(slots=True)
 class Effects:
     """What a verb of the core asks of its caller: answers to give, records to write."""
 
-    answers: list[tuple[Waiting[Any], Any]] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
+    # Answers to very many, made as they are given, some at a time.
+    in_turn: list[Iterator[Answered]] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
 
     def answer(self, waiting: Waiting[T] | None, answer: T) -> None:

@@ -9,10 +9,12 @@ go by hash order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
+from broker.groups.state.consumer_protocol import subscribed_topics
 from broker.groups.state.messages import (
+    CONSUMER_PROTOCOL_TYPE,
     GroupProtocol,
     JoinAnswer,
     JoinedMember,
@@ -39,19 +41,30 @@ class Member:
     is_new: bool = False
     joining: Waiting[JoinAnswer] | None = None
     syncing: Waiting[SyncAnswer] | None = None
+    # Its answer has been decided, and it is not its turn yet to be given it.
+    is_next: bool = False
+    # The names of its protocols, the best first, and the topics it says under each.
+    preference: tuple[str, ...] = ()
+    topics: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
 
     def metadata(self, protocol_name: str) -> bytes:
         """Return the member's metadata for a protocol that it supports."""
-        for protocol in self.protocols:
-            if protocol.name == protocol_name:
-                return protocol.metadata
-        raise AssertionError(f"{self.member_id} does not support {protocol_name!r}")
+        return metadata_of(self.protocols, protocol_name)
 
     def heartbeat_excused(self) -> bool:
         """Say whether a parked request stands for it; a first join does not."""
-        return not self.is_new and (
-            self.joining is not None or self.syncing is not None
+        return self.is_next or (
+            not self.is_new and (self.joining is not None or self.syncing is not None)
         )
+
+    def learn(self, protocols: tuple[GroupProtocol, ...]) -> None:
+        """Take over the protocols that it knows."""
+        self.protocols = protocols
+        self.preference = tuple(protocol.name for protocol in protocols)
+        if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            self.topics = {
+                name: subscribed_topics(metadata) for name, metadata in protocols
+            }
 
 
 class Roster:
@@ -87,6 +100,7 @@ class Roster:
             assert member.instance_id not in self._static, member.instance_id
             self._static[member.instance_id] = member.member_id
         self.members[member.member_id] = member
+        member.learn(member.protocols)
         self._supporters.update(_names(member.protocols))
         self.pending.discard(member.member_id)
         if self.leader is None:
@@ -132,7 +146,7 @@ class Roster:
         self._supporters.subtract(_names(member.protocols))
         self._supporters.update(_names(protocols))
         self._supporters += Counter()
-        member.protocols = protocols
+        member.learn(protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
@@ -178,16 +192,16 @@ class Roster:
         """
         assert self.members, "nobody votes"
         votes: Counter[str] = Counter()
-        for member in self:
-            names = (protocol.name for protocol in member.protocols)
+        preferences = Counter([member.preference for member in self])
+        for names, count in preferences.items():
             ours = (name for name in names if self._supporters[name] == len(self))
-            votes[next(ours)] += 1
+            votes[next(ours)] += count
         ((elected, _),) = votes.most_common(1)
         return elected
 
     def joined_count(self) -> int:
         """Count the members whose JoinGroup waits."""
-        return sum(member.joining is not None for member in self)
+        return len(self) - [member.joining for member in self].count(None)
 
     def all_joined(self) -> bool:
         """Say whether everyone known, handed-out ids included, has joined."""
@@ -195,7 +209,13 @@ class Roster:
 
     def rebalance_timeout_ms(self) -> int:
         """Return how long the slowest member may take to join again."""
-        return max((member.rebalance_timeout_ms for member in self), default=0)
+        return max([member.rebalance_timeout_ms for member in self], default=0)
+
+    def topics(self, protocol_name: str) -> frozenset[str] | None:
+        """Return what all subscribe to; None if somebody's topics cannot be read."""
+        each = [member.topics.get(protocol_name) for member in self]
+        known = [topics for topics in each if topics is not None]
+        return frozenset().union(*known) if len(known) == len(each) else None
 
     def described(self, protocol_name: str) -> tuple[JoinedMember, ...]:
         """Return the members as the leader is shown them."""
@@ -219,6 +239,14 @@ class Roster:
         for member in self:
             for waiting in (member.joining, member.syncing):
                 assert waiting is None or not waiting.answered, member
+
+
+def metadata_of(protocols: tuple[GroupProtocol, ...], name: str) -> bytes:
+    """Return the metadata for one of a member's protocols."""
+    for protocol in protocols:
+        if protocol.name == name:
+            return protocol.metadata
+    raise AssertionError(f"{name!r} is none of {protocols}")
 
 
 def _names(protocols: tuple[GroupProtocol, ...]) -> frozenset[str]:
