@@ -255,8 +255,10 @@ class Commits:
         offset that is there.
         """
         gone: dict[str, set[int]] = {}
-        for topic, partition in targets:
+        for number, (topic, partition) in enumerate(targets, 1):
             gone.setdefault(topic, set()).add(partition)
+            if not number % OFFSETS_PER_STEP:
+                yield None
         for group in tuple(self._shards.groups()):
             stored = [
                 target

@@ -98,12 +98,14 @@ class Outcome:
 class Onslaught:
     """One broker, its disk, its network, and what was last sent to it."""
 
-    def __init__(self, clock: VirtualClock, seed: int) -> None:
+    def __init__(self, clock: VirtualClock, seed: int, **settings: str) -> None:
         self.clock = clock
         self.outcome = Outcome()
         self.last: list[Sent] = []
         self.storage = MemoryStorage()
-        self.config = BrokerConfig.load(None, SETTINGS)
+        self.config = BrokerConfig.load(
+            None, SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
+        )
         self.network = MemoryNetwork(now_ns=clock.now_ns, rng=random.Random(seed))
         self.broker = self.another_broker(self.storage)
         costs = CostPerClass(by_class={}, default_ns=50_000)

@@ -1,14 +1,17 @@
 """How much the broker does between two moments at which others may run.
 
-Work is counted in calls of the broker's functions, and of those that they call in C,
-which is the same on every machine. What the disk and the network in memory do does not
-count. What is not seen: one call that does much by itself, as copying bytes does.
+Work is counted, and the same on every machine: calls of the broker's functions and of
+those that they call in C; if asked, items, which are the lines that its loops run
+through, and bytes, the most that a stretch had allocated at once. What disk and network
+in memory do is no work; calls that change or sync something on the disk are counted by
+themselves. What is not seen: loops within C over what is there already.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -31,20 +34,41 @@ class StarvationProbe(trio.abc.Instrument):
     """Counts calls within each slice of a request and each step of a Trio task.
 
     ``most_calls`` is the most that was seen of each: of an API's slices by its name, of
-    the broker's own tasks by theirs. A slice ends at a preemption point.
+    the broker's own tasks by theirs; so are the others. A slice ends at a preemption
+    point. ``device_calls`` says how many there have been.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device_calls: Callable[[], int] = lambda: 0) -> None:
         self.most_calls: Counter[str] = Counter()
-        self._calls = 0
+        self.most_items: Counter[str] = Counter()
+        self.most_bytes: Counter[str] = Counter()
+        self.most_device_calls: Counter[str] = Counter()
+        self.device_calls = device_calls
+        self._calls = self._items = 0
+        self._bytes_before = self._device_calls_before = 0
+
+    def begin(self) -> None:
+        """Begin a stretch of work."""
+        self._calls = self._items = 0
+        self._device_calls_before = self.device_calls()
+        if tracemalloc.is_tracing():
+            tracemalloc.reset_peak()
+            self._bytes_before, _ = tracemalloc.get_traced_memory()
 
     def end(self, what: str) -> None:
         """Note that a stretch of work is over, and begin another one."""
-        self.most_calls[what] = max(self.most_calls[what], self._calls)
-        self._calls = 0
+        _, peak = tracemalloc.get_traced_memory()
+        for most, count in (
+            (self.most_calls, self._calls),
+            (self.most_items, self._items),
+            (self.most_bytes, peak - self._bytes_before),
+            (self.most_device_calls, self.device_calls() - self._device_calls_before),
+        ):
+            most[what] = max(most[what], count)
+        self.begin()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._calls = 0
+        self.begin()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         module = task.coro.cr_frame and task.coro.cr_frame.f_globals["__name__"]
@@ -58,26 +82,43 @@ class StarvationProbe(trio.abc.Instrument):
             assert isinstance(task, Request)
             self.end(ApiKey(task.api_key).name)
             spend(task)
-            self._calls = 0
+            self.begin()
 
         return ends
 
     @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count calls in this thread meanwhile."""
-
+    def counting(self, *, items: bool = False, octets: bool = False) -> Iterator[None]:
+        """Count calls in this thread meanwhile; items and bytes make it slow."""
         counted: dict[CodeType, bool] = {}
+
+        def is_counted(frame: FrameType) -> bool:
+            code = frame.f_code
+            if code not in counted:
+                counted[code] = _is_ours(frame.f_globals.get("__name__", ""))
+            return counted[code]
 
         def count(frame: FrameType, event: str, argument: Any) -> None:
             if event == "call" or event == "c_call":
-                code = frame.f_code
-                if code not in counted:
-                    counted[code] = _is_ours(frame.f_globals.get("__name__", ""))
-                self._calls += counted[code]
+                self._calls += is_counted(frame)
 
-        before = sys.getprofile()
+        def enter(frame: FrameType, event: str, argument: Any) -> Any:
+            return step if is_counted(frame) else None
+
+        def step(frame: FrameType, event: str, argument: Any) -> Any:
+            self._items += event == "line"
+            return step
+
+        profile, trace = sys.getprofile(), sys.gettrace()
+        if octets:
+            tracemalloc.start(1)
+        self.begin()
         sys.setprofile(count)
+        if items:
+            sys.settrace(enter)
         try:
             yield
         finally:
-            sys.setprofile(before)
+            sys.settrace(trace)
+            sys.setprofile(profile)
+            if octets:
+                tracemalloc.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +31,12 @@ from tests.fuzzing.starvation import StarvationProbe
 
 # The first request of a kind makes its codec as well: some 10,000 calls, once.
 BUDGET_CALLS = 20_000
+# Lines of loops: some five milliseconds.
+BUDGET_ITEMS = 60_000
+# A frame of a megabyte, unpacked and packed again.
+BUDGET_BYTES = 8 << 20
+# A partition that begins or ends makes some ten files.
+BUDGET_DEVICE_CALLS = 100
 PARTITIONS = 1_000
 
 
@@ -48,15 +53,26 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
     return probe
 
 
-def beyond_the_budget(probe: StarvationProbe) -> Counter[str]:
-    return +Counter({it: n - BUDGET_CALLS for it, n in probe.most_calls.items()})
+def beyond_the_budget(probe: StarvationProbe) -> dict[str, int]:
+    """Return what was more than allowed, and by what it was done."""
+    return {
+        f"{kind} of {what}": count
+        for kind, most, budget in (
+            ("calls", probe.most_calls, BUDGET_CALLS),
+            ("items", probe.most_items, BUDGET_ITEMS),
+            ("bytes", probe.most_bytes, BUDGET_BYTES),
+            ("device calls", probe.most_device_calls, BUDGET_DEVICE_CALLS),
+        )
+        for what, count in most.items()
+        if count > budget
+    }
 
 
 @pytest.mark.parametrize("keys", [OF_CLIENTS, COMMANDS], ids=["clients", "controllers"])
 def test_no_extreme_request_keeps_the_others_waiting(
     probe: StarvationProbe, keys: Sequence[ApiKey]
 ) -> None:
-    with probe.counting():
+    with probe.counting(octets=True):
         try:
             onslaught(1, keys, 6 * len(keys))
         except BaseException as error:
@@ -73,6 +89,7 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
 ) -> None:
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(clock, 1)
+        probe.device_calls = lambda: world.storage.faults.calls
         async with trio.open_nursery() as nursery:
             await nursery.start(world.network.run)
             await nursery.start(world.server.run)
@@ -88,6 +105,44 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
     run_virtual(main, seed=1)
     assert probe.most_calls["FETCH"] > PARTITIONS
     assert beyond_the_budget(probe) == {}
+
+
+@pytest.mark.slow
+def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
+    probe: StarvationProbe,
+) -> None:
+    """As large as ``socket.request.max.bytes`` allows by default."""
+
+    async def main(clock: VirtualClock) -> None:
+        world = Onslaught(
+            clock,
+            1,
+            socket_request_max_bytes=str(100 << 20),
+            queued_max_request_bytes="-1",
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.network.run)
+            await nursery.start(world.server.run)
+            stream = world.connect()
+            topics = [new_topic("big", 100)]
+            await ask(
+                stream, ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SECONDS_30
+            )
+            with probe.counting(octets=True):
+                for key, version, fields in of_a_hundred_megabytes():
+                    await ask(stream, key, version, **fields)
+            nursery.cancel_scope.cancel()
+
+    run_virtual(main, seed=1)
+    assert beyond_the_budget(probe) == {}
+
+
+def of_a_hundred_megabytes() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
+    """Yield a request of many large batches, and one of a batch that is too large."""
+    megabyte = batch(bytes(1_000_000))
+    each = {("big", index): megabyte for index in range(100)}
+    yield ApiKey.PRODUCE, 8, produce_fields(each)
+    yield ApiKey.PRODUCE, 8, produce_fields({("big", 0): batch(bytes(100_000_000))})
 
 
 def about_all_partitions() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
@@ -111,4 +166,12 @@ def about_all_partitions() -> Iterator[tuple[ApiKey, int, dict[str, Any]]]:
     yield ApiKey.OFFSET_COMMIT, 7, {**joined, "topics": committed}
     wanted = [{"name": name, "partition_indexes": list(indexes)}]
     yield ApiKey.OFFSET_FETCH, 7, {**group, "topics": wanted}
+    for kind, resource, key in ((2, name, "segment.ms"), (4, "", "log.segment.bytes")):
+        altered = {"name": key, "value": "1000000", "config_operation": 0}
+        named = {"resource_type": kind, "resource_name": resource}
+        resources = [{**named, "configs": [altered]}]
+        yield ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources}
+    yield ApiKey.OFFSET_DELETE, 0, {**group, "topics": each()}
+    yield ApiKey.OFFSET_COMMIT, 7, {**joined, "topics": committed}
+    yield ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g"]}
     yield ApiKey.DELETE_TOPICS, 5, {"topic_names": [name], "timeout": SECONDS_30}

@@ -196,6 +196,7 @@ class GroupWorld:
         waiting = [self.sync(member_id, generation) for member_id in members[1:]]
         assignments = {member_id: member_id.encode() for member_id in members}
         waiting.append(self.sync(members[0], generation, assignments=assignments))
+        self.advance(0)
         for one in waiting:
             assert one.answer().error is ErrorCode.none
 
