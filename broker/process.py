@@ -11,6 +11,8 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from logging import getLogger
 from pathlib import Path
 from typing import Final
@@ -43,6 +45,11 @@ logger = getLogger(__name__)
 
 # For upkeep, and for the flushes of an orderly stop.
 _DEVICE_THREADS: Final = 8
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class StoppedWhileStarting(BaseException):
+    """A signal came before there was a broker; whatever contains faults lets it by."""
 
 
 def main(config: BrokerConfig) -> None:
@@ -81,7 +88,13 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         cpu_ns=time.process_time_ns,
         recorder=open_recorder(Path(record_file)) if record_file else None,
     )
-    unclean = trio.run(_run_until_signal, config, application, surroundings)
+    try:
+        unclean = trio.run(_run_until_signal, config, application, surroundings)
+    except StoppedWhileStarting as stopped:
+        if surroundings.recorder is not None:
+            surroundings.recorder.close()
+        logger.info("stopped before it had started", extra=fields(signal=str(stopped)))
+        return
     if unclean is not None:
         logger.error("stopped; the logs need recovery", extra=fields(fault=unclean))
         raise SystemExit(1)
@@ -91,8 +104,9 @@ def run_process(config: BrokerConfig, application: Application) -> None:
 async def _run_until_signal(
     config: BrokerConfig, application: Application, surroundings: Surroundings
 ) -> UncleanStop | LogDirsLost | None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        server = BrokerServer(config, application, surroundings)
+    with trio.open_signal_receiver(*_STOPPING) as signals:
+        with _stopping_at_once():
+            server = BrokerServer(config, application, surroundings)
         # What has been built lives as long as the process: no collection need look.
         gc.collect()
         gc.freeze()
@@ -106,6 +120,30 @@ async def _run_until_signal(
                 server.stop()
                 break
     return server.unclean
+
+
+@contextmanager
+def _stopping_at_once() -> Iterator[None]:
+    """Have a signal end the start where it is: recovery may take hours.
+
+    For the logs that is a kill, after which the next start recovers what this one has
+    not: files are written so that they bear it anywhere. Raises `StoppedWhileStarting`.
+    """
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)
+        raise StoppedWhileStarting(number)
+
+    before = {number: signal.signal(number, stop) for number in _STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        # It was raised where nobody hears of it, as in an object's `__del__`.
+        raise StoppedWhileStarting(asked[0])
 
 
 def _log_start(config: BrokerConfig, server: BrokerServer) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.observation.recording.recording import read_requests, read_samples
+from tests.broker.log.witness import batch
 
 pytestmark = pytest.mark.live
 
@@ -189,3 +190,24 @@ def test_no_descriptor_is_left_of_connections_that_are_gone(tmp_path):
             assert time.monotonic() < deadline_s
     process.terminate()
     assert ends(process) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_during_recovery_ends_the_start_and_changes_nothing(tmp_path, number):
+    """Half a million batches take a while to look at; a stop does not wait for them."""
+    log = tmp_path / "d" / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir(parents=True)
+    sent = batch([b"x"])[8:]
+    content = b"".join(struct.pack(">q", offset) + sent for offset in range(500_000))
+    log.write_bytes(content)
+    process = serve(tmp_path)
+    while not (tmp_path / "d" / ".lock").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    # Heard only afterwards, it would have met a broker that says where it listens.
+    assert (process.returncode, out, err) == (0, "", "")
+    assert log.read_bytes() == content
+    assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()

@@ -20,7 +20,13 @@ def test_a_minute_of_churn_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"rss_mb": 110}, {"descriptors": 90}, {"tasks": 13}, {"threads": 5}, {"logs": 11}],
+    [
+        {"rss_mb": 110},
+        {"descriptors": 90},
+        {"tasks": 13},
+        {"threads": 13},
+        {"logs": 11},
+    ],
     ids=str,
 )
 def test_what_is_kept_is_told(more: dict[str, int]) -> None:
