@@ -111,7 +111,10 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
 def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
     probe: StarvationProbe,
 ) -> None:
-    """As large as ``socket.request.max.bytes`` allows by default."""
+    """As large as ``socket.request.max.bytes`` allows by default.
+
+    Its memory is taken at once, and its records are copied out of it once.
+    """
 
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(
@@ -134,6 +137,9 @@ def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
             nursery.cancel_scope.cancel()
 
     run_virtual(main, seed=1)
+    once = (100 << 20) + BUDGET_BYTES
+    assert max(probe.most_bytes.values()) < once
+    probe.most_bytes.clear()
     assert beyond_the_budget(probe) == {}
 
 
