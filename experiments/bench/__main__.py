@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiments.bench import beside, handover, model, policies
+from experiments.bench import beside, handover, many_partitions, model, policies
 from experiments.bench.row import Row
 from experiments.bench.table import print_table
 
@@ -15,6 +15,7 @@ SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
     handover.rows,
     model.rows,
     beside.rows,
+    many_partitions.rows,
 )
 
 

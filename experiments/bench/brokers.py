@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from experiments.worlds.kafka import apache_kafka
 KAFKA_VERSION = apache_kafka.VERSIONS[-1]
 # The kernel's CPUCLOCK_SCHED.
 _PROCESS_CPU_CLOCK = 2
-_START_TIMEOUT_S, _STOP_TIMEOUT_S = 60.0, 30.0
+_START_TIMEOUT_S, _STOP_TIMEOUT_S = 120.0, 120.0
 # What Kafka's own start script gives to the JVM.
 _KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
@@ -101,10 +101,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def doorkeeper(*, scheduler: str = "fifo") -> Iterator[Running]:
-    """Run `doorkeeper serve` with a fresh data directory."""
+def doorkeeper(
+    data: Path | None = None, *, scheduler: str = "fifo"
+) -> Iterator[Running]:
+    """Run `doorkeeper serve` on a data directory, by default a fresh one."""
     port = free_port()
-    with _directory() as data:
+    with _kept_or_fresh(data) as data:
         command = [
             str(Path(sys.executable).with_name("doorkeeper")),
             "serve",
@@ -120,10 +122,13 @@ def doorkeeper(*, scheduler: str = "fifo") -> Iterator[Running]:
 
 
 @contextmanager
-def kafka() -> Iterator[Running]:
-    """Run Apache Kafka as one node (KRaft) with its own defaults; raise `NoKafka`."""
+def kafka(data: Path | None = None) -> Iterator[Running]:
+    """Run Apache Kafka as one node (KRaft) with its own defaults; raise `NoKafka`.
+
+    On a data directory, by default a fresh one.
+    """
     port, controller_port = free_port(), free_port()
-    with _directory() as data:
+    with _kept_or_fresh(data) as data:
         file = data / "server.properties"
         file.write_text(
             apache_kafka.server_properties(data / "logs", port, controller_port, {})
@@ -140,6 +145,7 @@ def kafka() -> Iterator[Running]:
             [
                 *program("kafka-storage"),
                 *("format", "-t", apache_kafka.CLUSTER_ID, "-c", str(file)),
+                "--ignore-formatted",
             ],
             check=True,
             stdout=subprocess.DEVNULL,
@@ -189,8 +195,13 @@ def on_the_load_cpu() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def _kept_or_fresh(data: Path | None) -> AbstractContextManager[Path]:
+    return directory() if data is None else nullcontext(data)
+
+
 @contextmanager
-def _directory() -> Iterator[Path]:
+def directory() -> Iterator[Path]:
+    """Make a directory for the time being."""
     made = tempfile.mkdtemp(prefix="doorkeeper-bench-")
     try:
         yield Path(made)
