@@ -33,7 +33,7 @@ from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import decode, encode_in_steps
-from broker.replication.metrics import replica_fetcher_metrics
+from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
 from planes.task import BrokenRule
@@ -137,6 +137,7 @@ class KafkaApis:
         yield from purgatory_metrics(purgatories)
         yield from replica_metrics(replicas)
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)
+        yield from isr_metrics(self.broker.replication.proposals)
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))
         yield from group_metrics(self.broker.groups)

@@ -55,6 +55,8 @@ class IsrProposals:
         self._changed = changed
         self._waiting: dict[Key, Partition] = {}
         self.submitted = Signal()
+        # Decided by the controller: ISRs that lost somebody, that gained, refused.
+        self.shrinks = self.expands = self.refusals = 0
 
     def submit(self, partition: Partition) -> None:
         """Bring a partition's ``proposed_isr`` to the controller."""
@@ -106,14 +108,22 @@ class IsrProposals:
         code = decided.error_code
         if code is ErrorCode.none:
             self._waiting.pop(partition.key, None)
-            isr = tuple(int(each) for each in decided.isr)
-            if partition.accept_isr(decided.leader_epoch, isr, decided.partition_epoch):
-                self._changed(partition)
-        elif code in _WITHDRAWN:
+            self._accept(partition, decided)
+            return
+        self.refusals += 1
+        if code in _WITHDRAWN:
             self._waiting.pop(partition.key, None)
             partition.withdraw_proposal()
         elif code in _CONTROLLER_KNOWS_BETTER:
             self._waiting.pop(partition.key, None)
+
+    def _accept(self, partition: Partition, decided: Entity) -> None:
+        before = set(partition.isr)
+        isr = tuple(int(each) for each in decided.isr)
+        if partition.accept_isr(decided.leader_epoch, isr, decided.partition_epoch):
+            self.shrinks += not before <= set(isr)
+            self.expands += not before >= set(isr)
+            self._changed(partition)
 
 
 @dataclass(slots=True)

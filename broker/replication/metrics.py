@@ -1,4 +1,4 @@
-"""How far followers lag behind (Kafka: ``ReplicaFetcherManager``)."""
+"""How far followers lag behind, and how often ISRs change, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,25 @@ from typing import Final
 
 from broker.observation.metric import Metric
 from broker.replication.fetcher_manager import ReplicaFetcherManager
+from broker.replication.isr_changes import IsrProposals
 
 _MANAGER: Final = "kafka_server_replicafetchermanager_"
+
+
+def isr_metrics(proposals: IsrProposals) -> Iterator[Metric]:
+    """Iterate over how often the controller has changed an ISR led here, or refused."""
+    counts = {
+        "isrshrinks": proposals.shrinks,
+        "isrexpands": proposals.expands,
+        "failedisrupdates": proposals.refusals,
+    }
+    for name, count in counts.items():
+        yield Metric(
+            name="kafka_server_replicamanager_" + name,
+            kind="counter",
+            value=count,
+            suffix="_total",
+        )
 
 
 def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric]:

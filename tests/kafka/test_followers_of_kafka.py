@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,7 +51,14 @@ class Cluster:
         )
         nodes.wait_for_broker(kafka, self.ports, TIMEOUT_S)
         (at / "ours").mkdir()
-        self.ours = BrokerProcess(at / "ours", node_id="1")
+        self.kafka = kafka
+        self.ours = BrokerProcess(
+            at / "ours",
+            node_id="1",
+            replica_lag_time_max_ms="1000",
+            # A free port: there is no control plane here.
+            doorkeeper_metrics_port=str(self.ports.control),
+        )
         stack.callback(self.ours.close)
         self.shell = _shell(at, self.ports)
         stack.callback(self._leave)
@@ -108,6 +118,19 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
+def count_of(cluster: Cluster, name: str) -> float:
+    url = f"http://127.0.0.1:{cluster.ports.control}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    metric = f"kafka_server_replicamanager_{name}_total "
+    (value,) = (line.split()[-1] for line in lines if line.startswith(metric))
+    return float(value)
+
+
+def has_grown(cluster: Cluster, name: str, before: float) -> bool:
+    return count_of(cluster, name) > before
+
+
 def create(cluster: Cluster, name: str, leader_first: list[int]) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     until(lambda: len(admin.list_topics(timeout=10).brokers) == 2, "two brokers")
@@ -122,9 +145,9 @@ def isr(admin: AdminClient, name: str) -> set[int]:
     return set(partitions[0].isrs) if partitions else set()
 
 
-def produce(bootstrap: str, name: str, values: list[str]) -> None:
+def produce(bootstrap: str, name: str, values: list[str], acks: str = "all") -> None:
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks})
     for value in values:
         producer.produce(
             name, value, on_delivery=lambda error, _: error and failed.append(error)
@@ -157,6 +180,28 @@ def test_all_replicas_have_what_is_acknowledged_whoever_leads(
     values = [f"{number:04}" for number in range(RECORDS)]
     produce(cluster.bootstrap, name, values)
     assert consume(cluster.bootstrap, name, RECORDS) == values
+    until(lambda: _log(cluster, name, 0) == _log(cluster, name, 1), "the same bytes")
+
+
+def test_kafkas_controller_takes_a_lagging_follower_out_of_our_isr_and_in_again(
+    cluster: Cluster,
+) -> None:
+    name = "lags"
+    admin = create(cluster, name, [1, 0])
+    before = count_of(cluster, "isrshrinks"), count_of(cluster, "isrexpands")
+    os.kill(cluster.kafka.pid, signal.SIGSTOP)
+    try:
+        produce(cluster.ours.bootstrap, name, ["a", "b"], acks="1")
+        # Longer than replica.lag.time.max.ms and a half: it is proposed by then.
+        time.sleep(3)
+    finally:
+        os.kill(cluster.kafka.pid, signal.SIGCONT)
+    # A slow machine may see it more than once.
+    for metric, count in zip(("isrshrinks", "isrexpands"), before, strict=True):
+        until(partial(has_grown, cluster, metric, count), metric)
+    until(lambda: isr(admin, name) == {0, 1}, "both in sync")
+    produce(cluster.bootstrap, name, ["c"])
+    assert consume(cluster.bootstrap, name, 3) == ["a", "b", "c"]
     until(lambda: _log(cluster, name, 0) == _log(cluster, name, 1), "the same bytes")
 
 

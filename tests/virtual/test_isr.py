@@ -35,6 +35,8 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() ->
         await brokers.until(lambda: leader.isr == (0, 1))
         assert (await brokers.produce(0, b"c"))[0] is ErrorCode.none
         assert brokers.partition(1).log.log_end_offset == 3
+        counts = brokers.applications[0].broker.replication.proposals
+        assert (counts.shrinks, counts.expands, counts.refusals) == (1, 1, 0)
 
     with_brokers(scenario)
 
