@@ -1,12 +1,14 @@
 """A plugin of pytest's: which functions a test reaches, and running only some tests.
 
-``--reached FILE`` writes, as JSON, what each test took and the functions of the tree
-that it called. ``--only FILE`` runs the tests that a file names, in its order.
+``--reached FILE`` writes, as JSON, the CPU seconds of each test and the functions of
+the tree that it called. ``--only FILE`` runs the tests that a file names, in its order,
+and ends the process in a test that uses more CPU than stands beside its name.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,9 +18,13 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import pytest
+from hypothesis import Phase, settings
 
 # Called while modules are imported, or for fixtures that several tests share.
 SHARED: Final = "shared"
+# A test that waits, or a machine that is busy, is given so many times the limit of CPU.
+WAITING_TIMES: Final = 10
+ENDED_BY: Final = (signal.SIGPROF, signal.SIGALRM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,18 +39,37 @@ def pytest_configure(config: pytest.Config) -> None:
     """Begin to listen before the first test is imported."""
     if (file := config.getoption("--reached")) is not None:
         config.pluginmanager.register(_Listener(file, config.rootpath))
-
-
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
-    """Keep the tests that are named, in that order."""
     if (file := config.getoption("--only")) is not None:
-        place = {
-            name: number for number, name in enumerate(file.read_text().split("\n"))
-        }
-        items[:] = [item for item in items if item.nodeid in place]
-        items.sort(key=lambda item: place[item.nodeid])
+        config.pluginmanager.register(_Chosen(file))
+        # That an example fails is enough; the smallest one is not asked for.
+        phases = (Phase.explicit, Phase.generate)
+        settings.register_profile("mutants", settings(), phases=phases)
+        settings.load_profile("mutants")
+
+
+class _Chosen:
+    """Runs some tests, each within its limit of CPU, whatever else the machine does."""
+
+    def __init__(self, file: Path) -> None:
+        lines = (line.rpartition("\t") for line in file.read_text().splitlines())
+        self._limits_s = {name: float(limit_s) for name, _, limit_s in lines}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        places = {name: place for place, name in enumerate(self._limits_s)}
+        items[:] = [item for item in items if item.nodeid in places]
+        items.sort(key=lambda item: places[item.nodeid])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        # Signals that nobody handles end even a loop that is not Python's.
+        limit_s = self._limits_s[item.nodeid]
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        signal.setitimer(signal.ITIMER_REAL, WAITING_TIMES * limit_s)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class _Listener:
@@ -64,12 +89,12 @@ class _Listener:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        began = time.perf_counter()
+        began = time.process_time()
         self._now = own = self._called.setdefault(item.nodeid, set())
         # A test may have stopped the listening, as hypothesis does that explains.
         sys.settrace(self._call)
         result = yield
-        self._took_s[item.nodeid] = time.perf_counter() - began
+        self._took_s[item.nodeid] = time.process_time() - began
         assert self._now is own
         self._now = self._called[SHARED]
         return result

@@ -18,30 +18,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.mutants.areas import AREAS
 from tests.mutants.equivalents import equivalents
 from tests.mutants.nearest import Reach
+from tests.mutants.reached import ENDED_BY, WAITING_TIMES
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 
 _QUICK: Final = "not slow and not live and not kafka and not spark"
 # A mutant may be slower than the tree that it was made from, may never end, or ask for
-# all the memory there is.
-_TIMES, _PLUS_S = 3, 20
+# all the memory there is. Seconds of CPU for each test.
+_TIMES, _PLUS_S = 3, 3
 _MEMORY_BYTES: Final = 16 << 30
 KILLED, TIMED_OUT, SURVIVED = "killed", "timed out", "survived"
 EQUIVALENT = "equivalent"
-
-
-@dataclass(frozen=True)
-class Unchanged:
-    """What the tests of an area do where nothing is changed."""
-
-    reach: Reach
-    limit_s: float
 
 
 def main() -> None:
@@ -49,65 +41,80 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument(
-        "--skip", type=int, default=0, help="of those drawn, from the first"
-    )
-    parser.add_argument("--areas", default=",".join(AREAS))
-    parser.add_argument(
-        "--again", type=Path, help="a file of names, instead of a sample"
-    )
+    parser.add_argument("--areas", default=",".join(AREAS), help="of the sample")
+    parser.add_argument("--again", type=Path, help="names, instead of a sample")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutants")
     chosen = parser.parse_args()
-    areas = chosen.areas.split(",")
+    chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.again:
         names = set(chosen.again.read_text().splitlines())
-        drawn = [it for area in areas for it in every_mutant(area) if it.name in names]
-        said = f"{chosen.again}"
+        drawn = [it for area in AREAS for it in every_mutant(area) if it.name in names]
     else:
-        drawn = sample(chosen.seed, chosen.count, areas)[chosen.skip :]
-        said = f"seed {chosen.seed}, {chosen.skip} to {chosen.count}"
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    kept = chosen.out / f"survivors-{chosen.seed}-{chosen.skip}-{chosen.count}.txt"
-    with tempfile.TemporaryDirectory() as directory, kept.open("w") as survivors:
+        drawn = sample(chosen.seed, chosen.count)
+    # Area by area: what is learned of the unchanged tests of one is then at hand.
+    areas = chosen.areas.split(",")
+    drawn = [it for area in areas for it in drawn if it.area == area]
+    with tempfile.TemporaryDirectory() as directory:
         runs = _Runs(_copy(Path(directory)), chosen.out.resolve())
-        counts: Counter[str] = Counter()
-        # Area by area: what is learned of the unchanged tests of one is then at hand.
-        for mutant in sorted(drawn, key=lambda it: areas.index(it.area)):
-            fate = runs.fate(mutant)
-            counts[fate] += 1
-            line = mutant.mutation.line
-            print(f"{fate}: {mutant.path}:{line} {mutant.name}", flush=True)
-            if fate == SURVIVED:
-                print(mutant.diff(), flush=True)
-                survivors.write(f"{mutant.name}\n")
-                survivors.flush()
+        counts = Counter(_told(mutant, runs.fate(mutant)) for mutant in drawn)
     asked = counts.total() - counts[EQUIVALENT]
     noticed = asked - counts[SURVIVED]
-    print(f"{said}: {noticed} of {asked} noticed, {dict(counts)}; survivors: {kept}")
+    print(f"seed {chosen.seed}: {noticed} of {asked} noticed, {dict(counts)}")
+    survivors = chosen.out / f"survivors-{chosen.seed}.txt"
+    survivors.write_text("".join(f"{name}\n" for name in runs.survivors))
+    print(f"survivors, for --again: {survivors}")
     sys.exit(counts[SURVIVED] > 0)
 
 
+def _told(mutant: Mutant, fate: str) -> str:
+    print(f"{fate}: {mutant.path}:{mutant.mutation.line} {mutant.name}", flush=True)
+    if fate == SURVIVED:
+        print(mutant.diff(), flush=True)
+    return fate
+
+
 class _Runs:
-    """A copy of the tree, and what was found about its tests as it is."""
+    """A copy of the tree, and what is known of it.
+
+    What was found out about the same tree before is not asked again: the tests of an
+    area as they are, and what became of a mutant.
+    """
 
     def __init__(self, copy: Path, kept: Path) -> None:
         self._copy = copy
         self._kept = kept
         self._tree = _digest(copy)
-        self._unchanged: dict[str, Unchanged] = {}
+        self._reach: dict[str, Reach] = {}
         self._equivalents = equivalents()
         self._written_s = 0
+        self._fates_file = kept / f"fates-{self._tree}.txt"
+        self._fates: dict[str, str] = {}
+        if self._fates_file.exists():
+            for line in self._fates_file.read_text().splitlines():
+                fate, _, name = line.partition("\t")
+                self._fates[name] = fate
+        self.survivors: list[str] = []
 
     def fate(self, mutant: Mutant) -> str:
         """Return what becomes of a mutant."""
-        if mutant.name in self._equivalents:
+        name = mutant.name
+        if name in self._equivalents:
             return EQUIVALENT
-        if mutant.area not in self._unchanged:
-            self._unchanged[mutant.area] = self._baseline(mutant.area)
-        unchanged = self._unchanged[mutant.area]
-        tests = unchanged.reach.nearest_first(mutant)
-        if not tests:
-            return SURVIVED
+        # Twin lines have one name.
+        place = f"{mutant.mutation.line} {name}"
+        if place not in self._fates:
+            self._fates[place] = self._find_out(mutant)
+            with self._fates_file.open("a") as file:
+                file.write(f"{self._fates[place]}\t{place}\n")
+        if self._fates[place] == SURVIVED:
+            self.survivors.append(name)
+        return self._fates[place]
+
+    def _find_out(self, mutant: Mutant) -> str:
+        if mutant.area not in self._reach:
+            self._reach[mutant.area] = self._unchanged(mutant.area)
+        reach = self._reach[mutant.area]
+        tests = reach.nearest_first(mutant)
         near = AREAS[mutant.area].near
         stages = (
             [name for name in tests if name.startswith(near)],
@@ -116,7 +123,7 @@ class _Runs:
         self._put(mutant.path, mutant.new())
         try:
             for names in filter(None, stages):
-                passed = self._pass(names, unchanged.limit_s)
+                passed = self._pass(reach, names)
                 if not passed:
                     return TIMED_OUT if passed is None else KILLED
         finally:
@@ -132,15 +139,18 @@ class _Runs:
         (self._copy / path).write_text(source)
         os.utime(self._copy / path, (self._written_s, self._written_s))
 
-    def _pass(self, tests: list[str], limit_s: float) -> bool | None:
+    def _pass(self, reach: Reach, tests: list[str]) -> bool | None:
         """Return whether these tests pass, in this order, up to the first failure."""
+        limits_s = [_TIMES * reach.seconds[name] + _PLUS_S for name in tests]
         only = self._copy / "only.txt"
-        only.write_text("\n".join(tests))
+        lines = zip(tests, limits_s, strict=True)
+        only.write_text("".join(f"{name}\t{limit_s}\n" for name, limit_s in lines))
         files = sorted({name.partition("::")[0] for name in tests})
-        return self._run(limit_s, "-x", f"--only={only}", *files)
+        longest_s = _TIMES * sum(reach.seconds[name] for name in tests) + 10 * _PLUS_S
+        return self._run(WAITING_TIMES * longest_s, "-x", f"--only={only}", *files)
 
-    def _baseline(self, area: str) -> Unchanged:
-        """Return what the tests of an area take; they must pass unchanged."""
+    def _unchanged(self, area: str) -> Reach:
+        """Return what the tests of an area take and call; they must pass unchanged."""
         report = self._kept / f"reached-{area}-{self._tree}.json"
         if not report.exists():
             began = time.monotonic()
@@ -148,8 +158,7 @@ class _Runs:
             if not self._run(None, f"--reached={report}", *tests):
                 raise SystemExit(f"the tests of {area} fail without any change")
             print(f"{area}: {time.monotonic() - began:.0f} s unchanged", flush=True)
-        reach = Reach.read(json.loads(report.read_text()))
-        return Unchanged(reach, _TIMES * sum(reach.seconds.values()) + _PLUS_S)
+        return Reach.read(json.loads(report.read_text()))
 
     def _run(self, limit_s: float | None, *arguments: str) -> bool | None:
         """Return whether tests pass in the copy; None if they do not end."""
@@ -173,7 +182,7 @@ class _Runs:
             return None
         if ran.returncode and limit_s is None:
             print(said.decode()[-4000:])
-        return ran.returncode == 0
+        return None if -ran.returncode in ENDED_BY else ran.returncode == 0
 
 
 def _copy(to: Path) -> Path:

@@ -46,9 +46,9 @@ class Mutant:
         return f"{self.path}:{_within(self.source, first + 1)}: {before} -> {after}"
 
 
-def sample(seed: int, count: int, areas: list[str]) -> list[Mutant]:
+def sample(seed: int, count: int) -> list[Mutant]:
     """Draw mutants evenly over all that there are, none twice."""
-    every = [mutant for area in areas for mutant in every_mutant(area)]
+    every = [mutant for area in AREAS for mutant in every_mutant(area)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
