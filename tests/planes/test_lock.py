@@ -268,6 +268,34 @@ def test_a_holder_waits_neither_in_purgatory_nor_for_a_device(wait, lent):
     in_virtual_time(main)
 
 
+@simulated("priority")
+async def test_who_has_given_all_locks_back_may_wait_anywhere(world):
+    outer, inner = TaskLock("outer"), TaskLock("inner")
+    wakes = []
+
+    async def low():
+        async with outer:
+            async with inner:
+                await world.slices(5)
+            with pytest.raises(LockError, match="while it holds a lock"):
+                await trio.sleep(1)
+        await trio.sleep(1)
+        await parked(lambda wake: wakes.append(wake) or True)
+
+    async def high():
+        async with inner:
+            await world.slices(1)
+
+    world.offer(low, name="low", level=LOW)
+    await trio.sleep(0.00015)
+    world.offer(high, name="high", level=HIGH)
+    while not wakes:  # noqa: ASYNC110 - there is no event for it, and time is virtual
+        await trio.sleep(0.01)
+    wakes.pop()()
+    await world.settle()
+    assert world.results == {"low": None, "high": None}
+
+
 @pytest.mark.parametrize("inherits", [True, False])
 def test_a_stop_closes_holders_and_waiters_alike(inherits):
     closed = []
