@@ -129,6 +129,19 @@ def test_a_connection_is_answered_in_order(numbers, broken):
     assert counts(laws) == ({ORDER: broken} if broken else {})
 
 
+@pytest.mark.parametrize(("others", "remembered"), [(9_000, True), (11_000, False)])
+def test_about_so_many_flows_and_connections_are_remembered(others, remembered):
+    """Else a broker that runs for long would keep one entry for each that ever was."""
+    laws = laws_of()
+    laws.finished(task(5), 0, 0)
+    for number in range(others):
+        flow = f"flow {number}"
+        laws.finished(task(number, flow=flow), 1 + number, WINDOW_NS - 1)
+    laws.finished(task(others), 1, WINDOW_NS)
+    laws.finished(task(4), 0, WINDOW_NS + 1)
+    assert counts(laws) == ({ORDER: 1} if remembered else {})
+
+
 # ---- accounting ---------------------------------------------------------------------
 
 

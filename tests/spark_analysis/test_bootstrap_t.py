@@ -36,6 +36,12 @@ def test_equal_differences_are_certain_and_none_are_nothing() -> None:
     assert p.tolist() == [LEAST, 1.0, LEAST]
 
 
+def test_two_blocks_by_hand() -> None:
+    """Half of all resamples are one block twice, without spread; the others have t 0."""
+    values = np.array([[1.0], [1.1]])
+    assert bootstrap_t(values)[0] == pytest.approx(0.5, abs=0.03)
+
+
 def test_the_family_is_adjusted_as_one() -> None:
     generator = np.random.default_rng(8)
     values = generator.normal(0.8, 1.0, size=(10, 1))

@@ -138,7 +138,8 @@ def test_fieller_by_hand() -> None:
 def test_a_part_of_an_unknown_whole_is_unbounded() -> None:
     rng = np.random.default_rng(7)
     part, whole = rng.normal(1, 1, size=8), rng.normal(0, 1, size=8)
-    assert part_of_whole(part, whole - whole.mean(), 0.95).high == math.inf
+    nothing = part_of_whole(part, whole - whole.mean(), 0.95)
+    assert (nothing.low, nothing.high) == (-math.inf, math.inf)
     assert part_of_whole(np.ones(1), np.full(1, 2.0), 0.95) == (
         0.5,
         -math.inf,
@@ -149,6 +150,8 @@ def test_a_part_of_an_unknown_whole_is_unbounded() -> None:
 def test_the_whole_is_all_of_itself() -> None:
     whole = np.random.default_rng(8).normal(3, 1, size=9)
     assert part_of_whole(whole, whole, 0.95) == pytest.approx((1, 1, 1))
+    # Two blocks are enough, if they agree.
+    assert part_of_whole(whole[:2] / 2, whole[:2], 0.5) == pytest.approx((0.5,) * 3)
 
 
 # ---- coverage ----
