@@ -70,6 +70,11 @@ def test_woodruff_interval_of_identical_runs_is_a_point() -> None:
     assert pooled_interval([run] * 5, P90, 0.95) == (900.0, 900.0, 900.0)
 
 
+def test_the_largest_of_what_was_seen_bounds_nothing_above() -> None:
+    run = np.arange(1.0, 4.0)
+    assert pooled_interval([run] * 4, Fraction(1), 0.95) == (3.0, 3.0, math.inf)
+
+
 def test_a_lost_quantile_is_bounded_below_by_the_runs_that_lost_less() -> None:
     """Of 100 requests 2 and 18 got no answer: pooled, 10 %, and the p95 is infinite.
 
@@ -127,8 +132,9 @@ def test_bootstrap_ratio_is_refused_where_a_quantile_is_infinite() -> None:
     assert ratio_interval(np.array([1.0, math.inf]), np.ones(2), 0.95) is None
 
 
-def test_tost_is_the_larger_of_two_one_sided_t_tests() -> None:
-    values = np.random.default_rng(2).normal(0.01, 0.03, size=10)
+@pytest.mark.parametrize("blocks", [2, 10])
+def test_tost_is_the_larger_of_two_one_sided_t_tests(blocks: int) -> None:
+    values = np.random.default_rng(2).normal(0.01, 0.03, size=blocks)
     bound = math.log(1.05)
     lower = stats.ttest_1samp(values, -bound, alternative="greater").pvalue
     upper = stats.ttest_1samp(values, bound, alternative="less").pvalue
