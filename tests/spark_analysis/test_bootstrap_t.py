@@ -37,7 +37,7 @@ def test_equal_differences_are_certain_and_none_are_nothing() -> None:
 
 
 def test_two_blocks_by_hand() -> None:
-    """Half of all resamples are one block twice, without spread; the others have t 0."""
+    """Half of all resamples are one block twice, without spread; the others are 0."""
     values = np.array([[1.0], [1.1]])
     assert bootstrap_t(values)[0] == pytest.approx(0.5, abs=0.03)
 
