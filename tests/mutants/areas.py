@@ -14,6 +14,7 @@ class Area(NamedTuple):
     sources: tuple[str, ...]
     near: tuple[str, ...]
     far: tuple[str, ...] = ()
+    marked: str = "not slow and not live and not kafka and not spark"
 
 
 # Doctests are tests where `make test` runs them too (testpaths in pyproject.toml).
@@ -55,6 +56,8 @@ AREAS: Final = {
             "tests/virtual/test_whole_broker.py",
             "tests/virtual/test_contained_failures.py",
         ),
+        # With sockets: half of the code is for them alone.
+        marked="not slow and not kafka and not spark",
     ),
     "statistics": Area(
         ("spark_analysis/statistics/**/*.py",),

@@ -27,7 +27,6 @@ from tests.mutants.nearest import Reach
 from tests.mutants.reached import ENDED_BY, WAITING_TIMES
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
 
-_QUICK: Final = "not slow and not live and not kafka and not spark"
 # A mutant may be slower than the tree that it was made from, may never end, or ask for
 # all the memory there is. Seconds of CPU for each test.
 _TIMES, _PLUS_S = 3, 3
@@ -147,7 +146,10 @@ class _Runs:
         only.write_text("".join(f"{name}\t{limit_s}\n" for name, limit_s in lines))
         files = sorted({name.partition("::")[0] for name in tests})
         longest_s = _TIMES * sum(reach.seconds[name] for name in tests) + 10 * _PLUS_S
-        return self._run(WAITING_TIMES * longest_s, "-x", f"--only={only}", *files)
+        # Whatever its marks: chosen they are by name.
+        return self._run(
+            WAITING_TIMES * longest_s, "-x", "-m", "", f"--only={only}", *files
+        )
 
     def _unchanged(self, area: str) -> Reach:
         """Return what the tests of an area take and call; they must pass unchanged."""
@@ -155,14 +157,15 @@ class _Runs:
         if not report.exists():
             began = time.monotonic()
             tests = (*AREAS[area].near, *AREAS[area].far)
-            if not self._run(None, f"--reached={report}", *tests):
+            marked = f"-m{AREAS[area].marked}"
+            if not self._run(None, f"--reached={report}", marked, *tests):
                 raise SystemExit(f"the tests of {area} fail without any change")
             print(f"{area}: {time.monotonic() - began:.0f} s unchanged", flush=True)
         return Reach.read(json.loads(report.read_text()))
 
     def _run(self, limit_s: float | None, *arguments: str) -> bool | None:
         """Return whether tests pass in the copy; None if they do not end."""
-        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", _QUICK]
+        command = [sys.executable, "-m", "pytest", "-q", "-n0"]
         command += ["-p", "no:cacheprovider", "-p", "tests.mutants.reached", *arguments]
         surroundings = {**os.environ, "PYTHONPATH": str(self._copy)}
         surroundings["OMP_NUM_THREADS"] = "1"
