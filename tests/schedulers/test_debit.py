@@ -66,3 +66,47 @@ def test_a_flow_that_is_idle_comes_back_with_its_debt(name):
     policy.debit(first, 5_000_000, 100)
     policy.arrive(job_of(4, 0, 100), 100)
     assert [policy.pick(100).number for _ in range(4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "eevdf", "2dfq"])
+def test_what_a_flow_had_while_nobody_waited_is_not_held_against_it(name):
+    policy = make(
+        name, SchedulerConfig(quantum_ns=1_000, options=QUANTUM.get(name, {}))
+    )
+    alone = job_of(0, 0, 0)
+    policy.arrive(alone, 0)
+    assert policy.pick(0) is alone
+    alone.attained_ns = 50_000
+    policy.ran(alone, 50_000, 50_000)
+    policy.leave(alone, 50_000, done=True)
+    for number in range(1, 7):
+        policy.arrive(job_of(number, (number + 1) % 2, 100), 50_000)
+    order = []
+    for _ in range(6):
+        job = policy.pick(50_000)
+        job.attained_ns = 100
+        policy.ran(job, 100, 50_000)
+        policy.leave(job, 50_000, done=True)
+        order.append(job.number)
+    assert order == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("by_count", "order"), [(0, [12, 13, 14, 11]), (1, [11, 12, 13, 14])]
+)
+def test_a_debit_sends_a_flow_to_a_later_queue_where_cost_counts(by_count, order):
+    policy = make("fair-call-queue", SchedulerConfig(options={"by_count": by_count}))
+    for number in range(10):
+        job = Job(number=number, flow="late" if number == 9 else "b", cost_ns=1_000)
+        policy.arrive(job, 0)
+    jobs = [policy.pick(0) for _ in range(10)]
+    for job in jobs:
+        job.attained_ns = 1_000
+        policy.leave(job, 0, done=True)
+    # A tenth of all costs so far, and nearly all of them afterwards.
+    late = next(job for job in jobs if job.flow == "late")
+    policy.debit(late, 1_000_000, 0)
+    policy.check()
+    for number, flow in zip((11, 12, 13, 14), ("late", "c", "d", "e"), strict=True):
+        policy.arrive(Job(number=number, flow=flow, cost_ns=1_000), 0)
+    assert [policy.pick(0).number for _ in range(4)] == order

@@ -88,3 +88,11 @@ def test_turns_of_a_quantum_each_under_processor_sharing():
         policy.resume(job, now_ns)
         job = policy.pick(now_ns)
     assert order == [0, 1, 2] * 3
+
+
+@pytest.mark.parametrize(("deadline_ns", "first"), [(99_999_999, 1), (100_000_000, 0)])
+def test_a_job_without_a_deadline_is_due_a_tenth_of_a_second_on(deadline_ns, first):
+    policy = make("edf", SchedulerConfig())
+    policy.arrive(Job(number=0), 0)
+    policy.arrive(Job(number=1, deadline_ns=deadline_ns), 0)
+    assert policy.pick(0).number == first

@@ -5,6 +5,7 @@ import pytest
 from schedulers import (
     POLICIES,
     BadSetting,
+    Job,
     Scheduler,
     SchedulerConfig,
     UnknownScheduler,
@@ -102,3 +103,22 @@ def test_a_floor_above_the_ceiling_is_refused():
 def test_options_of_one_class_each_are_known_by_their_prefix():
     options = {"seats.control": 1, "steal": 0}
     assert make("reserved", SchedulerConfig(seats=4, options=options)) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("drr", "quantum_ns"),
+        ("eevdf", "slice_ns.data"),
+        ("fair-call-queue", "decay_ns"),
+    ],
+)
+def test_a_length_of_time_is_a_nanosecond_at_least(name, option):
+    def serve(length_ns):
+        policy = make(name, SchedulerConfig(options={option: length_ns}))
+        policy.arrive(Job(number=0), 5)
+        return policy.pick(5).number
+
+    assert serve(1) == 0
+    with pytest.raises(BadSetting, match=f"{option} = 0, expected at least 1"):
+        serve(0)
