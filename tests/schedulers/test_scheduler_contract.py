@@ -211,10 +211,28 @@ class Lazy(Fifo):
         return super().pick(now_ns) if len(self) != 2 else None
 
 
+class Absent(Fifo):
+    """Knows nobody from when it is told of a turn until it is asked about it."""
+
+    told = False
+
+    def ran(self, job, used_ns, now_ns):
+        super().ran(job, used_ns, now_ns)
+        self.told = True
+
+    def outranks(self, running, now_ns):
+        self.told = False
+        return super().outranks(running, now_ns)
+
+    def waiting(self):
+        return [] if self.told else super().waiting()
+
+
 @pytest.mark.parametrize(
     ("factory", "law"),
     [
         (Forgetful, "no job lost"),
+        (Absent, "no job lost"),
         (Pitiless, "progress"),
         (LastInFirstOut, "flow order"),
         (Restless, "outranks is true"),
@@ -228,6 +246,28 @@ class Lazy(Fifo):
 )
 def test_a_broken_policy_is_caught_by_name(factory, law):
     assert law in {violation.law for violation in check(factory)}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_that_starves_a_job_says_that_it_may(name):
+    """Two jobs come for each that is served, all newer and as long; ageing is on."""
+    policy = POLICIES[name](settings(1))
+    ms_ns = 1_000_000
+    policy.arrive(Job(number=0, flow="old", cost_ns=ms_ns, size_ns=ms_ns), 0)
+    numbers, now_ns = iter(range(1, 100_000)), 0
+    while now_ns < 1_000 * ms_ns:
+        for _ in range(2):
+            job = Job(number=next(numbers), flow="new", arrived_ns=now_ns)
+            job.cost_ns = job.size_ns = ms_ns
+            policy.arrive(job, now_ns)
+        served = policy.pick(now_ns)
+        if served.number == 0:
+            return
+        now_ns += ms_ns
+        served.attained_ns = ms_ns
+        policy.ran(served, ms_ns, now_ns)
+        policy.leave(served, now_ns, done=True)
+    assert policy.may_starve
 
 
 def test_a_policy_that_raises_is_reported_and_not_raised():

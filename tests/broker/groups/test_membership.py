@@ -89,6 +89,30 @@ def test_a_sync_during_the_join_phase_is_told_to_join(world) -> None:
     assert answer.error is ErrorCode.rebalance_in_progress
 
 
+@pytest.mark.parametrize(
+    ("member", "generation", "error"),
+    [
+        ("stranger", 1, ErrorCode.unknown_member_id),
+        (None, 0, ErrorCode.illegal_generation),
+    ],
+)
+def test_a_sync_of_nobody_is_no_reason_to_join(
+    world, member, generation, error
+) -> None:
+    """Who asks is looked at before the state of the group, as in Kafka."""
+    leader, follower = world.form(2)
+    world.join(leader)
+    assert world.state == "PreparingRebalance"
+    assert world.sync(member or follower, generation).answer().error is error
+
+
+def test_an_id_that_leaves_before_it_joins_leaves_no_group(world) -> None:
+    refused = world.join(requires_known_member_id=True).answer()
+    assert world.coordinator.statistics().groups == 1
+    world.coordinator.leave("g", [MemberIdentity(refused.member_id)])
+    assert world.coordinator.statistics().groups == 0
+
+
 def test_an_assignment_takes_effect_when_it_is_in_the_log(world) -> None:
     leader, follower = joined(world, 2)
     world.log.hold = True

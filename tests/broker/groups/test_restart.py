@@ -68,6 +68,34 @@ def test_static_members_keep_their_instance(world) -> None:
     assert world.group.roster.static_member_id("i") == new
 
 
+def test_the_leader_is_the_one_that_is_written_and_not_the_first(world) -> None:
+    members = tuple(
+        MemberValue(
+            member_id=name,
+            instance_id=None,
+            client_id="c",
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=60_000,
+            session_timeout_ms=10_000,
+            subscription=b"",
+            assignment=b"",
+        )
+        for name in ("m", "n")
+    )
+    value = GroupValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol_name="range",
+        leader="n",
+        since_ms=0,
+        members=members,
+    )
+    partition = world.coordinator.partition_for("g")
+    world.log.partitions[partition] = [group_record("g", value)]
+    world.start()
+    assert world.group.roster.leader == "n"
+
+
 def test_an_emptied_group_keeps_its_generation(world) -> None:
     (member,) = world.form(1)
     world.coordinator.leave("g", [MemberIdentity(member)])

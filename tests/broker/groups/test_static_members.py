@@ -157,6 +157,18 @@ def test_a_rebalance_that_no_static_member_joins_is_put_off_until_sessions_end(
     assert world.state == "Empty"
 
 
+def test_a_rebalance_that_was_put_off_ends_in_time_once_somebody_joins(world) -> None:
+    old = form_static(world, "a", "b", "c", session_timeout_ms=500_000)
+    world.join(old["a"], instance_id="a", session_timeout_ms=500_000)
+    world.coordinator.leave("g", [MemberIdentity("", "a")])
+    world.advance(70_000)
+    joined = world.join(old["b"], instance_id="b", session_timeout_ms=500_000)
+    world.advance(49_999)
+    assert not joined.answered
+    world.advance(1)
+    assert {one.instance_id for one in joined.answer().members} == {"b", "c"}
+
+
 def test_an_operator_removes_static_members_by_their_instance(world) -> None:
     form_static(world, "a", "b")
     left = world.coordinator.leave(
