@@ -250,23 +250,23 @@ def test_a_broken_policy_is_caught_by_name(factory, law):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_that_starves_a_job_says_that_it_may(name):
-    """Two jobs come for each that is served, all newer and as long; ageing is on."""
+    """Two jobs of a millisecond come in each, before and after the one of old."""
     policy = POLICIES[name](settings(1))
     ms_ns = 1_000_000
-    policy.arrive(Job(number=0, flow="old", cost_ns=ms_ns, size_ns=ms_ns), 0)
-    numbers, now_ns = iter(range(1, 100_000)), 0
-    while now_ns < 1_000 * ms_ns:
-        for _ in range(2):
-            job = Job(number=next(numbers), flow="new", arrived_ns=now_ns)
+    numbers = iter(range(10_000))
+    old = None
+    for now_ns in range(0, 1_000 * ms_ns, ms_ns):
+        for flow in ("old" if now_ns == 300 * ms_ns else "new", "new"):
+            job = Job(number=next(numbers), flow=flow, arrived_ns=now_ns)
             job.cost_ns = job.size_ns = ms_ns
             policy.arrive(job, now_ns)
+            old = job if flow == "old" else old
         served = policy.pick(now_ns)
-        if served.number == 0:
+        if served is old:
             return
-        now_ns += ms_ns
         served.attained_ns = ms_ns
-        policy.ran(served, ms_ns, now_ns)
-        policy.leave(served, now_ns, done=True)
+        policy.ran(served, ms_ns, now_ns + ms_ns)
+        policy.leave(served, now_ns + ms_ns, done=True)
     assert policy.may_starve
 
 
