@@ -10,8 +10,9 @@ from schedulers import Job, SchedulerConfig, make
 INTERVAL_NS = 100_000_000
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("arrive", "pick", "pick and resume")),
-        st.integers(0, 60_000_000),
+        # More come than go, so that the queue stands for longer than the interval.
+        st.sampled_from(("arrive", "arrive", "arrive", "pick", "pick and resume")),
+        st.integers(0, 60_000_000) | st.sampled_from((INTERVAL_NS, INTERVAL_NS + 1)),
         st.none() | st.integers(1, 150_000_000),
     ),
     max_size=60,
