@@ -307,3 +307,10 @@ def test_another_kind_of_member_may_use_an_emptied_group(world) -> None:
     world.form(1, protocol_type="connect")
     assert world.group.protocol_type == "connect"
     assert not world.group.subscribes_to("t")
+
+
+def test_an_id_that_leaves_before_it_joins_leaves_no_group(world) -> None:
+    refused = world.join(requires_known_member_id=True).answer()
+    assert world.coordinator.statistics().groups == 1
+    world.coordinator.leave("g", [MemberIdentity(refused.member_id)])
+    assert world.coordinator.statistics().groups == 0

@@ -106,13 +106,6 @@ def test_a_sync_of_nobody_is_no_reason_to_join(
     assert world.sync(member or follower, generation).answer().error is error
 
 
-def test_an_id_that_leaves_before_it_joins_leaves_no_group(world) -> None:
-    refused = world.join(requires_known_member_id=True).answer()
-    assert world.coordinator.statistics().groups == 1
-    world.coordinator.leave("g", [MemberIdentity(refused.member_id)])
-    assert world.coordinator.statistics().groups == 0
-
-
 def test_an_assignment_takes_effect_when_it_is_in_the_log(world) -> None:
     leader, follower = joined(world, 2)
     world.log.hold = True
