@@ -83,6 +83,16 @@ class Limits(Section):
     timeout_ms: Mean = 30_000.0
 
 
+class VirtualKernel(Section):
+    """How threads share CPUs in the virtual world, and what that loses."""
+
+    cpus: Annotated[int, Field(ge=1)] = 1
+    slice_us: Mean = 3000.0
+    wakes: bool = True
+    switch_us: Rate = 0.0
+    preemption_us: Rate = 0.0
+
+
 class VirtualWorld(Section):
     """What the virtual world is told, because it cannot measure it.
 
@@ -94,11 +104,15 @@ class VirtualWorld(Section):
 
     With ``server`` = ``seats`` a handler waits for its request's demand at a device of
     its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
-    many servers as ``num.io.threads``, instead of one CPU.
+    many servers as ``num.io.threads``, instead of one CPU. With ``threads`` it waits
+    until a kernel that shares ``cpus`` among the threads of all planes has let it have
+    that; ``slice_us``, ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are
+    the model world's.
     """
 
-    server: Literal["cpu", "seats"] = "cpu"
+    server: Literal["cpu", "seats", "threads"] = "cpu"
     granularity_us: Rate = 0.0
+    kernel: VirtualKernel = VirtualKernel()
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
     refusal_us: Rate = 10.0

@@ -1,4 +1,4 @@
-"""Workers that serve at once, in the virtual world: demands waited for, not computed.
+"""Workers of their own, in the virtual world: demands waited for, not computed.
 
 The broker has one CPU, and in virtual time a slice moves the clock for everybody. Where
 Kafka's handler threads run on as many cores, ``server = "seats"`` has a handler wait
@@ -8,11 +8,15 @@ So the whole broker becomes as many servers as it has seats, which theory knows 
 A wait is in pieces of the model's length. What comes back from a piece is picked again
 by its policy, so a request can lose its seat there and only there; and one that has had
 all its demand still needs a seat to answer.
+
+Where there are fewer CPUs than workers (``server = "threads"``) the wait is for a
+kernel that shares them (``kernel``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TypeAlias
 
 import trio
 
@@ -20,21 +24,22 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.requests.request import Request, Response
 
 _NS = 1_000_000_000
+Wait: TypeAlias = Callable[[Request, int], Awaitable[None]]
 
 
 class OnDevices:
     """Kafka's handlers, each of which first waits for the demand of its request.
 
-    ``demands_ns`` is indexed by correlation id; ``piece_ns`` is the length of a piece,
-    0 for one wait. It is an ``Application``, as what it wraps.
+    ``demands_ns`` is indexed by correlation id; ``wait`` is what a request does until
+    it has had its demand. It is an ``Application``, as what it wraps.
     """
 
     def __init__(
-        self, apis: KafkaApis, demands_ns: Sequence[int], *, piece_ns: int
+        self, apis: KafkaApis, demands_ns: Sequence[int], *, wait: Wait
     ) -> None:
         self._apis = apis
         self._demands_ns = demands_ns
-        self._piece_ns = piece_ns
+        self._wait = wait
         self.apis = apis.apis
         self.config_listeners = apis.config_listeners
         self.addresses = apis.addresses
@@ -51,10 +56,19 @@ class OnDevices:
     async def serve(self, request: Request) -> Response:
         """Wait for the request's demand, then handle it."""
         number = request.correlation_id
-        left_ns = self._demands_ns[number] if number >= 0 else 0
-        while left_ns > 0:
-            waits_ns = min(left_ns, self._piece_ns) if self._piece_ns else left_ns
-            await trio.sleep(waits_ns / _NS)
-            left_ns -= waits_ns
+        if number >= 0:
+            await self._wait(request, self._demands_ns[number])
         served = self._apis.serve(request)
         return await served if isinstance(served, Coroutine) else served
+
+
+def in_pieces(piece_ns: int) -> Wait:
+    """Return a wait at a device of one's own, in pieces so long; 0 for one piece."""
+
+    async def wait(_request: Request, left_ns: int) -> None:
+        while left_ns > 0:
+            waits_ns = min(left_ns, piece_ns) if piece_ns else left_ns
+            await trio.sleep(waits_ns / _NS)
+            left_ns -= waits_ns
+
+    return wait

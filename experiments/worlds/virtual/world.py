@@ -29,7 +29,7 @@ from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
-from experiments.design.config import Experiment
+from experiments.design.config import Experiment, VirtualKernel
 from experiments.design.workload import Workload
 from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
@@ -40,7 +40,8 @@ from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual, spender
-from experiments.worlds.virtual.devices import OnDevices
+from experiments.worlds.virtual.devices import OnDevices, in_pieces
+from experiments.worlds.virtual.kernel import Kernel, Sharing
 from experiments.worlds.virtual.memory_network import (
     MemoryConnection,
     MemoryNetwork,
@@ -161,6 +162,9 @@ class Replay:
         self._record = record
         self._rng = random.Random(f"{cell.experiment.experiment.seed}/{cell.block}")
         self._player: Player | None = None
+        self._kernel: Kernel | None = None
+        granularity_us = cell.experiment.virtual.granularity_us
+        self._pieces = in_pieces(round(granularity_us * 1000))
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
@@ -173,6 +177,8 @@ class Replay:
         workload = self._experiment.workload
         async with trio.open_nursery() as travelling:
             await travelling.start(network.run)
+            if self._kernel is not None:
+                travelling.start_soon(self._kernel.run)
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
                 node = await _prepare(network, server.ports, workload)
@@ -200,7 +206,7 @@ class Replay:
         keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
         config = BrokerConfig.load(None, keys)
         virtual = self._experiment.virtual
-        at_devices = virtual.server == "seats"
+        at_devices = virtual.server != "cpu"
         charge = spender(clock, TraceCosts(self._experiment, self._replayed))
 
         def spend(task: Task) -> None:
@@ -221,13 +227,34 @@ class Replay:
         if not at_devices:
             return BrokerServer(config, apis, surroundings)
         demands_ns = self._replayed.column("demand_ns")
-        piece_ns = round(virtual.granularity_us * 1000)
-        waiting = OnDevices(apis, demands_ns, piece_ns=piece_ns)
-        return BrokerServer(config, waiting, surroundings)
+        waiting = OnDevices(apis, demands_ns, wait=self._wait)
+        server = BrokerServer(config, waiting, surroundings)
+        if virtual.server == "threads":
+            planes = server.dispatcher.planes
+            seats = {plane: plane.seats for plane in planes}
+            self._kernel = Kernel(seats, _sharing(virtual.kernel), clock.now_ns)
+        return server
+
+    async def _wait(self, request: Request, needs_ns: int) -> None:
+        """Wait where this world's servers are for what a request needs."""
+        if self._kernel is not None:
+            await self._kernel.receive(request.plane, needs_ns)
+        else:
+            await self._pieces(request, needs_ns)
 
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
         return round(low_us * 1000), round(high_us * 1000)
+
+
+def _sharing(settings: VirtualKernel) -> Sharing:
+    return Sharing(
+        cpus=settings.cpus,
+        slice_ns=round(settings.slice_us * 1000),
+        wakes=settings.wakes,
+        switch_ns=round(settings.switch_us * 1000),
+        preemption_ns=round(settings.preemption_us * 1000),
+    )
 
 
 class Player:
