@@ -6,7 +6,9 @@ columns; an assignment that contradicts later ones removes them, since a new lea
 history wins.
 
 The batches carry their epochs, so recovery finds again what was assigned since the last
-flush: an assignment stays in memory until ``write``. Removals go to the file at once.
+flush, and it cuts off what began before the log's start: both stay in memory until
+``write``. What a truncation removes at the end goes from the file at once, since other
+batches may come to stand there under an older epoch.
 """
 
 from __future__ import annotations
@@ -77,14 +79,15 @@ class LeaderEpochs:
         above = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if above > 1 or (above and self._entries[0][1] < start_offset):
             epoch = self._entries[above - 1][0]
-            self._replace([(epoch, start_offset), *self._entries[above:]])
+            self._entries = [(epoch, start_offset), *self._entries[above:]]
+            self._unwritten = True
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (epoch, start offset) pairs, oldest first."""
         return list(self._entries)
 
     def write(self) -> None:
-        """Make the assignments durable; free of charge if there are none."""
+        """Make durable what is in memory only; free of charge if nothing is."""
         if self._unwritten:
             self._replace(self._entries)
 

@@ -6,6 +6,7 @@ import pytest
 
 from broker.log import flushing, trimming
 from broker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.managing import Calls
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
@@ -114,7 +115,6 @@ def test_files_of_removed_segments_go_too():
     assert left == {
         "00000000000000000006",
         "00000000000000000008",
-        "leader-epoch-checkpoint",
     }
 
 
@@ -214,3 +214,26 @@ def test_a_follower_may_begin_anew_further_on():
     log.check()
     again = open_plain(log.storage.disk.after_kill(), **CONFIG)
     assert (again.log_start_offset, again.log_end_offset) == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [("retention", [(2, 9)]), ("DeleteRecords", [(1, 7), (2, 8)])],
+)
+def test_a_log_that_gets_shorter_at_its_start_syncs_nothing(how, wanted):
+    """Epochs from before the start are cut again when the log is opened."""
+    log = filled(retention_ms=1000)
+    storage = log.storage.disk
+    flushing.flush(log)
+    calls = storage.faults = Calls()
+    if how == "retention":
+        trimming.retention(log, NOW_MS + 5000, log.log_end_offset)
+    else:
+        trimming.delete_records_before(log, 7)
+    assert not [name for name in calls.names if name.startswith("sync")]
+    assert log.epochs.entries() == wanted
+    again = open_plain(
+        storage.after_kill(),
+        opening={"log_start_offset": log.log_start_offset, "recovery_point": 9},
+    )
+    assert again.epochs.entries() == wanted
