@@ -136,7 +136,6 @@ class KafkaSelector:
         """Begin to read no further request."""
         self._reading = False
         self._to_read.clear()
-        self._short_of_memory.clear()
 
     def read_on(self, channel: KafkaChannel) -> None:
         """Read a channel again that is muted no more."""

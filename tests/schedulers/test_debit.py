@@ -58,14 +58,15 @@ def test_a_flow_that_is_idle_comes_back_with_its_debt(name):
     first = job_of(0, 0, 100)
     policy.arrive(first, 0)
     assert policy.pick(0) is first
-    for number in (1, 2, 3):
+    # Were all else equal, the lowest number would go first.
+    for number in (11, 12, 13):
         policy.arrive(job_of(number, 1, 100), 0)
     first.attained_ns = 100
     policy.ran(first, 100, 100)
     policy.leave(first, 100, done=True)
     policy.debit(first, 5_000_000, 100)
     policy.arrive(job_of(4, 0, 100), 100)
-    assert [policy.pick(100).number for _ in range(4)] == [1, 2, 3, 4]
+    assert [policy.pick(100).number for _ in range(4)] == [11, 12, 13, 4]
 
 
 @pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "eevdf", "2dfq"])

@@ -260,6 +260,29 @@ def test_a_short_slice_is_served_sooner_and_not_more():
     assert waits_and_shares(1_000) == (1, 50)
 
 
+def test_a_flow_that_comes_amid_a_long_job_begins_at_that_moment_under_2dfq():
+    """Virtual time has gone on to 100, so the k-th job of b starts at 10 + 90 k.
+
+    Up to the start of a's second, 1,000, there are 11 of them, and they end sooner.
+    """
+    policy = make("2dfq", SchedulerConfig(seats=1))
+    for number in range(2):
+        policy.arrive(Job(number=number, flow="a", cost_ns=1_000), 0)
+    running = policy.pick(0)
+    for number in range(2, 30):
+        policy.arrive(Job(number=number, flow="b", cost_ns=90), 100)
+    now_ns, order = 1_000, []
+    while running is not None:
+        running.attained_ns = running.cost_ns
+        policy.ran(running, running.cost_ns, now_ns)
+        policy.leave(running, now_ns, done=True)
+        running = policy.pick(now_ns)
+        if running is not None:
+            now_ns += running.cost_ns
+            order.append(running.flow)
+    assert order.index("a") == 11
+
+
 @pytest.mark.parametrize("name", ["wfq", "wf2q+", "scfq", "drr", "2dfq"])
 def test_a_plane_may_borrow_more_seats_than_it_has(name):
     """``planes.lending``: three jobs in service at a policy of one seat."""
