@@ -122,6 +122,11 @@ class Log:
         self.flushes = config.flushes
 
     @property
+    def name(self) -> str:
+        """Return the partition's name, as Kafka writes it: topic-index."""
+        return self.directory.rpartition("/")[2]
+
+    @property
     def home(self) -> str:
         """Return the directory of ``log.dirs`` that the log is in."""
         return self.directory.rpartition("/")[0]
@@ -148,7 +153,7 @@ class Log:
         records. Raises `KafkaError`.
         """
         check_produced(records, self.config.max_message_bytes)
-        return (yield from rewriting(records, self.config, now_ms))
+        return (yield from rewriting(records, self.config, now_ms, self.name))
 
     def append(
         self,
@@ -178,7 +183,7 @@ class Log:
                 return self._answer_again(known)
         if self._rewrites or fields[8] - now_ms > config.message_timestamp_after_max_ms:
             if prepared is None:
-                prepared = run(rewriting(records, config, now_ms))
+                prepared = run(rewriting(records, config, now_ms, self.name))
             records = prepared
             fields = HEADER.unpack_from(records)
         offset = self.log_end_offset

@@ -48,13 +48,16 @@ def looks_into_records(config: LogConfig) -> bool:
     )
 
 
-def rewriting(records: Buffer, config: LogConfig, now_ms: int) -> Steps[Buffer]:
+def rewriting(
+    records: Buffer, config: LogConfig, now_ms: int, partition: str
+) -> Steps[Buffer]:
     """Make of a batch, whose header was checked, what this topic stores; in steps.
 
+    ``partition`` is how clients are told of it: the topic's name and the index.
     Raises INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or CORRUPT_MESSAGE.
     """
     header = parse_header(records)
-    yield from _inspect(header, records, config, now_ms)
+    yield from _inspect(header, records, config, now_ms, partition)
     codec = CODECS.get(config.compression_type)
     if codec is not None and codec != header.attributes & CODEC_MASK:
         records = yield from _packed_anew(header, records, codec, config)
@@ -64,7 +67,7 @@ def rewriting(records: Buffer, config: LogConfig, now_ms: int) -> Steps[Buffer]:
 
 
 def _inspect(
-    header: BatchHeader, batch: Buffer, config: LogConfig, now_ms: int
+    header: BatchHeader, batch: Buffer, config: LogConfig, now_ms: int, partition: str
 ) -> Steps[None]:
     bounded = config.message_timestamp_type != LOG_APPEND_TIME
     newest = header.max_timestamp if bounded else NO_TIMESTAMP
@@ -77,7 +80,7 @@ def _inspect(
         if record.offset != header.base_offset + number:
             raise invalid(f"record {number} has offset delta {record.offset}")
         if config.compacts and record.key is None:
-            faults.keyless(number)
+            faults.keyless(number, partition)
         elif bounded and _out_of_time(record.timestamp, config, now_ms):
             faults.out_of_time(number, record.timestamp, config, now_ms)
         if faults.are_enough:
@@ -110,9 +113,13 @@ class _Faults:
     def are_enough(self) -> bool:
         return len(self._records) == _FAULTS_MAX
 
-    def keyless(self, number: int) -> None:
+    def keyless(self, number: int, partition: str) -> None:
         self._records.append(
-            (number, "Compacted topic cannot accept message without key.")
+            (
+                number,
+                "Compacted topic cannot accept message without key in topic "
+                f"partition {partition}",
+            )
         )
 
     def out_of_time(
@@ -135,10 +142,14 @@ class _Faults:
             return
         message = "One or more records have been rejected due to invalid timestamp"
         if self._code is ErrorCode.invalid_record:
+            first = ", ".join(
+                f"RecordError(batchIndex={number}, message='{text}')"
+                for number, text in self._records[:3]
+            )
             message = (
                 f"One or more records have been rejected due to {len(self._records)} "
                 "record errors in total, and only showing the first three errors at "
-                f"most: {self._records[:3]}"
+                f"most: [{first}]"
             )
         raise InvalidRecords(self._code, message, self._records)
 
