@@ -85,7 +85,10 @@ def _throttled(name: str) -> TopicKey:
 
 _TOPIC_KEYS: Final = (
     _same("cleanup.policy", keys.LOG_CLEANUP_POLICY),
+    _same("compression.gzip.level", keys.COMPRESSION_GZIP_LEVEL),
+    _same("compression.lz4.level", keys.COMPRESSION_LZ4_LEVEL),
     _same("compression.type", keys.COMPRESSION_TYPE),
+    _same("compression.zstd.level", keys.COMPRESSION_ZSTD_LEVEL),
     _same("delete.retention.ms", keys.LOG_CLEANER_DELETE_RETENTION_MS),
     _same("file.delete.delay.ms", keys.LOG_SEGMENT_DELETE_DELAY_MS),
     _same("flush.messages", keys.LOG_FLUSH_INTERVAL_MESSAGES),

@@ -15,7 +15,6 @@ from broker.protocol.config_key import (
     LONG_MAX,
     ConfigType,
     Key,
-    integer,
     long,
     optional_text,
 )
@@ -177,30 +176,6 @@ _UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
 # Those that Kafka's tools alter while a broker runs are checked as Kafka does it.
 INERT: Final[tuple[Key[Any], ...]] = (
     *_UNREAD,
-    integer(
-        "compression.gzip.level",
-        -1,
-        "Without effect: batches are packed at the level of a codec's default.",
-        low=-1,
-        high=9,
-        inert=True,
-    ),
-    integer(
-        "compression.lz4.level",
-        9,
-        "Without effect: as compression.gzip.level.",
-        low=1,
-        high=17,
-        inert=True,
-    ),
-    integer(
-        "compression.zstd.level",
-        3,
-        "Without effect: as compression.gzip.level.",
-        low=-131_072,
-        high=22,
-        inert=True,
-    ),
     *(
         replace(long(name, LONG_MAX, _THROTTLE, low=0, inert=True), internal=True)
         for name in (

@@ -237,6 +237,28 @@ COMPRESSION_TYPE: Final = text(
     "The codec of stored batches; producer keeps the one that they came with.",
     choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
 )
+COMPRESSION_GZIP_LEVEL: Final = integer(
+    "compression.gzip.level",
+    -1,
+    "How hard gzip tries where batches are packed anew: 1 to 9; -1, its default.",
+    low=-1,
+    high=9,
+    without=(0,),
+)
+COMPRESSION_LZ4_LEVEL: Final = integer(
+    "compression.lz4.level",
+    9,
+    "How hard lz4 tries where batches are packed anew; 9 is its quick way (Kafka).",
+    low=1,
+    high=17,
+)
+COMPRESSION_ZSTD_LEVEL: Final = integer(
+    "compression.zstd.level",
+    3,
+    "How hard zstd tries where batches are packed anew.",
+    low=-131_072,
+    high=22,
+)
 LOG_MESSAGE_TIMESTAMP_TYPE: Final = text(
     "log.message.timestamp.type",
     "CreateTime",

@@ -157,7 +157,7 @@ class _Faults:
 def _packed_anew(
     header: BatchHeader, batch: Buffer, codec: int, config: LogConfig
 ) -> Steps[bytes]:
-    packer = Packer(codec)
+    packer = Packer(codec, level=config.compression_level)
     anew = bytearray(memoryview(batch)[:HEADER_SIZE])
     for piece in unpacked(
         header.attributes & CODEC_MASK, memoryview(batch)[HEADER_SIZE:]

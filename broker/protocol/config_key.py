@@ -75,13 +75,20 @@ def integer(
     *,
     low: int = -(2**31),
     high: int = INT_MAX,
+    without: tuple[int, ...] = (),
     type: ConfigType = ConfigType.INT,
     inert: bool = False,
 ) -> Key[int]:
-    """Return a key whose value is a whole number in ``low``..``high``."""
+    """Return a key whose value is a whole number in ``low``..``high``.
+
+    ``without`` are numbers between them that it cannot take.
+    """
 
     def parse(written: str) -> int:
-        return _whole_number(written, low, high)
+        value = _whole_number(written, low, high)
+        if value in without:
+            raise ValueError(f"a whole number from {low} to {high}, and not {value}")
+        return value
 
     return Key(name=name, type=type, default=default, parse=parse, doc=doc, inert=inert)
 

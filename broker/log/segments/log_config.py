@@ -43,6 +43,9 @@ class LogConfig:
     max_message_bytes: int = 1_048_588
     # producer: keep what the producer chose; else recompress.
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     # CreateTime or LogAppendTime.
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
@@ -55,6 +58,16 @@ class LogConfig:
     def flushes(self) -> bool:
         """Tell whether flush.messages or flush.ms is set."""
         return min(self.flush_messages, self.flush_ms) < LONG_MAX
+
+    @property
+    def compression_level(self) -> int | None:
+        """How hard the codec of compression.type tries; None if it has no level."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
 
     @property
     def compacts(self) -> bool:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import cramjam
 import zstandard
+from lz4.block import compress as compress_block
 from lz4.frame import LZ4FrameDecompressor
 
 from broker.protocol.buffer import Buffer
@@ -43,6 +45,8 @@ _LZ4_BLOCK: Final = 64 << 10
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_STORED: Final = 1 << 31
 _ZSTD_LEVEL: Final = 3
+# Kafka's default, which means its fast compressor; any other level the thorough one.
+_LZ4_FAST_LEVEL: Final = 9
 _PIECE_BYTES: Final = 64 << 10
 _GZIP_WINDOW: Final = 31
 _SNAPPY_RATIO_MAX: Final = 22
@@ -57,11 +61,12 @@ def compress(codec: int, data: Buffer) -> bytes:
 class Packer:
     """Packs what comes in pieces by codec 0 to 4: the sum of all `add`, then `end`.
 
-    ``size`` is that of all pieces, -1 where it is not known yet.
+    ``size`` is that of all pieces, -1 where it is not known yet. ``level`` is how hard
+    gzip (-1, 1 to 9), lz4 (1 to 17) or zstd (up to 22) try, None as by Kafka's default.
     """
 
-    def __init__(self, codec: int, size: int = -1) -> None:
-        self._add, self._end = _PACKERS[codec](size)
+    def __init__(self, codec: int, size: int = -1, level: int | None = None) -> None:
+        self._add, self._end = _PACKERS[codec](size, level)
 
     def add(self, data: Buffer) -> bytes:
         """Take some more in; return what is packed by now."""
@@ -198,8 +203,13 @@ def _xerial_block(plain: memoryview) -> bytes:
     return struct.pack(">i", len(block)) + block
 
 
-def _lz4_block(plain: memoryview) -> bytes:
-    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+def _lz4_block(plain: memoryview, level: int) -> bytes:
+    if level == _LZ4_FAST_LEVEL:
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    else:
+        block = compress_block(
+            plain, mode="high_compression", compression=level, store_size=False
+        )
     if len(block) < len(plain):
         return struct.pack("<I", len(block)) + block
     return struct.pack("<I", len(plain) | _LZ4_STORED) + bytes(plain)
@@ -208,27 +218,29 @@ def _lz4_block(plain: memoryview) -> bytes:
 _Pack = tuple[Callable[[Buffer], bytes], Callable[[], bytes]]
 
 
-def _no_packing(_: int) -> _Pack:
+def _no_packing(size: int, level: int | None) -> _Pack:
     return bytes, bytes
 
 
-def _gzip(_: int) -> _Pack:
-    stream = zlib.compressobj(wbits=_GZIP_WINDOW)
+def _gzip(size: int, level: int | None) -> _Pack:
+    stream = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_WINDOW)
     return stream.compress, stream.flush
 
 
-def _snappy(_: int) -> _Pack:
+def _snappy(size: int, level: int | None) -> _Pack:
     blocks = _Blocks(_SNAPPY_BLOCK, _XERIAL_HEADER, _xerial_block, b"")
     return blocks.add, blocks.end
 
 
-def _lz4(_: int) -> _Pack:
-    blocks = _Blocks(_LZ4_BLOCK, _LZ4_HEADER, _lz4_block, bytes(4))
+def _lz4(size: int, level: int | None) -> _Pack:
+    pack = partial(_lz4_block, level=_LZ4_FAST_LEVEL if level is None else level)
+    blocks = _Blocks(_LZ4_BLOCK, _LZ4_HEADER, pack, bytes(4))
     return blocks.add, blocks.end
 
 
-def _zstd(size: int) -> _Pack:
-    stream = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj(size=size)
+def _zstd(size: int, level: int | None) -> _Pack:
+    packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level)
+    stream = packer.compressobj(size=size)
     return stream.compress, stream.flush
 
 
