@@ -14,8 +14,9 @@ MVN_COPY := mvn --quiet --batch-mode -Dstyle.color=never dependency:copy-depende
 MINUTES ?= 10
 SEED ?= 1
 COUNT ?= 60
+SECONDS ?= 60
 
-.PHONY: setup compare test test-slow test-kafka kafka-tools check bench fuzz mutants soak paper clean
+.PHONY: setup compare test test-slow test-kafka kafka-tools check bench fuzz mutants soak neighbours paper clean
 
 setup: $(STAMP)
 
@@ -73,6 +74,10 @@ mutants: $(STAMP)
 # A live broker under churn for MINUTES, and a tenth more to warm up.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.soak --minutes $(MINUTES) --seed $(SEED)
+
+# Processes that load CPU and memory on and off: the company that a laboratory meets.
+neighbours: $(STAMP)
+	$(BIN)/python -m experiments.processes.neighbours $(SECONDS)
 
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench

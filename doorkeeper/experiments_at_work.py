@@ -19,6 +19,7 @@ from experiments.design.worlds import WORLDS
 from experiments.running.executor import Executor
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan, run
+from experiments.running.stopping import HalfWidth
 from experiments.running.worlds import make_world
 from experiments.worlds.world import Cell, World
 
@@ -62,8 +63,16 @@ def run_experiment(
     """
     with ProgressBar(console) as progress:
         world = make_world(experiment.experiment.world, progress.tick)
-        chosen = _executor(executor, world, workers, connect)
-        missing = run(experiment, directory, world, chosen, progress, resume=resume)
+        chosen = _executor(experiment, executor, world, workers, connect)
+        missing = run(
+            experiment,
+            directory,
+            world,
+            chosen,
+            progress,
+            resume=resume,
+            half_width=_half_width(experiment),
+        )
     for cell in missing:
         where = f"{cell.point}, block {cell.block}".removeprefix(", ")
         console.print(f"{where}, {cell.arm}: no run counts ({cell.reason})")
@@ -73,12 +82,27 @@ def run_experiment(
     return not missing
 
 
+def _half_width(experiment: Experiment) -> HalfWidth | None:
+    """Return what measures intervals, where an experiment ends by their width."""
+    if experiment.episodes is None:
+        return None
+    from spark_analysis.statistics.rounds import half_width
+
+    return half_width
+
+
 def _executor(
-    name: str | None, world: World, workers: int | None, connect: Connect | None
+    experiment: Experiment,
+    name: str | None,
+    world: World,
+    workers: int | None,
+    connect: Connect | None,
 ) -> Executor:
     """Make the executor; it imports what it needs, and no other does."""
     independent = WORLDS[world.name].computed
     name = name or ("local" if independent else "sequential")
+    if experiment.episodes is not None and not independent:
+        return _in_episodes(name, world)
     if name == "sequential":
         from experiments.running.executors.sequential import Sequential
 
@@ -98,6 +122,21 @@ def _executor(
     from experiments.running.executors.local import Local
 
     return Local(world.name, workers)
+
+
+def _in_episodes(name: str, world: World) -> Executor:
+    """Make the executor of episodes on the clock, for which all arms are alive."""
+    from experiments.running.executors.episodes import InEpisodes
+    from experiments.worlds.live.world import Live
+
+    if name != "sequential":
+        raise ExperimentError(
+            f"--executor {name}",
+            f"episodes of the {world.name} world are played one after the other, for "
+            "they measure the machine",
+        )
+    assert isinstance(world, Live), "the table of worlds knows which have episodes"
+    return InEpisodes(world)
 
 
 def _check_broker_keys(point: Point) -> None:
@@ -126,11 +165,30 @@ def describe(experiment: Experiment, console: Console) -> None:
     console.print(table)
     for factor, levels in factors(found).items():
         console.print(f"{factor}: {', '.join(levels)}", highlight=False)
-    if experiment.sweep is None:
+    if experiment.sweep is None and experiment.episodes is None:
         for block in range(header.blocks):
             order = [cell.arm.name for cell in cells if cell.block == block]
             console.print(f"block {block}: {', '.join(order)}", highlight=False)
+    if experiment.episodes is not None:
+        console.print(_ending(experiment), highlight=False)
     console.print(f"{size(experiment)}, {_lasting(cells, world)}", highlight=False)
+
+
+def _ending(experiment: Experiment) -> str:
+    """Say when the rounds of an experiment end."""
+    episodes = experiment.episodes
+    assert episodes is not None
+    clock = (
+        ""
+        if WORLDS[experiment.experiment.world].computed
+        else (f", after {episodes.minutes:g} minutes at the latest")
+    )
+    return (
+        f"rounds end when the p{episodes.quantile * 100:g} ratio of "
+        f"{experiment.primary_class} is known to a factor {1 + episodes.precision:g} "
+        f"under every arm{clock}; {episodes.rounds_min} rounds at least, in sessions "
+        f"of {episodes.session_rounds}"
+    )
 
 
 def size(experiment: Experiment) -> str:
@@ -138,6 +196,8 @@ def size(experiment: Experiment) -> str:
     found = points(experiment)
     header, arms = experiment.experiment, experiment.all_arms()
     blocks_and_arms = f"{header.blocks} blocks x {len(arms)} arms"
+    if experiment.episodes is not None:
+        blocks_and_arms = f"at most {header.blocks} rounds x {len(arms)} arms"
     in_all = len(found) * header.blocks * len(arms)
     if experiment.sweep is None:
         return f"{blocks_and_arms} = {in_all} runs in the {header.world} world"
@@ -150,5 +210,11 @@ def size(experiment: Experiment) -> str:
 def _lasting(cells: Sequence[Cell], world: World) -> str:
     """Return how long cells take by the executor that the world has by default."""
     seconds = sum(world.estimate_s(cell.experiment) for cell in cells)
-    lanes = _executor(None, world, None, None).lanes or 1
-    return f"about {seconds / lanes / 60:.1f} minutes"
+    experiment = cells[0].experiment
+    lanes = _executor(experiment, None, world, None, None).lanes or 1
+    minutes = seconds / lanes / 60
+    if experiment.episodes is None:
+        return f"about {minutes:.1f} minutes"
+    if not WORLDS[world.name].computed:
+        minutes = min(minutes, experiment.episodes.minutes)
+    return f"about {minutes:.1f} minutes at most"

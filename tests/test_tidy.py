@@ -57,7 +57,10 @@ FILE_LINES, FUNCTION_LINES = 400, 60
 # Commands; the generator, a process whose parent reads what it prints.
 MAY_PRINT = (
     "experiments/bench/*.py",
+    "experiments/load/episodes.py",
     "experiments/load/generator.py",
+    "experiments/processes/neighbours.py",
+    "experiments/processes/probe.py",
     "broker/process.py",
 )
 # Modules of the standard library that bring a clock or a coin of their own.

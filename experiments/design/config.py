@@ -22,11 +22,12 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from experiments.design.calibration import Calibration
 from experiments.design.config_errors import ExperimentError, first_error
+from experiments.design.episodes import Episodes
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Rate, Seconds, Section
 from experiments.design.workload import Workload
-from experiments.design.worlds import known
+from experiments.design.worlds import WORLDS, known
 
 AGAIN = "-again"
 
@@ -159,6 +160,7 @@ class Experiment(Section):
     nominal: Calibration | None = None
     machine: Calibration | None = None
     sweep: Sweep | None = None
+    episodes: Episodes | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -179,10 +181,38 @@ class Experiment(Section):
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
         _check_costs(self.nominal, self.workload)
+        self._check_episodes()
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
         return self
+
+    def _check_episodes(self) -> None:
+        """Refuse episodes of a sweep, and a primary class that has no requests."""
+        if self.episodes is None:
+            return
+        if self.sweep is not None:
+            raise ValueError("episodes belong to one point, not to a sweep")
+        world = self.experiment.world
+        if not WORLDS[world].episodes:
+            able = [name for name, entry in WORLDS.items() if entry.episodes]
+            raise ValueError(
+                f"episodes need all arms' brokers at once: not in the {world} world, "
+                f"only in {', '.join(able)}"
+            )
+        classes = [entry.reported_class for entry in self.workload.traffic]
+        primary = self.episodes.primary
+        if primary is not None and primary not in classes:
+            raise ValueError(
+                f"episodes.primary {primary!r} is none of the classes "
+                + ", ".join(dict.fromkeys(classes))
+            )
+
+    @property
+    def primary_class(self) -> str:
+        """Return the class that decides when there are rounds enough."""
+        chosen = self.episodes.primary if self.episodes else None
+        return chosen or self.workload.traffic[0].reported_class
 
     @property
     def name(self) -> str:

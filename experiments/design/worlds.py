@@ -15,18 +15,31 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldEntry:
-    """A world's module; ``computed`` if its runs are the same rows on any machine."""
+    """A world's module; ``computed`` if its runs are the same rows on any machine.
+
+    ``episodes`` if the brokers of all arms can be alive at once (`worlds.episodes`), or
+    need not be, because the machine has no say.
+    """
 
     module: str
     computed: bool
+    episodes: bool
 
 
 WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
     {
-        "live": WorldEntry(module="experiments.worlds.live.world", computed=False),
-        "virtual": WorldEntry(module="experiments.worlds.virtual.world", computed=True),
-        "model": WorldEntry(module="experiments.worlds.model.world", computed=True),
-        "kafka": WorldEntry(module="experiments.worlds.kafka.world", computed=False),
+        "live": WorldEntry(
+            module="experiments.worlds.live.world", computed=False, episodes=True
+        ),
+        "virtual": WorldEntry(
+            module="experiments.worlds.virtual.world", computed=True, episodes=True
+        ),
+        "model": WorldEntry(
+            module="experiments.worlds.model.world", computed=True, episodes=True
+        ),
+        "kafka": WorldEntry(
+            module="experiments.worlds.kafka.world", computed=False, episodes=False
+        ),
     }
 )
 

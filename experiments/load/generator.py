@@ -131,7 +131,7 @@ def replay(
     """
     workload = experiment.workload
     timestamp_ms = time.time_ns() // 1_000_000
-    node = _prepare(workload, target, timestamp_ms)
+    node = prepare(workload, target, timestamp_ms)
     for _ in range(target.rehearsals):
         _play(experiment, replayed, target, node, timestamp_ms)
         used = node.leader_epochs_used + len(replayed)
@@ -158,7 +158,7 @@ def _play(
     """Replay the trace over new connections; return its origin and what was seen."""
     workload = experiment.workload
     schedule = replaying.schedule(workload, replayed, node, timestamp_ms)
-    sockets = _connect(workload, target)
+    sockets = connect(workload, target)
     try:
         loop = OpenLoop(sockets, schedule, select.epoll())
         gc.collect()
@@ -172,7 +172,7 @@ def _play(
             each.close()
 
 
-def _prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.Node:
+def prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.Node:
     """Create and fill the load's topics; return the broker as controllers name it."""
     client = SetupClient(target.data)
     answer = b""
@@ -183,7 +183,7 @@ def _prepare(workload: Workload, target: Target, timestamp_ms: int) -> frames.No
     return replace(node, controller_epoch=target.controller_epoch)
 
 
-def _connect(workload: Workload, target: Target) -> list[socket.socket]:
+def connect(workload: Workload, target: Target) -> list[socket.socket]:
     """Open every connection of the load."""
     sockets = []
     for sender in senders(workload):

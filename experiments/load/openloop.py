@@ -65,6 +65,11 @@ class OpenLoop:
             for each, channel in zip(sockets, self._exchange.channels, strict=True)
         }
 
+    @property
+    def drained(self) -> bool:
+        """Whether every request that was sent is done."""
+        return not self._exchange.outstanding
+
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:
         """Send everything, then wait for answers until all are there or the deadline.
 

@@ -7,7 +7,7 @@ is said in words, never dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,10 @@ def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
 
     Stamps are counted from ``origin_ns``; ``NEVER`` where the broker has no row.
     """
-    rows = _read(recording, REQUEST_TYPES)
+    return _joined(_read(recording, REQUEST_TYPES), requests, origin_ns)
+
+
+def _joined(rows: npt.NDArray[Any], requests: int, origin_ns: int) -> BrokerRows:
     ids = rows["correlation_id"]
     strangers = int(np.count_nonzero((ids < 0) | (ids >= requests)))
     rows = rows[(ids >= 0) & (ids < requests)]
@@ -94,9 +97,51 @@ def read_requests(recording: Path, requests: int, origin_ns: int) -> BrokerRows:
 
 def read_samples(recording: Path, origin_ns: int) -> dict[str, Any]:
     """Return the columns of the broker's samples since the origin, as `SampleRow`."""
-    names = read_names(recording)
     rows = _read(recording.with_name(recording.name + SAMPLES_SUFFIX), SAMPLE_TYPES)
     rows = rows[rows["t_ns"] >= origin_ns]
+    return _sampled(rows, read_names(recording), origin_ns)
+
+
+class SessionRecord:
+    """The record of a broker that was alive for a session, cut into its episodes.
+
+    Every episode numbers its requests from 0, so a row's episode is told by when the
+    request was received: between episodes the broker is idle.
+    """
+
+    def __init__(self, recording: Path) -> None:
+        self._requests = _read(recording, REQUEST_TYPES)
+        samples = recording.with_name(recording.name + SAMPLES_SUFFIX)
+        self._samples = _read(samples, SAMPLE_TYPES)
+        self._names = read_names(recording)
+        self.violations = read_violations(recording)
+        self.accounts = read_accounts(recording)
+
+    def episode(self, requests: int, origin_ns: int, following_ns: int) -> BrokerRecord:
+        """Return an episode's record, without what spans the session.
+
+        ``following_ns`` is where the next episode of this broker begins.
+        """
+        rows = _between(self._requests, "received_ns", origin_ns, following_ns)
+        samples = _between(self._samples, "t_ns", origin_ns, following_ns)
+        return BrokerRecord(
+            requests=_joined(rows, requests, origin_ns),
+            samples=_sampled(samples, self._names, origin_ns),
+            violations={},
+            accounts={},
+        )
+
+
+def _between(
+    rows: npt.NDArray[Any], stamp: str, begin_ns: int, end_ns: int
+) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = rows[(rows[stamp] >= begin_ns) & (rows[stamp] < end_ns)]
+    return found
+
+
+def _sampled(
+    rows: npt.NDArray[Any], names: Sequence[str], origin_ns: int
+) -> dict[str, Any]:
     columns: dict[str, Any] = {
         name: rows[name].astype(SAMPLES_SCHEMA.field(name).type.to_pandas_dtype())
         for name in SampleRow._fields

@@ -10,7 +10,7 @@ not answered is a row with its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -177,6 +177,17 @@ def lateness(offered_ns: Int64s, intended_ns: Int64s) -> dict[str, int]:
     return {
         name: int(late[max(0, int(np.ceil(share * len(late))) - 1)])
         for name, share in ranks.items()
+    }
+
+
+def lateness_by_class(
+    offered_ns: Int64s, intended_ns: Int64s, classes: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Summarise each class's lateness, in ns; ``classes`` are the requests'."""
+    of = np.array(classes, dtype=object)
+    return {
+        name: lateness(offered_ns[of == name], intended_ns[of == name])
+        for name in dict.fromkeys(classes)
     }
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from experiments.design.capacity import machine_us, nominal_us, on_machine
 from experiments.design.config import Experiment
 from experiments.load import trace
@@ -46,20 +48,23 @@ class Work:
 class Outcome:
     """A run that is over: how it went, and the contents of its files, if it has any.
 
-    ``trace`` is the content of the trace's file, if it was asked for;
-    ``trace_sha256`` and ``trace_requests`` are what was drawn here.
+    Rows are a file's bytes, or the table where they never left this process.
+    ``superseded`` marks a run that was repeated already. ``trace`` is the content of
+    the trace's file, if it was asked for; ``trace_sha256`` and ``trace_requests`` are
+    what was drawn here.
     """
 
     cell: Cell
     result: RunResult
-    requests: bytes | None
-    samples: bytes | None
+    requests: bytes | pa.Table | None
+    samples: bytes | pa.Table | None
     trace: bytes | None
     trace_sha256: str
     trace_requests: int
     started: str
     seconds: float
     load_average: float
+    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +75,32 @@ class Failure:
     ours: bool
 
 
+class Deck:
+    """Draws traces; the arms of a block ask for the same one, one after the other."""
+
+    def __init__(self) -> None:
+        self._drawing = ""
+        self._trace: Trace | None = None
+
+    def draw(self, cell: Cell) -> Trace:
+        """Return the trace of a cell's block."""
+        drawing = drawing_key(cell.experiment, cell.block)
+        if self._trace is None or drawing != self._drawing:
+            self._trace = trace.generate(cell.experiment, cell.block)
+            self._drawing = drawing
+        return self._trace
+
+
 class Bench:
     """A world, and the trace that was replayed in it last."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._drawing = ""
-        self._trace: Trace | None = None
+        self._deck = Deck()
 
     def run(self, work: Work) -> Outcome:
         """Draw the cell's trace, replay it, and read what was recorded."""
-        cell, drawn = work.cell, self._draw(work.cell)
+        cell, drawn = work.cell, self._deck.draw(work.cell)
         started, began = now(), time.monotonic()
         load_average = os.getloadavg()[0]
         with tempfile.TemporaryDirectory(prefix="doorkeeper-cell-") as scratch:
@@ -88,27 +108,20 @@ class Bench:
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
             )
-            there, replayed = _on_machine(cell, drawn)
-            result = _checked(self._world.run(there, replayed, files), drawn)
+            there, replayed = on_its_machine(cell, drawn)
+            result = checked(self._world.run(there, replayed, files), drawn)
             return Outcome(
                 cell=cell,
                 result=result,
                 requests=files.requests.read_bytes() if result.recorded else None,
                 samples=files.samples.read_bytes() if result.recorded else None,
-                trace=_stored(drawn, Path(scratch)) if work.with_trace else None,
+                trace=stored(drawn) if work.with_trace else None,
                 trace_sha256=drawn.sha256,
                 trace_requests=len(drawn),
                 started=started,
                 seconds=time.monotonic() - began,
                 load_average=load_average,
             )
-
-    def _draw(self, cell: Cell) -> Trace:
-        drawing = drawing_key(cell.experiment, cell.block)
-        if self._trace is None or drawing != self._drawing:
-            self._trace = trace.generate(cell.experiment, cell.block)
-            self._drawing = drawing
-        return self._trace
 
 
 def attempt(world: str, work: Work) -> Outcome | Failure:
@@ -169,7 +182,8 @@ def _told(cell: Cell, world: str) -> dict[str, Any]:
     if world == "model":
         settings = cell.arm.model.settings(cell.experiment.model)
         return {**settings.model_dump(mode="json"), "own": cell.arm.model.own}
-    return {}
+    # In episodes a broker has met others before, and its neighbours are alive.
+    return {"episodes": True} if cell.experiment.episodes else {}
 
 
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
@@ -195,7 +209,7 @@ def _bench(world: str) -> Bench:
     return Bench(make_world(world, lambda: None))
 
 
-def _on_machine(cell: Cell, drawn: Trace) -> tuple[Cell, Trace]:
+def on_its_machine(cell: Cell, drawn: Trace) -> tuple[Cell, Trace]:
     """Return a cell and its trace in the time of the machine, for a world to run."""
     experiment = cell.experiment
     nominal = nominal_us(experiment)
@@ -208,14 +222,15 @@ def _on_machine(cell: Cell, drawn: Trace) -> tuple[Cell, Trace]:
     return there, drawn.stretched(cell.stretch, ratios)
 
 
-def _stored(drawn: Trace, scratch: Path) -> bytes:
+def stored(drawn: Trace) -> bytes:
     """Return the content of a trace's file."""
-    path = scratch / "trace.parquet"
-    trace.store(drawn, path)
-    return path.read_bytes()
+    with tempfile.TemporaryDirectory(prefix="doorkeeper-trace-") as scratch:
+        path = Path(scratch, "trace.parquet")
+        trace.store(drawn, path)
+        return path.read_bytes()
 
 
-def _checked(result: RunResult, replayed: Trace) -> RunResult:
+def checked(result: RunResult, replayed: Trace) -> RunResult:
     """Hold a result against its trace: same hash, and every request accounted for."""
     if not result.valid:
         return result

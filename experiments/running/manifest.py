@@ -25,7 +25,7 @@ from experiments.worlds.world import Cell, RunFiles, RunResult
 SCHEMA = 1
 FILE = "manifest.json"
 # What changes between the runs of one experiment, besides the list of runs itself.
-_CHANGING = ("traces", "finished")
+_CHANGING = ("traces", "finished", "looks")
 
 
 class Manifest:
@@ -35,6 +35,7 @@ class Manifest:
         self.directory = directory
         self.content = content
         self._done: set[str] = set()
+        self._played: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._sections: dict[str, str] = {}
         self._run_lines: list[str] = []
@@ -91,6 +92,7 @@ class Manifest:
             "environment": {**environment(), **surroundings},
             "executor": None,
             "traces": [],
+            "looks": [],
             "plan": [],
             "runs": [],
         }
@@ -151,6 +153,10 @@ class Manifest:
         """Say whether a cell has a run that counts."""
         return key in self._done
 
+    def played(self, key: str) -> bool:
+        """Say whether a cell has a run, even if it does not count."""
+        return key in self._played
+
     def attempts(self, cell: Cell) -> int:
         """Count the runs that bear a cell's name, whatever became of them."""
         return self._attempts[cell.stem]
@@ -177,6 +183,7 @@ class Manifest:
             "scheduler": cell.arm.scheduler,
             "order": cell.order,
             "attempt": cell.attempt,
+            "session": _session(cell),
             "requests": self._relative(files.requests) if files else None,
             "samples": self._relative(files.samples) if files else None,
             "started": outcome.started,
@@ -188,6 +195,7 @@ class Manifest:
         self._count(run)
 
     def _count(self, run: Mapping[str, Any]) -> None:
+        self._played.add(run["cell"])
         if run["valid"]:
             self._done.add(run["cell"])
         run_id = run["run_id"]
@@ -224,6 +232,12 @@ def _encoded(value: Any) -> str:
 
 def _listed(lines: list[str]) -> str:
     return "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
+
+
+def _session(cell: Cell) -> int | None:
+    """Return the session of a run, None where a run has its broker to itself."""
+    episodes = cell.experiment.episodes
+    return None if episodes is None else episodes.session_of(cell.block)
 
 
 def _window_ns(experiment: Experiment) -> list[int]:

@@ -94,8 +94,12 @@ class ProgressBar:
     def started(self, cell: Cell) -> None:
         """Show what runs now."""
         again = f" (attempt {cell.attempt + 1})" if cell.attempt else ""
-        block = f"block {cell.block + 1}/{cell.experiment.experiment.blocks}"
-        if not self._console.is_terminal and cell.block > self._block:
+        episodes, blocks = cell.experiment.episodes, cell.experiment.experiment.blocks
+        unit, worth_a_line = "block", True
+        if episodes is not None:
+            unit, worth_a_line = "round", cell.block % episodes.session_rounds == 0
+        block = f"{unit} {cell.block + 1}/{blocks}"
+        if not self._console.is_terminal and cell.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
         self._block = max(self._block, cell.block)
         point = f"  {cell.point}" if cell.point else ""

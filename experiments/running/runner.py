@@ -33,6 +33,8 @@ from experiments.running.drawings import Drawings
 from experiments.running.executor import Executor
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
+from experiments.running.sessions import Sessions
+from experiments.running.stopping import HalfWidth, Rule
 from experiments.worlds.world import Cell, RunFiles, World
 
 
@@ -102,8 +104,12 @@ def run(
     watcher: Watcher,
     *,
     resume: bool,
+    half_width: HalfWidth | None = None,
 ) -> list[Missing]:
     """Run every cell that is not done; return those that have no run that counts.
+
+    ``half_width`` is what the sequential rule of episodes measures intervals by; only
+    they need it. Of them nothing is missing that the rule did not ask for.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment, or if the cost of some load is not known.
@@ -123,12 +129,15 @@ def run(
     manifest.content["traces"] = drawings.entries
     manifest.plan(zip(cells, keys, strict=True))
     manifest.save()
-    todo = _Todo(manifest, drawings, watcher)
-    todo.add(
-        (cell, key)
-        for cell, key in zip(cells, keys, strict=True)
-        if not manifest.done(key)
-    )
+    pairs = list(zip(cells, keys, strict=True))
+    todo: _Todo | Sessions
+    if experiment.episodes is None:
+        todo = _Todo(manifest, drawings, watcher)
+        todo.add(pair for pair in pairs if not manifest.done(pair[1]))
+    else:
+        assert half_width is not None, "episodes end by the width of intervals"
+        rule = Rule(experiment, manifest.content["window_ns"][0], half_width)
+        todo = Sessions(manifest, drawings, watcher, rule, pairs)
     seconds = [world.estimate_s(on_machine(it.experiment, it.stretch)) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
@@ -136,16 +145,21 @@ def run(
             todo.take(outcome)
     manifest.finish()
     manifest.save()
-    return [
-        Missing(
-            point=cell.point,
-            block=cell.block,
-            arm=cell.arm.name,
-            reason=manifest.last_reason(key),
-        )
-        for cell, key in zip(cells, keys, strict=True)
-        if not manifest.done(key)
-    ]
+    return [] if experiment.episodes else list(_missing(manifest, pairs))
+
+
+def _missing(
+    manifest: Manifest, cells: Iterable[tuple[Cell, str]]
+) -> Iterator[Missing]:
+    """Yield the cells that have no run that counts."""
+    for cell, key in cells:
+        if not manifest.done(key):
+            yield Missing(
+                point=cell.point,
+                block=cell.block,
+                arm=cell.arm.name,
+                reason=manifest.last_reason(key),
+            )
 
 
 class _Todo:
@@ -234,6 +248,7 @@ def _open(
     fresh.content["created"] = old.content["created"]
     fresh.content["runs"] = old.runs
     fresh.content["traces"] = old.content["traces"]
+    fresh.content["looks"] = old.content["looks"]
     return fresh
 
 
@@ -241,6 +256,8 @@ def _store(directory: Path, outcome: Outcome) -> RunFiles | None:
     """Write a run's files, whole or not at all; return their names, if it has any."""
     if outcome.requests is None or outcome.samples is None:
         return None
+    assert isinstance(outcome.requests, bytes)
+    assert isinstance(outcome.samples, bytes)
     name = f"{outcome.cell.run_id}.parquet"
     files = RunFiles(
         requests=directory / "requests" / name, samples=directory / "samples" / name

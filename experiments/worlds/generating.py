@@ -47,8 +47,13 @@ def patience_s(cell: Cell, replays: int = 1) -> float:
 
 
 def observations(at: Path) -> Seen:
-    """Read the generator's file into arrays."""
-    with pa.OSFile(str(_observed(at)), "rb") as source:
+    """Read the file of the generator whose run has its files at ``at``."""
+    return read(_observed(at))
+
+
+def read(path: Path) -> Seen:
+    """Read a generator's file into arrays."""
+    with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_file(source).read_all()
     return {name: table[name].to_numpy() for name in table.column_names}
 

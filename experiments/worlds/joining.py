@@ -6,13 +6,16 @@ written, and the run judged by what cannot be right about it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pyarrow as pa
 
 from experiments.load.replaying import NETWORK_EXCEPTION, Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
 from experiments.records import broker_rows, recording
+from experiments.records.broker_rows import BrokerRecord
 from experiments.records.recording import NEVER, Results
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
@@ -28,6 +31,15 @@ class LoadEnd:
     fault: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What is kept of a run: its tables, and how it went."""
+
+    requests: pa.Table
+    samples: pa.Table
+    result: RunResult
+
+
 def record_run(
     world: str,
     cell: Cell,
@@ -41,35 +53,17 @@ def record_run(
 
     ``broker_record`` is None for a broker that keeps no row per request.
     """
-    limits, origin_ns = cell.experiment.limits, end.origin_ns
     if broker_record is None:
-        broker = broker_rows.nothing(len(replayed))
+        broker = None
     else:
-        broker = broker_rows.read(broker_record, len(replayed), origin_ns)
-    done_ns = broker_rows.relative(seen["done_ns"], origin_ns)
-    results = Results(
-        columns={
-            **broker.requests.columns,
-            "sent_ns": broker_rows.relative(seen["sent_ns"], origin_ns),
-            "client_done_ns": done_ns,
-        },
-        error_code=seen["error_code"],
-        ended_ns=end.ended_ns - origin_ns,
-    )
-    labels = cell.labels(world)
-    timeout_ns = round(limits.timeout_ms * 1e6)
-    rows = recording.requests_table(labels, replayed, results, timeout_ns)
-    recording.write(rows, out.requests)
-    samples = recording.samples_table(labels, broker.samples)
-    recording.write(samples, out.samples)
-    offered_ns = broker_rows.relative(seen["offered_ns"], origin_ns)
-    intended_ns = replayed.table["intended_ns"].to_numpy()
-    lateness = recording.lateness(offered_ns, intended_ns)
+        broker = broker_rows.read(broker_record, len(replayed), end.origin_ns)
+    rows = join(world, cell, replayed, seen, broker, end)
+    recording.write(rows.requests, out.requests)
+    recording.write(rows.samples, out.samples)
+    limits = cell.experiment.limits
     faults = [
-        end.fault,
-        broker.requests.fault,
-        "" if broker_record is None else _unrecorded(results),
-        recording.late(lateness["p99"], limits.lateness_p99_ms),
+        rows.result.reason,
+        recording.late(rows.result.lateness_ns["p99"], limits.lateness_p99_ms),
         recording.disturbed(
             end.broker_cpu.waited_s,
             cell.experiment.workload.duration_s,
@@ -77,17 +71,59 @@ def record_run(
         ),
     ]
     reasons = [fault for fault in faults if fault]
-    return RunResult(
+    return replace(rows.result, valid=not reasons, reason="; ".join(reasons))
+
+
+def join(
+    world: str,
+    cell: Cell,
+    replayed: Trace,
+    seen: Seen,
+    broker: BrokerRecord | None,
+    end: LoadEnd,
+) -> Rows:
+    """Join both records; the run counts unless something in them cannot be right.
+
+    ``broker`` is None if it keeps no row per request.
+    """
+    origin_ns = end.origin_ns
+    recorded = broker or broker_rows.nothing(len(replayed))
+    results = Results(
+        columns={
+            **recorded.requests.columns,
+            "sent_ns": broker_rows.relative(seen["sent_ns"], origin_ns),
+            "client_done_ns": broker_rows.relative(seen["done_ns"], origin_ns),
+        },
+        error_code=seen["error_code"],
+        ended_ns=end.ended_ns - origin_ns,
+    )
+    labels = cell.labels(world)
+    timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
+    requests = recording.requests_table(labels, replayed, results, timeout_ns)
+    offered_ns = broker_rows.relative(seen["offered_ns"], origin_ns)
+    intended_ns = replayed.table["intended_ns"].to_numpy()
+    faults = [
+        end.fault,
+        recorded.requests.fault,
+        "" if broker is None else _unrecorded(results),
+    ]
+    reasons = [fault for fault in faults if fault]
+    result = RunResult(
         valid=not reasons,
         reason="; ".join(reasons),
         trace_sha256=end.trace_sha256,
-        counts=recording.counts(rows, int((offered_ns != NEVER).sum())),
-        lateness_ns=lateness,
-        violations=broker.violations,
-        accounts=broker.accounts,
+        counts=recording.counts(requests, int((offered_ns != NEVER).sum())),
+        lateness_ns=recording.lateness(offered_ns, intended_ns),
+        lateness_by_class_ns=recording.lateness_by_class(
+            offered_ns, intended_ns, replayed.column("class")
+        ),
+        violations=recorded.violations,
+        accounts=recorded.accounts,
         broker_cpu_s=end.broker_cpu.used_s,
         broker_cpu_wait_s=end.broker_cpu.waited_s,
     )
+    samples = recording.samples_table(labels, recorded.samples)
+    return Rows(requests=requests, samples=samples, result=result)
 
 
 def _unrecorded(results: Results) -> str:

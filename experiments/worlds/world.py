@@ -73,7 +73,9 @@ class RunResult:
     the machine was. ``violations`` counts broken laws (``planes.laws``); None if the
     broker did not come to say. ``accounts`` says what CPU the broker's process used,
     and what of it was billed to requests and to housekeeping. ``broker_phases_ms`` are
-    means that a broker without rows gives of its own phases, by API.
+    means that a broker without rows gives of its own phases, by API. ``probes_ns`` are
+    the times of a fixed loop on the broker's CPU before and after (`processes.probe`),
+    and ``machine`` is what else the machine did meanwhile (`records.machine`).
     """
 
     valid: bool
@@ -82,11 +84,14 @@ class RunResult:
     trace_sha256: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     lateness_ns: Mapping[str, int] = field(default_factory=dict)
+    lateness_by_class_ns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     violations: Mapping[str, int] | None = None
     accounts: Mapping[str, int] = field(default_factory=dict)
     broker_cpu_s: float | None = None
     broker_cpu_wait_s: float | None = None
     broker_phases_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    probes_ns: tuple[int, ...] = ()
+    machine: Mapping[str, float] = field(default_factory=dict)
 
 
 class WorldError(Exception):

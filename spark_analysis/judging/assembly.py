@@ -6,6 +6,7 @@ Spark's overhead at each of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -178,7 +179,7 @@ def _run_values(
         of_run = {
             metric.name: found.of_runs[level][run] / NS_PER_MS
             for level, metric in enumerate(metrics)
-            if metric.level is not None
+            if metric.level is not None and not math.isnan(found.of_runs[level][run])
         }
         of_run[GOODPUT] = counted.good / ((end - start) / NS_PER_S)
         values.append(
@@ -269,6 +270,7 @@ def _measured(found: _Found, key: Key, metric: Metric, level: int) -> Measured:
         estimate=estimate,
         lost=1 - answered / requests,
         tail=tail,
+        rounds=found.manifest.episodes is not None,
     )
 
 

@@ -29,6 +29,7 @@ from spark_analysis.statistics.intervals import (
 )
 from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
 from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.rounds import round_values, tail_of_rounds
 from spark_analysis.statistics.step_down import holm
 
 CURVE_RANKS: Final = 240
@@ -39,7 +40,8 @@ class Distribution:
     """All requests of one class under one arm at one point, nanoseconds throughout.
 
     Lists are by level, in the order asked; ``of_runs`` has the quantile of each of
-    ``blocks`` in each, ``resampled`` that of each resample.
+    ``blocks`` in each, or its value where they are rounds (``statistics.rounds``),
+    ``resampled`` that of each resample.
     """
 
     point_index: int
@@ -100,18 +102,21 @@ def describe_distribution(
     confidence: float,
     resamples: int,
     seed: int,
+    episodes: bool = False,
 ) -> pa.Table:
     """Describe all requests of one class under one arm at one point.
 
-    Columns needed: point_index, class, arm, block, intended_ns, latency_ns.
-    Returns one `Distribution`.
+    Columns needed: point_index, class, arm, block, intended_ns, latency_ns; blocks are
+    rounds of ``episodes``, or long runs. Returns one `Distribution`.
     """
     blocks, arrived = _runs_in_arrival_order(table)
     runs = [np.sort(run) for run in arrived]
     pooled = np.sort(np.concatenate(runs))
     estimates = [quantile_interval(runs, pooled, level, confidence) for level in levels]
     tails = [
-        tail(arrived, level, estimate.value)
+        tail_of_rounds(runs, level, estimate.value)
+        if episodes
+        else tail(arrived, level, estimate.value)
         for level, estimate in zip(levels, estimates, strict=True)
     ]
     weights = block_weights(len(runs), resamples, seed)
@@ -127,7 +132,10 @@ def describe_distribution(
                 requests=len(pooled),
                 blocks=blocks,
                 of_runs=[
-                    [nearest_rank(run, level) for run in runs] for level in levels
+                    round_values(runs, pooled, level).tolist()
+                    if episodes
+                    else [nearest_rank(run, level) for run in runs]
+                    for level in levels
                 ],
                 value=[estimate.value for estimate in estimates],
                 low=[estimate.low for estimate in estimates],

@@ -22,7 +22,12 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunValue:
-    """One class in one run: counts by outcome, and every metric's value by name."""
+    """One class in one run: counts by outcome, and every metric's value by name.
+
+    A quantile of a round of episodes is the arm's own, moved by what the round adds to
+    it (``statistics.rounds``): the geometric mean over rounds is the pooled quantile. A
+    round without a value (NaN there) has none of that name.
+    """
 
     class_name: str
     arm: str
@@ -38,7 +43,7 @@ def values_by_block(
     found = {
         run.block: run.values[metric]
         for run in runs
-        if (run.class_name, run.arm) == key
+        if (run.class_name, run.arm) == key and metric in run.values
     }
     return dict(sorted(found.items()))
 
@@ -52,4 +57,8 @@ def logs_by_block(
     """
     bases = values_by_block(runs, Key(key.class_name, base), metric)
     values = values_by_block(runs, key, metric)
-    return {block: log_ratio(value, bases[block]) for block, value in values.items()}
+    return {
+        block: log_ratio(value, bases[block])
+        for block, value in values.items()
+        if block in bases
+    }

@@ -60,6 +60,7 @@ def distributions(
         confidence=options.confidence,
         resamples=options.resamples,
         seed=manifest.seed,
+        episodes=manifest.episodes is not None,
     )
     keys = ["point_index", "class", "arm"]
     columns = window.select(*keys, "block", "intended_ns", "latency_ns")

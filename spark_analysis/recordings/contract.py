@@ -11,7 +11,7 @@ judged there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -92,7 +92,9 @@ class Run:
 
     ``violations`` counts, by law, how often the scheduler was seen to break it.
     ``billed_share`` is the part of the broker's CPU that was billed to requests or to
-    housekeeping; None where no process was measured.
+    housekeeping; None where no process was measured. ``probes_ns`` are the times of a
+    fixed loop on the broker's CPU before and after, ``machine`` what else the kernel
+    tells (steal_s, cpu_pressure_s), ``seconds`` how long the run took.
     """
 
     run_id: str
@@ -111,11 +113,48 @@ class Run:
     load_average: float | None
     violations: Mapping[str, int]
     billed_share: float | None
+    seconds: float = 0.0
+    lateness_p99_by_class_ns: Mapping[str, int] = field(default_factory=dict)
+    probes_ns: tuple[int, ...] = ()
+    machine: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the sequential rule of episodes saw when a session was over.
+
+    ``half_widths`` are those of the log-ratios to the baseline, by arm; None where
+    there was no interval yet.
+    """
+
+    rounds: int
+    half_widths: Mapping[str, float | None]
+    decision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episodes:
+    """The sequential rule of an experiment in rounds, and all its looks.
+
+    ``primary`` is the class whose ``level`` decides; a round's arms may differ in the
+    machine's speed by the factor ``speed_band``.
+    """
+
+    primary: str
+    level: Fraction
+    precision: float
+    rounds_min: int
+    minutes: float
+    speed_band: float
+    looks: tuple[Look, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The manifest of a run directory, as far as the analysis reads it."""
+    """The manifest of a run directory, as far as the analysis reads it.
+
+    ``episodes`` is None where a run has its broker to itself; else a block is a round.
+    """
 
     directory: Path
     name: str
@@ -134,6 +173,7 @@ class Manifest:
     environment: Mapping[str, Any]
     config: Mapping[str, Any]
     config_sha256: str
+    episodes: Episodes | None = None
 
     def at(self, point: Point) -> Manifest:
         """Return what the manifest says of one point."""

@@ -105,14 +105,16 @@ def aggregates(expressions: dict[str, str]) -> list[Any]:
 def compared_files(
     manifest: Manifest, kind: Literal["requests", "samples"]
 ) -> list[str]:
-    """Return the files of the compared runs, each with the right schema version.
+    """Return the files of the compared runs, each once, of the right schema version.
+
+    The runs of an arm in a session of episodes share a file.
 
     :raises RecordingError: naming the first that is missing or of another version.
     """
-    paths = [
-        (run, manifest.directory / str(getattr(run, kind)))
-        for run in manifest.runs_compared
-    ]
+    first: dict[str, Run] = {}
+    for run in manifest.runs_compared:
+        first.setdefault(str(getattr(run, kind)), run)
+    paths = [(run, manifest.directory / file) for file, run in first.items()]
     # A footer is a read that waits for its disk, or for a network: many at a time.
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         return list(pool.map(_checked, *zip(*paths, strict=True)))

@@ -18,6 +18,8 @@ from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import (
     SCHEMA,
     Arm,
+    Episodes,
+    Look,
     Manifest,
     Options,
     Point,
@@ -80,6 +82,22 @@ def _manifest(directory: Path, raw: Raw) -> Manifest:
         environment=raw["environment"],
         config=raw["config"],
         config_sha256=raw["config_sha256"],
+        episodes=_episodes(raw),
+    )
+
+
+def _episodes(raw: Raw) -> Episodes | None:
+    found = raw["config"].get("episodes")
+    if found is None:
+        return None
+    return Episodes(
+        primary=found["primary"] or raw["classes"][0]["class"],
+        level=level_of(found["quantile"]),
+        precision=found["precision"],
+        rounds_min=found["rounds_min"],
+        minutes=found["minutes"],
+        speed_band=found["speed_band"],
+        looks=tuple(Look(**look) for look in raw["looks"]),
     )
 
 
@@ -158,6 +176,13 @@ def _run(raw: Raw) -> Run:
         load_average=raw["load_average"],
         violations=raw.get("violations") or {},
         billed_share=_billed_share(raw.get("accounts") or {}),
+        seconds=raw.get("seconds") or 0.0,
+        lateness_p99_by_class_ns={
+            name: late["p99"]
+            for name, late in (raw.get("lateness_by_class_ns") or {}).items()
+        },
+        probes_ns=tuple(raw.get("probes_ns") or ()),
+        machine=raw.get("machine") or {},
     )
 
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtr, stdtrit
 
 from spark_analysis.statistics import FloatArray
@@ -91,23 +90,38 @@ def quantile_interval(
     count = len(runs)
     if count < 2:
         return Estimate(value, 0.0, math.inf)
-    sizes = np.array([len(run) for run in runs], dtype=np.float64)
-    below = np.array([np.searchsorted(run, value, "left") for run in runs])
-    up_to = np.array([np.searchsorted(run, value, "right") for run in runs])
     t = student_t(confidence, count - 1)
-    lower = float(level) - t * _share_error(below, sizes)
-    upper = float(level) + t * _share_error(up_to, sizes)
-    low = _at(pooled, lower) if lower > 0 else 0.0
-    high = _at(pooled, upper) if upper < 1 else math.inf
+    lower = float(level) - t * share_error(runs, value, "left")
+    upper = float(level) + t * share_error(runs, value, "right")
+    low = value_at(pooled, lower) if lower > 0 else 0.0
+    high = value_at(pooled, upper) if upper < 1 else math.inf
     return Estimate(value, low, high)
 
 
-def _share_error(counts: npt.NDArray[np.int64], sizes: FloatArray) -> float:
-    """Return the standard error over runs of a share of all values."""
-    runs = len(sizes)
-    residuals = counts - counts.sum() / sizes.sum() * sizes
+def share_residuals(
+    runs: Sequence[FloatArray], value: float, side: Literal["left", "right"] = "right"
+) -> FloatArray:
+    """Return how many more values up to ``value`` each run has than its part of all.
+
+    Runs are ascending; ``left`` counts the values below it. The sum is 0.
+    """
+    sizes = np.array([len(run) for run in runs], dtype=np.float64)
+    counts = np.array([np.searchsorted(run, value, side) for run in runs])
+    residuals: FloatArray = counts - counts.sum() / sizes.sum() * sizes
+    return residuals
+
+
+def share_error(
+    runs: Sequence[FloatArray], value: float, side: Literal["left", "right"] = "right"
+) -> float:
+    """Return the standard error over runs of the share of all values up to ``value``.
+
+    At least two ascending runs; a ratio estimate, for they may differ in length.
+    """
+    count = len(runs)
+    residuals = share_residuals(runs, value, side)
     squares = float(residuals @ residuals)
-    return math.sqrt(runs / (runs - 1) * squares) / float(sizes.sum())
+    return math.sqrt(count / (count - 1) * squares) / sum(map(len, runs))
 
 
 def exceedance_band(
@@ -131,7 +145,7 @@ def exceedance_band(
     return np.maximum(share - half, 0.0), np.minimum(share + half, 1.0)
 
 
-def _at(pooled: FloatArray, share: float) -> float:
+def value_at(pooled: FloatArray, share: float) -> float:
     """Return the value at an estimated share, forgiving its last few bits."""
     return float(pooled[max(1, math.ceil(len(pooled) * share - 1e-9)) - 1])
 

@@ -21,8 +21,10 @@ import numpy as np
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.step_down import step_down
 
-# Up to 2^14 sign vectors are enumerated; with more blocks as many are drawn.
+# Up to 2^14 sign vectors are enumerated, half of them, for the others mirror them; with
+# more blocks as many are drawn: a p of 0.05 then has a standard error of 0.0024.
 EXACT_BLOCKS_MAX = 14
+DRAWS = 2 ** (EXACT_BLOCKS_MAX - 1)
 # An infinite log-ratio (one side answered nothing) counts as a factor of e^20.
 LOG_RATIO_MAX = 20.0
 
@@ -60,6 +62,6 @@ def _signs(blocks: int, seed: int) -> FloatArray:
         bits = (codes[:, None] >> np.arange(blocks)) & 1
     else:
         generator = np.random.default_rng(seed)
-        bits = generator.integers(0, 2, size=(2 ** (EXACT_BLOCKS_MAX - 1), blocks))
+        bits = generator.integers(0, 2, size=(DRAWS, blocks))
         bits[0] = 0
     return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)

@@ -37,14 +37,30 @@ def test_every_shipped_config_is_well_formed(config: Path) -> None:
 
 
 def test_plan_counts_cells_and_minutes() -> None:
+    found = doorkeeper("experiment", "plan", CONFIGS / "bursts.toml")
+    assert "12 blocks x 8 arms = 96 runs in the model world, about " in found.output
+    assert found.output.count("block ") == 12
+
+
+def test_plan_of_episodes_says_when_they_end() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART)
-    assert "8 blocks x 8 arms = 64 runs in the live world, about " in found.output
-    assert found.output.count("block ") == 8
+    said = " ".join(found.output.split())
+    assert "at most 200 rounds x 8 arms = 1600 runs in the live world, about " in said
+    assert "the p99 ratio of control is known to a factor 1.1 under every arm" in said
+    assert "after 3 minutes at the latest; 40 rounds at least" in said
+    computed = doorkeeper("experiment", "plan", QUICKSTART, "--world", "virtual")
+    assert "minutes at the latest" not in " ".join(computed.output.split())
+
+
+def test_episodes_are_refused_where_arms_cannot_all_be_alive() -> None:
+    found = doorkeeper("experiment", "plan", QUICKSTART, "--world", "kafka")
+    assert found.exit_code == 2
+    assert "only in live, virtual, model" in " ".join(found.output.split())
 
 
 def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART, "--schedulers", "fifo,wfq")
-    assert "8 blocks x 3 arms = 24 runs" in found.output
+    assert "at most 200 rounds x 3 arms = 600 runs" in found.output
     assert "priority" not in found.output
 
 
@@ -70,7 +86,7 @@ def test_a_broker_key_of_a_level_is_checked_and_its_point_named(tmp_path: Path) 
 
 def test_an_unknown_key_ends_with_status_2_and_its_path(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
-    broken.write_text(QUICKSTART.read_text().replace("blocks = 8", "bloks = 8"))
+    broken.write_text(QUICKSTART.read_text().replace("blocks = 200", "bloks = 200"))
     for command in ("validate", "plan", "run"):
         found = doorkeeper("experiment", command, broken)
         assert found.exit_code == 2

@@ -82,6 +82,14 @@ _PLOTS: Final[Mapping[str, Plot]] = {
         "requests.",
         ratio_forest.block_lines,
     ),
+    "speed": Plot(
+        "How fast the machine was",
+        "Time of a fixed loop on the brokers' CPU around each episode, relative to the "
+        "median, in the order in which they were played: higher is slower. Crosses are "
+        "rounds that were repeated because their arms met different machines; nothing "
+        "but this loop decides that.",
+        over_time.speed,
+    ),
     "drift": Plot(
         "Did the machine change while we looked?",
         "Each run's $quantile against its arm's median, in the order in which they "
@@ -136,6 +144,11 @@ def plots(comparison: Comparison) -> Mapping[str, Plot]:
     missing = set() if comparison.designs else {"attribution"}
     if not comparison.manifest.brokers_recorded:
         missing |= {"phases", "queue"}
+    if comparison.manifest.episodes is not None:
+        # A round has no quantile of its own, and is over before a queue is sampled.
+        missing |= {"blocks", "drift", "queue"}
+    if not any(run.probes_ns for run in comparison.manifest.runs):
+        missing |= {"speed"}
     return {
         name: Plot(
             Template(plot.title).substitute(words),

@@ -8,7 +8,9 @@ import statistics
 from matplotlib.figure import Figure
 
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.recordings.machine_speed import loop_ns
 from spark_analysis.telling.figures.style import (
+    INK,
     MUTED,
     colour,
     legend,
@@ -49,6 +51,35 @@ def queue(comparison: Comparison) -> Figure:
         axis.set_ylim(bottom=0)
     axes.flat[-1].set_xlabel("time in the run [s]; vertical rules bound the window")
     figure.supylabel("requests", fontsize=9.5)
+    return figure
+
+
+def speed(comparison: Comparison) -> Figure:
+    """Draw the time of the fixed loop around every episode, in order of execution."""
+    runs = [run for run in comparison.manifest.runs if run.probes_ns]
+    times = [loop_ns(run) for run in runs]
+    middle = statistics.median(times)
+    figure = new_figure(2.9)
+    axis = figure.subplots()
+    for kept, mark, shade in ((True, ".", MUTED), (False, "x", INK)):
+        places = [n for n, run in enumerate(runs) if run.valid == kept]
+        axis.plot(
+            [place + 1 for place in places],
+            [times[place] / middle for place in places],
+            mark,
+            color=shade,
+            markersize=3,
+            alpha=0.7,
+            label="counts" if kept else "does not count",
+        )
+    axis.axhline(1, color=MUTED, linewidth=0.8)
+    axis.set(
+        yscale="log",
+        xlabel="episode, in order of execution",
+        ylabel="time of the loop / median",
+    )
+    plain_log_axis(axis, "y")
+    legend(figure, axis, ("counts", "does not count"))
     return figure
 
 

@@ -9,10 +9,10 @@ from string import Template
 from typing import Final
 
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.verdict import RUN_EXCEEDANCES_MIN
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.figures.listing import plots
+from spark_analysis.telling.report.method import method
 from spark_analysis.telling.report.point_parts import (
     again_part,
     cards,
@@ -140,16 +140,14 @@ def _prose(study: Study) -> str:
         margin_latency=percent(options.margin_latency),
         margin_goodput=percent(options.margin_goodput),
         blocks=blocks,
-        level=percent(options.confidence),
-        baseline=escape(manifest.baseline),
         alpha=percent(options.alpha),
         smallest_p=p_value(floor),
         unreachable=unreachable,
         shown=f"{options.exceedances_shown:g}",
         headline_at=f"{options.exceedances_headline:g}",
-        run_exceedances=RUN_EXCEEDANCES_MIN,
         windows=", or ".join(bounds),
         over_points=_OVER_POINTS if study.pairs else "",
+        **method(manifest, blocks),
     )
 
 

@@ -11,6 +11,10 @@ from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.telling.figures.style import INK, colour
 from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.machine_sentences import (
+    reasons_sentence,
+    steadiness_sentence,
+)
 from spark_analysis.telling.sentences.numbers import (
     NONE,
     digits,
@@ -183,10 +187,15 @@ def runs_part(comparison: Comparison) -> str:
         f"<p>{len(manifest.runs_compared)} of {len(manifest.runs)} runs are compared."
         "</p>"
     )
-    listed = "".join(
-        f"<li>{escape(run.run_id)}: {escape(manifest.why_excluded(run))}</li>"
-        for run in excluded
-    )
+    if manifest.episodes is None:
+        listed = "".join(
+            f"<li>{escape(run.run_id)}: {escape(manifest.why_excluded(run))}</li>"
+            for run in excluded
+        )
+    else:
+        # Thousands of episodes: the table and the CSV beside it have each of them.
+        told = (steadiness_sentence(manifest), reasons_sentence(manifest))
+        listed = "".join(f"<li>{escape(text)}</li>" for text in told if text)
     return (
         said
         + (f"<ul>{listed}</ul>" if listed else "")

@@ -8,6 +8,7 @@ from spark_analysis.judging.broken_laws import broken_laws
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.telling.sentences.machine_sentences import machine_cautions
 from spark_analysis.telling.sentences.numbers import listed, p_value
 from spark_analysis.telling.sentences.verdict_sentences import (
     again_sentence,
@@ -53,6 +54,7 @@ def cautions(comparison: Comparison) -> tuple[str, ...]:
     unbilled = unbilled_sentence(manifest)
     if unbilled:
         found.append(unbilled)
+    found += machine_cautions(comparison)
     return tuple(found)
 
 

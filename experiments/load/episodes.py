@@ -1,0 +1,134 @@
+"""The load generator of a session: one process that plays episodes to many brokers.
+
+``python -m experiments.load.episodes JOB.json`` waits for one line on standard input
+that says where each arm's broker listens, prepares them all, opens all connections and
+prints one line. Then it plays: each line names an arm and a stored trace; the episode
+goes over the connections that are open, and one line of JSON says how it ended. Only
+one broker has load at a time. A connection that was left with requests unanswered is
+opened anew, for its answers would come amid the next episode.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import select
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from experiments.design import config
+from experiments.design.config import Experiment
+from experiments.load import frames, replaying, trace
+from experiments.load.arrivals import SECOND_NS
+from experiments.load.generator import Target, connect, prepare
+from experiments.load.openloop import OpenLoop
+from experiments.load.trace import Trace
+from experiments.processes.child import Binding, bind
+
+# From "everything is encoded" to the trace's zero.
+_LEAD_NS = 5_000_000
+READY = "ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionJob:
+    """What all episodes of a session have in common; passed as a JSON file."""
+
+    content: dict[str, Any]
+    binding: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One episode to play: to which arm, which trace, and where to write what was seen.
+
+    Nothing is written without ``out``: a rehearsal.
+    """
+
+    arm: str
+    trace: str
+    out: str | None
+
+    def line(self) -> str:
+        """Write the order as one line."""
+        return json.dumps(asdict(self))
+
+
+def targets_line(targets: dict[str, Target]) -> str:
+    """Write every arm's target as one line."""
+    return json.dumps({arm: target.line() for arm, target in targets.items()})
+
+
+class Stage:
+    """One arm's broker, and the connections to it."""
+
+    def __init__(self, experiment: Experiment, target: Target) -> None:
+        self._experiment = experiment
+        self._target = target
+        self._timestamp_ms = time.time_ns() // 1_000_000
+        self._node: frames.Node = prepare(
+            experiment.workload, target, self._timestamp_ms
+        )
+        self._sockets: list[socket.socket] = []
+        self._reconnect()
+
+    def play(self, replayed: Trace, out: str | None) -> dict[str, int | str]:
+        """Play an episode, write what was observed; say when it began and ended."""
+        workload = self._experiment.workload
+        schedule = replaying.schedule(
+            workload, replayed, self._node, self._timestamp_ms
+        )
+        used = self._node.leader_epochs_used + len(replayed)
+        self._node = replace(self._node, leader_epochs_used=used)
+        with select.epoll() as epoll:
+            loop = OpenLoop(self._sockets, schedule, epoll)
+            gc.collect()
+            origin_ns = time.monotonic_ns() + _LEAD_NS
+            span_s = workload.duration_s + self._experiment.limits.drain_s
+            observed = loop.run(origin_ns, origin_ns + round(span_s * SECOND_NS))
+            ended_ns = time.monotonic_ns()
+        if not loop.drained:
+            self._reconnect()
+        if out is not None:
+            table = pa.table(dict(replaying.seen(observed, replayed)))
+            with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as f:
+                f.write_table(table)
+        return {
+            "origin_ns": origin_ns,
+            "ended_ns": ended_ns,
+            "trace_sha256": replayed.sha256,
+        }
+
+    def _reconnect(self) -> None:
+        for each in self._sockets:
+            each.close()
+        self._sockets = connect(self._experiment.workload, self._target)
+
+
+def main() -> None:
+    """Serve the session whose file the command line names."""
+    job = SessionJob(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    bind(Binding(**job.binding))
+    experiment = config.parse(job.content)
+    told = json.loads(sys.stdin.readline())
+    stages = {arm: Stage(experiment, Target.read(line)) for arm, line in told.items()}
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    print(READY, flush=True)
+    path, replayed = "", None
+    for line in sys.stdin:
+        order = Order(**json.loads(line))
+        if replayed is None or order.trace != path:
+            path, replayed = order.trace, trace.read(Path(order.trace), block=0)
+        print(json.dumps(stages[order.arm].play(replayed, order.out)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

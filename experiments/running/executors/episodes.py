@@ -1,0 +1,158 @@
+"""Rounds of episodes where all arms are alive: in turn, and again if they are spoiled.
+
+When a round is over, the machine-speed gate looks at the times of a fixed loop around
+its episodes. If they are too far apart the round is played again, in the same order;
+the spoiled one is kept with the reason. A session whose processes fail is a failed run
+for each of its cells, and the next session starts anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+
+from experiments.design.capacity import on_machine
+from experiments.processes.children import RunFailed
+from experiments.records.environment import now
+from experiments.running import speed
+from experiments.running.cells import (
+    Deck,
+    Outcome,
+    Work,
+    checked,
+    on_its_machine,
+    stored,
+)
+from experiments.running.executor import Todo
+from experiments.worlds.episodes import Episode, EpisodicWorld, Session
+from experiments.worlds.world import RunResult
+
+
+@dataclass(slots=True)
+class _Played:
+    """What is known of a session while it goes on: its cells, and which are spoiled."""
+
+    works: list[Work] = field(default_factory=list)
+    spoiled: dict[str, str] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+
+
+class InEpisodes:
+    """Plays the rounds that it is given in sessions of a world."""
+
+    name = "episodes"
+    lanes: int | None = 1
+
+    def __init__(self, world: EpisodicWorld) -> None:
+        self._world = world
+        self._deck = Deck()
+
+    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
+        """Run cells, see `Executor`; a session's outcomes come when it is over."""
+        while (work := todo.next()) is not None:
+            played = _Played()
+            try:
+                outcomes = self._session(work, todo, played)
+            except RunFailed as failure:
+                while (left := todo.next()) is not None:
+                    played.works.append(left)
+                outcomes = [self._failed(each, failure) for each in played.works]
+            yield from outcomes
+
+    def _session(self, work: Work, todo: Todo, played: _Played) -> list[Outcome]:
+        played.works.append(work)
+        experiment = on_machine(work.cell.experiment, work.cell.stretch)
+        arms = len(experiment.all_arms())
+        following: Work | None = work
+        with self._world.session(experiment) as session:
+            fresh = True
+            while following is not None:
+                round_ = [following]
+                while len(round_) < arms:
+                    other = todo.next()
+                    assert other is not None, "a round has a run of every arm"
+                    round_.append(other)
+                    played.works.append(other)
+                if fresh:
+                    self._rehearse(round_, session)
+                    fresh = False
+                self._round(round_, session, played)
+                following = todo.next()
+                if following is not None:
+                    played.works.append(following)
+            works = {each.cell.stem: each for each in played.works}
+            return [
+                self._outcome(works[each.cell.stem], each, played)
+                for each in session.finish()
+            ]
+
+    def _rehearse(self, round_: Sequence[Work], session: Session) -> None:
+        for work in round_:
+            session.rehearse(*on_its_machine(work.cell, self._deck.draw(work.cell)))
+
+    def _round(self, round_: Sequence[Work], session: Session, played: _Played) -> None:
+        """Play a round until the gate lets it pass, or there are no more tries."""
+        first = round_[0].cell
+        assert first.experiment.episodes is not None
+        band = first.experiment.episodes.speed_band
+        replayed = self._deck.draw(first)
+        for repetition in range(first.experiment.limits.retries + 1):
+            cells = [
+                replace(each.cell, attempt=each.cell.attempt + repetition)
+                for each in round_
+            ]
+            probes_ns = {
+                cell.arm.name: session.play(*on_its_machine(cell, replayed))
+                for cell in cells
+            }
+            fault = speed.fault(probes_ns, band)
+            if not fault:
+                return
+            played.spoiled.update({cell.run_id: fault for cell in cells})
+            if repetition < first.experiment.limits.retries:
+                played.again.update(cell.run_id for cell in cells)
+
+    def _outcome(self, work: Work, episode: Episode, played: _Played) -> Outcome:
+        drawn = self._deck.draw(work.cell)
+        run_id = episode.cell.run_id
+        result = checked(episode.result, drawn)
+        if run_id in played.spoiled:
+            reasons = [played.spoiled[run_id], result.reason]
+            result = replace(
+                result, valid=False, reason="; ".join(filter(None, reasons))
+            )
+        return Outcome(
+            cell=replace(work.cell, attempt=episode.cell.attempt),
+            result=result,
+            requests=episode.requests,
+            samples=episode.samples,
+            trace=stored(drawn) if work.with_trace else None,
+            trace_sha256=drawn.sha256,
+            trace_requests=len(drawn),
+            started=episode.started,
+            seconds=episode.seconds,
+            load_average=episode.result.machine["load_average"],
+            superseded=run_id in played.again,
+        )
+
+    def _failed(self, work: Work, failure: RunFailed) -> Outcome:
+        """Return the outcome of a cell whose session came to nothing."""
+        drawn = self._deck.draw(work.cell)
+        return Outcome(
+            cell=work.cell,
+            result=RunResult(
+                valid=False,
+                reason=str(failure),
+                recorded=False,
+                trace_sha256=drawn.sha256,
+            ),
+            requests=None,
+            samples=None,
+            trace=stored(drawn) if work.with_trace else None,
+            trace_sha256=drawn.sha256,
+            trace_requests=len(drawn),
+            started=now(),
+            seconds=0.0,
+            load_average=os.getloadavg()[0],
+        )

@@ -1,0 +1,169 @@
+"""Rounds of episodes, session by session: handed out, stored, and stopped in time.
+
+A round has a run of each arm, so there are thousands of runs; all runs of an arm in a
+session share one file, and a session is listed in the manifest when its files are
+whole. A run that did not count stays in the list with its reason, and the rounds go on:
+what a spoiled round cost is another round.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from experiments.design.worlds import WORLDS
+from experiments.records import recording
+from experiments.running import stopping
+from experiments.running.cells import Outcome, Work
+from experiments.running.drawings import Drawings
+from experiments.running.manifest import Manifest
+from experiments.running.progress import Watcher
+from experiments.running.stopping import Rule
+from experiments.worlds.world import Cell, RunFiles
+
+
+class Sessions:
+    """The rounds to play, and what is done with their outcomes."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        drawings: Drawings,
+        watcher: Watcher,
+        rule: Rule,
+        cells: Sequence[tuple[Cell, str]],
+    ) -> None:
+        self._manifest = manifest
+        self._drawings = drawings
+        self._watcher = watcher
+        self._rule = rule
+        self._keys = {cell.stem: key for cell, key in cells}
+        self._waiting = deque(cell for cell, key in cells if not manifest.played(key))
+        self._handed_out: list[Cell] = []
+        self._outcomes: list[Outcome] = []
+        self._over = False
+        self._deadline = _deadline(cells[0][0], manifest)
+        self._take_up()
+
+    def __len__(self) -> int:
+        return 0 if self._over else len(self._waiting)
+
+    def next(self) -> Work | None:
+        """Hand out the next cell of this session, see `running.executor.Todo`."""
+        if self._over or not self._waiting:
+            return None
+        cell = self._waiting[0]
+        if self._handed_out:
+            last = self._handed_out[-1]
+            if _session(last) != _session(cell):
+                return None
+            if last.block != cell.block and self._late():
+                return None
+        self._waiting.popleft()
+        cell = replace(cell, attempt=self._manifest.attempts(cell))
+        self._handed_out.append(cell)
+        self._watcher.started(cell)
+        return Work(cell=cell, with_trace=self._drawings.wanted(cell))
+
+    def take(self, outcome: Outcome) -> None:
+        """Keep a run; when it is the session's last, store them all and look."""
+        fault = self._drawings.fault(outcome)
+        if fault and outcome.result.valid:
+            result = replace(outcome.result, valid=False, reason=fault)
+            outcome = replace(outcome, result=result)
+        self._drawings.store(outcome)
+        self._outcomes.append(replace(outcome, trace=None))
+        self._watcher.ended(outcome.cell, outcome.result, outcome.seconds)
+        if sum(not each.superseded for each in self._outcomes) == len(self._handed_out):
+            self._close()
+
+    def _close(self) -> None:
+        arms = dict.fromkeys(each.cell.arm.name for each in self._outcomes)
+        self._outcomes.sort(key=lambda each: each.cell.block)
+        files = {name: self._store(name) for name in arms}
+        for outcome in self._outcomes:
+            key = self._keys[outcome.cell.stem]
+            of_arm = files[outcome.cell.arm.name] if outcome.result.recorded else None
+            self._manifest.add(outcome, outcome.result, key, of_arm)
+        self._outcomes.clear()
+        self._handed_out.clear()
+        self._look()
+        self._manifest.save()
+
+    def _store(self, arm: str) -> RunFiles | None:
+        """Write the session's rows of an arm, whole or not at all."""
+        mine = [each for each in self._outcomes if each.cell.arm.name == arm]
+        recorded = [each for each in mine if each.result.recorded]
+        if not recorded:
+            return None
+        first = recorded[0].cell
+        name = f"s{_session(first):03d}-{first.run_id}.parquet"
+        directory = self._manifest.directory
+        files = RunFiles(
+            requests=directory / "requests" / name, samples=directory / "samples" / name
+        )
+        requests = [_table(each.requests) for each in recorded]
+        _write(pa.concat_tables(requests), files.requests)
+        samples = [_table(each.samples) for each in recorded]
+        _write(pa.concat_tables(samples), files.samples)
+        for table, outcome in zip(requests, recorded, strict=True):
+            if outcome.result.valid:
+                self._rule.add(table)
+        return files
+
+    def _look(self) -> None:
+        look = self._rule.look(played_all=not self._waiting, late=self._late())
+        self._manifest.content["looks"].append(look.content())
+        self._over = look.decision != stopping.GO_ON
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _take_up(self) -> None:
+        """Show the rule the rounds of an experiment that is taken up again."""
+        valid = {run["run_id"]: run for run in self._manifest.runs if run["valid"]}
+        if not valid:
+            return
+        wanted = pa.array(list(valid))
+        for file in dict.fromkeys(run["requests"] for run in valid.values()):
+            table = pq.read_table(self._manifest.directory / file)
+            known = pa.compute.is_in(table["run_id"].cast(pa.string()), wanted)
+            self._rule.add(table.filter(known))
+        look = self._rule.look(played_all=not self._waiting, late=False)
+        self._over = look.decision != stopping.GO_ON
+
+
+def _session(cell: Cell) -> int:
+    assert cell.experiment.episodes is not None
+    return cell.experiment.episodes.session_of(cell.block)
+
+
+def _deadline(cell: Cell, manifest: Manifest) -> float | None:
+    """Return when the time is up; None in a world where the clock decides nothing."""
+    world = WORLDS.get(manifest.content["world"])
+    if world is None or world.computed:
+        return None
+    assert cell.experiment.episodes is not None
+    return time.monotonic() + 60 * cell.experiment.episodes.minutes
+
+
+def _table(content: bytes | pa.Table | None) -> pa.Table:
+    """Return an outcome's rows."""
+    assert content is not None
+    if isinstance(content, bytes):
+        return pq.read_table(io.BytesIO(content))
+    return content
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    recording.write(table, partial)
+    os.replace(partial, path)

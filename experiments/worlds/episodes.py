@@ -1,0 +1,46 @@
+"""What a world is that can play episodes: sessions in which all arms are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from experiments.design.config import Experiment
+from experiments.load.trace import Trace
+from experiments.worlds.world import Cell, RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A run that was an episode of a session: its rows, and how it went."""
+
+    cell: Cell
+    requests: pa.Table
+    samples: pa.Table
+    result: RunResult
+    started: str
+    seconds: float
+
+
+class Session(Protocol):
+    """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
+
+    def rehearse(self, cell: Cell, replayed: Trace) -> None:
+        """Play an episode to an arm that is new, without a record."""
+
+    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
+        """Play an episode; return how long a fixed loop took before and after it."""
+
+    def finish(self) -> Iterator[Episode]:
+        """End the session; yield every episode, in the order in which they ran."""
+
+
+class EpisodicWorld(Protocol):
+    """A world that can keep all arms alive."""
+
+    def session(self, experiment: Experiment) -> AbstractContextManager[Session]:
+        """Return a session that starts when it is entered."""

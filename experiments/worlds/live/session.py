@@ -1,0 +1,223 @@
+"""A session of episodes: all arms' brokers alive at once, pinned alike.
+
+One broker at a time has load; the others are idle. Between episodes a fixed loop is
+timed on the brokers' CPU. Nothing is joined or written while a session goes on: the
+process that does so would share a CPU with what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from experiments.design.config import Experiment
+from experiments.load import trace
+from experiments.load.episodes import READY, Order, SessionJob, targets_line
+from experiments.load.trace import Trace
+from experiments.processes.children import Child
+from experiments.processes.places import Places
+from experiments.records.broker_rows import SessionRecord
+from experiments.records.environment import now
+from experiments.records.machine import machine
+from experiments.worlds import generating
+from experiments.worlds.episodes import Episode
+from experiments.worlds.joining import LoadEnd, join
+from experiments.worlds.live import brokers
+from experiments.worlds.world import Cell
+
+# The first episodes meet a cold interpreter and create files.
+_REHEARSALS = 3
+_STARTED_TIMEOUT_S = 60.0
+_FOREVER_NS = 1 << 62
+_STOP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    """One episode as it was played, before anything of it is read."""
+
+    cell: Cell
+    replayed: Trace
+    end: LoadEnd
+    probes_ns: tuple[int, int]
+    machine: dict[str, float]
+    observed: Path
+    started: str
+    seconds: float
+
+
+class Session:
+    """The processes of a session, and the episodes that were played so far.
+
+    :raises experiments.processes.children.RunFailed: if one of them ends or is silent.
+    """
+
+    def __init__(
+        self,
+        world: str,
+        experiment: Experiment,
+        places: Places,
+        tick: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._experiment = experiment
+        self._places = places
+        self._tick = tick
+        self._stack = contextlib.ExitStack()
+        self._brokers: dict[str, Child] = {}
+        self._played: list[_Played] = []
+        self._traces: dict[str, Path] = {}
+
+    def __enter__(self) -> Self:
+        """Start everything; end what was started if something does not start."""
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        directory = tempfile.TemporaryDirectory(prefix="doorkeeper-session-")
+        self._at = Path(self._stack.enter_context(directory))
+        arms = self._experiment.all_arms()
+        for arm in arms:
+            at = self._of(arm.name)
+            at.mkdir()
+            broker = brokers.start(self._experiment, arm, at, self._places, self._tick)
+            self._brokers[arm.name] = self._stack.enter_context(broker)
+        targets = {
+            arm.name: brokers.target(self._experiment, arm, self._brokers[arm.name])
+            for arm in arms
+        }
+        self._probe = self._child("probe", "experiments.processes.probe", self._cpu())
+        self._load = self._child("generator", "experiments.load.episodes", self._job())
+        self._probe.line(_STARTED_TIMEOUT_S)
+        self._load.tell(targets_line(targets))
+        said = self._load.line(_STARTED_TIMEOUT_S, *self._brokers.values())
+        if said != READY:
+            raise self._load.failure(f"said {said!r}")
+
+    def _child(self, name: str, module: str, argument: str) -> Child:
+        command = [sys.executable, "-m", module, argument]
+        complaints = self._at / f"{name}.err"
+        return self._stack.enter_context(
+            Child(name, command, complaints, tick=self._tick)
+        )
+
+    def _cpu(self) -> str:
+        return self._places.binding(self._places.broker).text()
+
+    def _job(self) -> str:
+        job = SessionJob(
+            content=self._experiment.content(),
+            binding=asdict(self._places.binding(self._places.generator)),
+        )
+        file = self._at / "job.json"
+        file.write_text(json.dumps(asdict(job)), encoding="utf-8")
+        return str(file)
+
+    def rehearse(self, cell: Cell, replayed: Trace) -> None:
+        """Play an episode a few times without a record."""
+        for _ in range(_REHEARSALS):
+            self._order(cell, replayed, None)
+
+    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
+        """Play an episode; return the fixed loop's time before and after it."""
+        broker = self._brokers[cell.arm.name]
+        observed = self._at / f"{cell.run_id}.arrow"
+        started, began = now(), time.monotonic()
+        earlier = machine(self._places.broker)
+        before_ns = self._probed_ns()
+        cpu = broker.cpu_time()
+        summary = self._order(cell, replayed, observed)
+        used = broker.cpu_time() - cpu
+        after_ns = self._probed_ns()
+        self._played.append(
+            _Played(
+                cell=cell,
+                replayed=replayed,
+                end=LoadEnd(**summary, broker_cpu=used),
+                probes_ns=(before_ns, after_ns),
+                machine=machine(self._places.broker).since(earlier),
+                observed=observed,
+                started=started,
+                seconds=time.monotonic() - began,
+            )
+        )
+        return before_ns, after_ns
+
+    def _order(self, cell: Cell, replayed: Trace, out: Path | None) -> dict[str, Any]:
+        """Have the generator play an episode; return what it says of its end."""
+        order = Order(
+            arm=cell.arm.name,
+            trace=str(self._stored(replayed)),
+            out=None if out is None else str(out),
+        )
+        self._load.tell(order.line())
+        patience_s = generating.patience_s(cell)
+        summary: dict[str, Any] = json.loads(
+            self._load.line(patience_s, *self._brokers.values())
+        )
+        return summary
+
+    def _probed_ns(self) -> int:
+        self._probe.tell("")
+        return int(self._probe.line(_STARTED_TIMEOUT_S))
+
+    def finish(self) -> Iterator[Episode]:
+        """Stop all brokers, then join what they and the generator saw, in order."""
+        faults = {
+            arm: broker.stop(_STOP_TIMEOUT_S) for arm, broker in self._brokers.items()
+        }
+        records = {
+            arm: SessionRecord(brokers.recording(self._of(arm))) for arm in faults
+        }
+        following_ns: dict[str, list[int]] = {arm: [] for arm in faults}
+        for played in self._played:
+            following_ns[played.cell.arm.name].append(played.end.origin_ns)
+        for played in self._played:
+            arm = played.cell.arm.name
+            record, end = records[arm], replace(played.end, fault=faults[arm])
+            del following_ns[arm][0]
+            until_ns = following_ns[arm][0] if following_ns[arm] else _FOREVER_NS
+            broker = record.episode(len(played.replayed), end.origin_ns, until_ns)
+            if not following_ns[arm]:
+                # Told once, when the broker stopped, of the whole session.
+                broker = replace(
+                    broker, violations=record.violations, accounts=record.accounts
+                )
+            seen = generating.read(played.observed)
+            rows = join(self._world, played.cell, played.replayed, seen, broker, end)
+            yield Episode(
+                cell=played.cell,
+                requests=rows.requests,
+                samples=rows.samples,
+                result=replace(
+                    rows.result, probes_ns=played.probes_ns, machine=played.machine
+                ),
+                started=played.started,
+                seconds=played.seconds,
+            )
+
+    def _stored(self, replayed: Trace) -> Path:
+        """Store a trace for the generator, once for the arms of its round."""
+        name = f"trace-{replayed.block}"
+        if name not in self._traces:
+            path = self._at / f"{name}.parquet"
+            trace.store(replayed, path)
+            self._traces = {name: path}
+        return self._traces[name]
+
+    def _of(self, arm: str) -> Path:
+        return self._at / f"broker-{arm}"

@@ -1,0 +1,77 @@
+"""What the machine did to an experiment: its speed, and who else wanted its CPUs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from spark_analysis.recordings.contract import Manifest, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steadiness:
+    """How steady the machine was, by a fixed loop around each episode.
+
+    ``rounds_played`` counts repetitions, ``rounds_spoiled`` those whose arms met
+    machines too different. ``spread`` is the standard deviation of the log-ratio of the
+    loop's times around two arms of a round that counts; ``slowest`` is the longest
+    time over the shortest.
+    """
+
+    rounds_played: int
+    rounds_spoiled: int
+    spread: float
+    slowest: float
+
+
+def loop_ns(run: Run) -> float:
+    """Return the time of the fixed loop around a run."""
+    return statistics.geometric_mean(run.probes_ns)
+
+
+def steadiness(manifest: Manifest) -> Steadiness | None:
+    """Return how steady the machine was; None where no loop was timed."""
+    probed = [run for run in manifest.runs if run.probes_ns]
+    if not probed:
+        return None
+    rounds: dict[tuple[int, int], list[Run]] = {}
+    for run in probed:
+        rounds.setdefault((run.block, run.attempt), []).append(run)
+    spoiled = [of for of in rounds.values() if any(_spoiled(run) for run in of)]
+    variances = [
+        statistics.variance([math.log(loop_ns(run)) for run in of])
+        for of in rounds.values()
+        if len(of) > 1 and all(run.valid for run in of)
+    ]
+    times = [loop_ns(run) for run in probed]
+    return Steadiness(
+        rounds_played=len(rounds),
+        rounds_spoiled=len(spoiled),
+        # Two arms differ with twice the variance of one about its round.
+        spread=math.sqrt(2 * statistics.fmean(variances)) if variances else 0.0,
+        slowest=max(times) / min(times),
+    )
+
+
+def _spoiled(run: Run) -> bool:
+    return run.reason.startswith("machine unsteady")
+
+
+def waiting_share(manifest: Manifest) -> float | None:
+    """Return the share of the time in which some process waited for a CPU."""
+    return _share(manifest.runs_compared, "cpu_pressure_s")
+
+
+def stolen_share(manifest: Manifest) -> float | None:
+    """Return the share of the time that the host took from the broker's CPU."""
+    return _share(manifest.runs_compared, "steal_s")
+
+
+def _share(runs: Iterable[Run], name: str) -> float | None:
+    told = [run for run in runs if name in run.machine]
+    seconds = math.fsum(run.seconds for run in told)
+    if not seconds:
+        return None
+    return math.fsum(run.machine[name] for run in told) / seconds

@@ -1,0 +1,90 @@
+"""The machine in sentences: what was repeated, who else was there, who was late."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.recordings.machine_speed import (
+    steadiness,
+    stolen_share,
+    waiting_share,
+)
+from spark_analysis.telling.sentences.late_sending import latenesses
+from spark_analysis.telling.sentences.numbers import digits, listed, percent
+
+# Of a difference that was found, above which a late generator may be part of it.
+LATE_SHARE: Final = 0.1
+# Of the time; above them a reader should know that the machine was not alone.
+WAITING_SHARE: Final = 0.1
+STOLEN_SHARE: Final = 0.01
+
+
+def steadiness_sentence(manifest: Manifest) -> str:
+    """Say how steady the machine was and what was repeated, or nothing."""
+    found = steadiness(manifest)
+    if found is None or manifest.episodes is None:
+        return ""
+    band = manifest.episodes.speed_band
+    return (
+        f"A fixed loop on the brokers' CPU took up to {digits(found.slowest)} times as "
+        f"long as at its fastest; around two arms of a round its times differ with a "
+        f"standard deviation of {found.spread:.2f} of the logarithm. "
+        f"{found.rounds_spoiled} of {found.rounds_played} rounds do not count, for "
+        f"there it differed between arms by more than a factor {band:g}."
+    )
+
+
+def reasons_sentence(manifest: Manifest) -> str:
+    """Count the runs that do not count by what is wrong with them, or say nothing."""
+    kinds = Counter(
+        manifest.why_excluded(run).partition(":")[0]
+        for run in manifest.runs
+        if manifest.why_excluded(run)
+    )
+    if not kinds:
+        return ""
+    return "Not compared: " + listed(
+        [f"{count} episodes ({kind})" for kind, count in kinds.most_common()]
+    )
+
+
+def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
+    """Return what a reader must know of the machine; nothing of a quiet one."""
+    manifest = comparison.manifest
+    found = []
+    waiting, stolen = waiting_share(manifest), stolen_share(manifest)
+    if stolen is not None and stolen > STOLEN_SHARE:
+        found.append(
+            f"The host gave {percent(stolen)} of the broker's CPU to other machines."
+        )
+    if waiting is not None and waiting > WAITING_SHARE:
+        found.append(
+            f"Some process waited for a CPU during {percent(waiting)} of the time: "
+            "the machine was not alone with the experiment."
+        )
+    late = [
+        of
+        for of in latenesses(comparison)
+        if of.late_ms > LATE_SHARE * of.effect_ms
+        and comparison.cell(of.class_name, of.arm, comparison.headline.name).decided
+        and comparison.cell(
+            of.class_name, of.arm, comparison.headline.name
+        ).verdict.word
+        in ("better", "worse")
+    ]
+    if late:
+        said = listed(
+            [
+                f"{of.class_name} under {of.arm} ({digits(of.late_ms)} ms late, "
+                f"difference {digits(of.effect_ms)} ms)"
+                for of in late
+            ]
+        )
+        found.append(
+            f"The generator sent late beside the difference found (p99 of a typical "
+            f"run, above {percent(LATE_SHARE)} of it): {said}."
+        )
+    return tuple(found)

@@ -1,0 +1,281 @@
+"""Episodes: rounds in sessions, stored together, repeated by the probe, and stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import pytest
+
+from broker.observation.recording.recording import MEASURES, SampleRow
+from experiments.design.config import Experiment, ExperimentError, parse
+from experiments.load.trace import Trace
+from experiments.processes.children import RunFailed
+from experiments.records import recording
+from experiments.records.recording import STAMPS, Results
+from experiments.running import runner
+from experiments.running.executors.episodes import InEpisodes
+from experiments.running.progress import Silence
+from experiments.worlds.episodes import Episode
+from experiments.worlds.world import Cell, RunFiles, RunResult
+
+Latencies = npt.NDArray[np.float64]
+ARMS = ("fifo", "wfq", "fifo-again")
+STEADY = (1_000_000, 1_000_000)
+
+
+def experiment(**episodes: Any) -> Experiment:
+    return parse(content(**episodes))
+
+
+def content(**episodes: Any) -> dict[str, Any]:
+    return {
+        "experiment": {"name": "small", "seed": 3, "blocks": 6, "baseline": "fifo"},
+        "workload": {
+            "duration_s": 0.1,
+            "warmup_s": 0.02,
+            "traffic": [
+                {
+                    "name": "meta",
+                    "arrivals": {"kind": "poisson", "rate_per_s": 200},
+                    "request": {"api": "metadata"},
+                }
+            ],
+        },
+        "arms": [
+            {"name": "fifo", "scheduler": "fifo"},
+            {"name": "wfq", "scheduler": "wfq"},
+        ],
+        "limits": {"retries": 1},
+        "episodes": {"session_rounds": 2, "rounds_min": 2, **episodes},
+    }
+
+
+@dataclass
+class FakeSession:
+    """Answers every request after ``latency_ns``; the loop takes what is listed."""
+
+    world: FakeWorld
+    played: list[Episode] = field(default_factory=list)
+    rehearsed: list[str] = field(default_factory=list)
+
+    def rehearse(self, cell: Cell, replayed: Trace) -> None:
+        self.rehearsed.append(cell.arm.name)
+
+    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
+        self.world.order.append(cell.run_id)
+        if cell.run_id == self.world.dies_at:
+            raise RunFailed("broker ended with status 9")
+        intended = replayed.table["intended_ns"].to_numpy()
+        results = Results(
+            columns=dict.fromkeys(STAMPS, intended + self.world.latency_ns)
+            | {name: np.zeros(len(replayed), np.int64) for name in MEASURES},
+            error_code=np.zeros(len(replayed), np.int16),
+            ended_ns=10**9,
+        )
+        labels = cell.labels("live")
+        rows = recording.requests_table(labels, replayed, results, timeout_ns=10**10)
+        samples = {name: [] for name in SampleRow._fields}
+        probes = self.world.probes.get(cell.run_id, STEADY)
+        self.played.append(
+            Episode(
+                cell=cell,
+                requests=rows,
+                samples=recording.samples_table(labels, samples),
+                result=RunResult(
+                    valid=True,
+                    trace_sha256=replayed.sha256,
+                    counts=recording.counts(rows, len(replayed)),
+                    probes_ns=probes,
+                    machine={"load_average": 1.0},
+                ),
+                started="2026-01-01T00:00:00Z",
+                seconds=0.1,
+            )
+        )
+        return probes
+
+    def finish(self) -> Iterator[Episode]:
+        yield from self.played
+
+
+@dataclass
+class FakeWorld:
+    """A world of which only sessions are asked for."""
+
+    latency_ns: int = 1_000_000
+    probes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    dies_at: str = ""
+    order: list[str] = field(default_factory=list)
+    sessions: list[FakeSession] = field(default_factory=list)
+    name: str = "live"
+
+    def environment(self) -> dict[str, Any]:
+        return {"pinned": False}
+
+    def estimate_s(self, experiment: Experiment) -> float:
+        return 0.01
+
+    def session(self, experiment: Experiment) -> AbstractContextManager[FakeSession]:
+        self.sessions.append(FakeSession(self))
+        return nullcontext(self.sessions[-1])
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        raise AssertionError("episodes are played in sessions")
+
+
+def narrow_after(rounds: int) -> Any:
+    def half_width(
+        arm: Sequence[Latencies],
+        baseline: Sequence[Latencies],
+        level: Fraction,
+        confidence: float,
+    ) -> float:
+        assert (level, confidence) == (Fraction(99, 100), 0.95)
+        return 0.01 if len(arm) >= rounds else 1.0
+
+    return half_width
+
+
+def run(
+    directory: Path, world: FakeWorld, rounds: int = 99, **options: Any
+) -> dict[str, Any]:
+    resume = options.pop("resume", False)
+    missing = runner.run(
+        experiment(**options),
+        directory,
+        world,
+        InEpisodes(world),
+        Silence(),
+        resume=resume,
+        half_width=narrow_after(rounds),
+    )
+    assert missing == []
+    found: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
+    return found
+
+
+def test_a_round_deals_one_trace_to_every_arm_in_an_order_of_its_own(
+    tmp_path: Path,
+) -> None:
+    world = FakeWorld()
+    manifest = run(tmp_path, world)
+    assert [each[:4] for each in world.order] == [f"b{n // 3:03d}" for n in range(18)]
+    orders = [tuple(world.order[n : n + 3]) for n in range(0, 18, 3)]
+    assert {frozenset(it.split("-", 1)[1] for it in each) for each in orders} == {
+        frozenset(f"{arm}-t0" for arm in ARMS)
+    }
+    assert len({tuple(it.split("-", 1)[1] for it in each) for each in orders}) > 1
+    for block in range(6):
+        of_round = [it for it in manifest["runs"] if it["block"] == block]
+        assert len({it["trace_sha256"] for it in of_round}) == 1
+        assert {it["session"] for it in of_round} == {block // 2}
+    assert len({it["trace_sha256"] for it in manifest["runs"]}) == 6
+    assert [each.rehearsed for each in world.sessions] == [
+        [it.split("-", 1)[1].removesuffix("-t0") for it in world.order[n : n + 3]]
+        for n in (0, 6, 12)
+    ]
+
+
+def test_an_arm_has_one_file_for_each_session(tmp_path: Path) -> None:
+    manifest = run(tmp_path, FakeWorld())
+    files = {it["requests"] for it in manifest["runs"]}
+    assert len(files) == 3 * len(ARMS) == len(list((tmp_path / "requests").iterdir()))
+    for file in files:
+        mine = [it for it in manifest["runs"] if it["requests"] == file]
+        rows = pq.read_table(tmp_path / file)
+        assert sorted(set(rows["run_id"].to_pylist())) == sorted(
+            it["run_id"] for it in mine
+        )
+        assert rows.num_rows == sum(it["counts"]["sent"] for it in mine)
+
+
+def test_rounds_end_when_intervals_are_narrow_enough(tmp_path: Path) -> None:
+    manifest = run(tmp_path, FakeWorld(), rounds=4)
+    assert [it["rounds"] for it in manifest["looks"]] == [2, 4]
+    assert [it["decision"] for it in manifest["looks"]] == ["go on", "narrow enough"]
+    assert manifest["looks"][-1]["half_widths"] == {"wfq": 0.01}
+    assert {it["block"] for it in manifest["runs"]} == {0, 1, 2, 3}
+    assert manifest["finished"]
+
+
+def test_rounds_end_when_the_time_is_up_at_a_round(tmp_path: Path) -> None:
+    world = FakeWorld()
+    manifest = run(tmp_path, world, minutes=1e-9)
+    assert len(world.order) == len(ARMS)
+    assert [it["decision"] for it in manifest["looks"]] == ["time is up"]
+
+
+def test_an_experiment_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld(), rounds=2)
+    world = FakeWorld()
+    manifest = run(tmp_path, world, rounds=4, resume=True)
+    assert {it[:4] for it in world.order} == {"b002", "b003"}
+    assert [it["rounds"] for it in manifest["looks"]] == [2, 4]
+    done = FakeWorld()
+    run(tmp_path, done, rounds=4, resume=True)
+    assert done.order == []
+
+
+def test_a_round_that_the_machine_spoiled_is_repeated_and_kept(tmp_path: Path) -> None:
+    world = FakeWorld(probes={"b001-wfq-t0": (3_000_000, 3_000_000)})
+    manifest = run(tmp_path, world)
+    of_round = [it for it in manifest["runs"] if it["block"] == 1]
+    assert len(of_round) == 2 * len(ARMS)
+    first = [it for it in of_round if it["attempt"] == 0]
+    assert not any(it["valid"] for it in first)
+    assert all("3.00 times as long" in it["reason"] for it in first)
+    assert all(it["valid"] for it in of_round if it["attempt"] == 1)
+    assert manifest["looks"][0]["rounds"] == 2
+    arms = [[it["arm"] for it in of_round if it["attempt"] == n] for n in (0, 1)]
+    assert arms[0] == arms[1], "the same order again"
+
+
+def test_a_machine_that_stays_unsteady_costs_the_round(tmp_path: Path) -> None:
+    slow = (3_000_000, 3_000_000)
+    world = FakeWorld(probes={"b001-wfq-t0": slow, "b001-wfq-t1": slow})
+    manifest = run(tmp_path, world)
+    assert not any(it["valid"] for it in manifest["runs"] if it["block"] == 1)
+    assert [it["rounds"] for it in manifest["looks"]] == [1, 3, 5]
+
+
+def test_no_latency_decides_what_counts(tmp_path: Path) -> None:
+    """The same probes, latencies a thousand times longer: the same rounds count."""
+    probes = {
+        "b001-wfq-t0": (3_000_000, 3_000_000),
+        "b004-fifo-t0": (1_000_000, 4_000_000),
+    }
+    found = []
+    for latency_ns in (1_000_000, 1_000_000_000):
+        world = FakeWorld(latency_ns=latency_ns, probes=probes)
+        manifest = run(tmp_path / str(latency_ns), world)
+        found.append([(it["run_id"], it["valid"]) for it in manifest["runs"]])
+    assert found[0] == found[1]
+    assert not all(valid for _, valid in found[0])
+
+
+def test_a_session_whose_broker_dies_costs_its_rounds_and_no_others(
+    tmp_path: Path,
+) -> None:
+    manifest = run(tmp_path, FakeWorld(dies_at="b001-fifo-t0"))
+    failed = [it for it in manifest["runs"] if not it["valid"]]
+    assert {it["block"] for it in failed} == {0, 1}
+    assert {it["reason"] for it in failed} == {"broker ended with status 9"}
+    assert {it["requests"] for it in failed} == {None}
+    assert [it["rounds"] for it in manifest["looks"]] == [0, 2, 4]
+
+
+def test_episodes_are_of_one_point_and_a_class_that_there_is() -> None:
+    with pytest.raises(ExperimentError, match="'control' is none of the classes meta"):
+        experiment(primary="control")
+    sweep = {"design": "listed", "points": [{"levels": {"a": "b"}}]}
+    with pytest.raises(ExperimentError, match="not to a sweep"):
+        parse({**content(), "sweep": sweep})
