@@ -6,13 +6,21 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiments.bench import beside, handover, many_partitions, model, policies
+from experiments.bench import (
+    beside,
+    giving_way,
+    handover,
+    many_partitions,
+    model,
+    policies,
+)
 from experiments.bench.row import Row
 from experiments.bench.table import print_table
 
 SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
     policies.rows,
     handover.rows,
+    giving_way.rows,
     model.rows,
     beside.rows,
     many_partitions.rows,
