@@ -3,10 +3,10 @@
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer
 from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import RebalanceListener
-from broker.client.partitions import TopicPartition
 from broker.client.producer.producer import KafkaProducer, open_producer
 from broker.client.producer.producer_batch import Receipt
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 __all__ = [
     "ConsumerRecord",

@@ -20,13 +20,13 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.cluster.delayed_delete_records import DelayedDeleteRecords
-from broker.cluster.partition import Key
+from broker.cluster.delayed_delete_records import DelayedDeleteRecords, Outcome
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.trimming import delete_records_before
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
@@ -38,15 +38,15 @@ _NS_PER_MS: Final = 1_000_000
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete here, then wait for the followers."""
-    wanted: dict[Key, int] = {}
-    outcomes: dict[Key, tuple[int, ErrorCode]] = {}
+    wanted: dict[TopicPartition, int] = {}
+    outcomes: dict[TopicPartition, Outcome] = {}
     for topic in body.topics:
         for each in topic.partitions:
-            key = (topic.name, each.partition_index)
+            key = TopicPartition(topic.name, each.partition_index)
             try:
                 wanted[key] = _delete(key, each.offset, broker)
             except KafkaError as error:
-                outcomes[key] = (-1, error.code)
+                outcomes[key] = Outcome(error.code)
             await preempt()
     outcomes |= await _wait(wanted, to_ms(body.timeout), broker)
     return answer(
@@ -56,7 +56,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 partitions=[
                     _row(
                         each.partition_index,
-                        outcomes[topic.name, each.partition_index],
+                        outcomes[TopicPartition(topic.name, each.partition_index)],
                     )
                     for each in topic.partitions
                 ],
@@ -66,14 +66,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _row(index: int, outcome: tuple[int, ErrorCode]) -> Row:
-    low_watermark, error = outcome
-    return Row(partition_index=index, low_watermark=low_watermark, error_code=error)
+def _row(index: int, outcome: Outcome) -> Row:
+    return Row(
+        partition_index=index,
+        low_watermark=outcome.low_watermark,
+        error_code=outcome.error,
+    )
 
 
-def _delete(key: Key, offset: int, broker: Broker) -> int:
+def _delete(key: TopicPartition, offset: int, broker: Broker) -> int:
     """Move one partition's start; return the offset that all replicas must reach."""
-    if key[0] in INTERNAL_TOPICS:
+    if key.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.invalid_topic_exception, "an internal topic")
     partition = broker.replicas.leader(key)
     config = partition.log.config
@@ -91,8 +94,8 @@ def _delete(key: Key, offset: int, broker: Broker) -> int:
 
 
 async def _wait(
-    wanted: dict[Key, int], wait_ms: int, broker: Broker
-) -> dict[Key, tuple[int, ErrorCode]]:
+    wanted: dict[TopicPartition, int], wait_ms: int, broker: Broker
+) -> dict[TopicPartition, Outcome]:
     delayed = DelayedDeleteRecords(broker.replicas.partitions, wanted)
     if not delayed.try_complete():
         deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS

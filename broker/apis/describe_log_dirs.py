@@ -19,10 +19,10 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
-from broker.cluster.partition import Key
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
@@ -31,9 +31,13 @@ from planes.slices import preempt
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Describe the directories."""
-    wanted: set[Key] | None = None
+    wanted: set[TopicPartition] | None = None
     if body.topics is not None:
-        wanted = {(each.topic, i) for each in body.topics for i in each.partitions}
+        wanted = {
+            TopicPartition(each.topic, index)
+            for each in body.topics
+            for index in each.partitions
+        }
     rows = []
     for directory in broker.config.log_dirs:
         rows.append(_row(directory, wanted, broker))
@@ -41,16 +45,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     return answer(error_code=ErrorCode.none, results=rows)
 
 
-def _row(directory: str, wanted: set[Key] | None, broker: Broker) -> Row:
+def _row(directory: str, wanted: set[TopicPartition] | None, broker: Broker) -> Row:
     topics: dict[str, list[Row]] = {}
     for key, log in sorted(broker.logs.logs.items()):
         if log.directory.rpartition("/")[0] != directory:
             continue
         if wanted is not None and key not in wanted:
             continue
-        topics.setdefault(key[0], []).append(
+        topics.setdefault(key.topic, []).append(
             Row(
-                partition_index=key[1],
+                partition_index=key.partition,
                 partition_size=log.size_bytes,
                 offset_lag=0,
                 is_future_key=False,

@@ -21,10 +21,10 @@ from typing import Final
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.cluster.metadata_cache import NO_LEADER
-from broker.cluster.partition import Key
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
@@ -45,12 +45,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     kind = getattr(body, "election_type", _PREFERRED)
     everyone = body.topic_partitions is None
     topics: dict[str, list[Row]] = {}
-    for topic, index in _wanted(body, broker):
-        error = _outcome((topic, index), kind, broker)
+    for key in _wanted(body, broker):
+        error = _outcome(key, kind, broker)
         if not (everyone and error is ErrorCode.election_not_needed):
-            topics.setdefault(topic, []).append(
+            topics.setdefault(key.topic, []).append(
                 Row(
-                    partition_id=index,
+                    partition_id=key.partition,
                     error_code=error,
                     error_message=_MESSAGES[error],
                 )
@@ -64,19 +64,23 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _wanted(body: Entity, broker: Broker) -> Iterable[Key]:
+def _wanted(body: Entity, broker: Broker) -> Iterable[TopicPartition]:
     if body.topic_partitions is None:
         return [
-            (topic.name, index)
+            TopicPartition(topic.name, index)
             for topic in broker.metadata_cache.topics()
             for index in topic.partitions
         ]
-    return [(each.topic, i) for each in body.topic_partitions for i in each.partitions]
+    return [
+        TopicPartition(each.topic, index)
+        for each in body.topic_partitions
+        for index in each.partitions
+    ]
 
 
-def _outcome(key: Key, kind: int, broker: Broker) -> ErrorCode:
-    topic = broker.metadata_cache.topic(key[0])
-    state = None if topic is None else topic.partitions.get(key[1])
+def _outcome(key: TopicPartition, kind: int, broker: Broker) -> ErrorCode:
+    topic = broker.metadata_cache.topic(key.topic)
+    state = None if topic is None else topic.partitions.get(key.partition)
     if kind not in (_PREFERRED, _UNCLEAN):
         return ErrorCode.invalid_request
     if state is None:

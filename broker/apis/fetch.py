@@ -41,8 +41,9 @@ from broker.config import FETCH_MAX_BYTES
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
-from broker.protocol.wire.hot import FetchPartition, encode_fetch_response
+from broker.protocol.wire.hot import EpochEnd, FetchPartition, encode_fetch_response
 from broker.requests.classifier import FETCH
 from broker.requests.request import Request, Response
 from broker.requests.throttling import throttle_ms
@@ -194,9 +195,8 @@ class _Fetch:
 
     def _partition(self, target: Target) -> Partition:
         """Return the partition if this reader may be answered from it, or raise."""
-        partition = self.broker.replicas.get(
-            (self._name(target.topic), target.partition)
-        )
+        key = TopicPartition(self._name(target.topic), target.partition)
+        partition = self.broker.replicas.get(key)
         if isinstance(target.topic, UUID) and target.topic != partition.topic_id:
             raise KafkaError(ErrorCode.inconsistent_topic_id)
         epoch = target.current_leader_epoch
@@ -234,7 +234,7 @@ class _Fetch:
         try:
             wanted = [
                 Wanted(
-                    (self._name(target.topic), target.partition),
+                    TopicPartition(self._name(target.topic), target.partition),
                     target.offset,
                     target.max_bytes,
                     target.current_leader_epoch,
@@ -293,20 +293,20 @@ class _Fetch:
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
         leader = None
         if self.request.api_version >= 16 and error in _LEADER_TOLD:
-            name = self._name(target.topic)
-            leader = self.broker.current_leader((name, target.partition))
+            key = TopicPartition(self._name(target.topic), target.partition)
+            leader = self.broker.current_leader(key)
         return FetchPartition(
             target.partition, int(error), -1, -1, -1, b"", current_leader=leader
         )
 
 
-def _divergence(partition: Partition, target: Target) -> tuple[int, int] | None:
-    """Return where the reader's log parts from ours: (epoch, end offset)."""
+def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
+    """Return where the reader's log parts from ours, if it does."""
     epoch, end_offset = partition.epoch_end_offset(target.last_fetched_epoch)
     if end_offset < 0:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if epoch < target.last_fetched_epoch or end_offset < target.offset:
-        return epoch, end_offset
+        return EpochEnd(epoch, end_offset)
     return None
 
 

@@ -30,10 +30,15 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.partition import Partition
-from broker.log.times import offset_for_timestamp, offset_of_max_timestamp
+from broker.log.times import (
+    TimestampOffset,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+)
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
@@ -50,9 +55,7 @@ _SINCE_TIERED: Final = 9
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 
-# (time stamp, offset, leader epoch), -1 each where there is none.
-Found = tuple[int, int, int]
-NOTHING: Final[Found] = (-1, -1, -1)
+NOTHING: Final = TimestampOffset(-1, -1, -1)
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -83,10 +86,10 @@ async def _row(
     try:
         _check_special(wanted.timestamp, request.api_version)
         if replica_id == _DEBUGGING_CONSUMER:
-            partition = broker.replicas.get((topic, index))
+            partition = broker.replicas.get(TopicPartition(topic, index))
         else:
             epoch = getattr(wanted, "current_leader_epoch", -1)
-            partition = broker.replicas.leader((topic, index), epoch)
+            partition = broker.replicas.leader(TopicPartition(topic, index), epoch)
         found = await _find(
             partition,
             wanted.timestamp,
@@ -95,25 +98,12 @@ async def _row(
         )
     except KafkaError as error:
         return _refused(wanted, error.code)
-    timestamp, offset, leader_epoch = found
-    return Row(
-        partition_index=index,
-        error_code=ErrorCode.none,
-        timestamp=timestamp,
-        offset=offset,
-        leader_epoch=leader_epoch,
-    )
+    return Row(partition_index=index, error_code=ErrorCode.none, **found._asdict())
 
 
 def _refused(wanted: Entity, error: ErrorCode) -> Row:
-    timestamp, offset, leader_epoch = NOTHING
-    return Row(
-        partition_index=wanted.partition_index,
-        error_code=error,
-        timestamp=timestamp,
-        offset=offset,
-        leader_epoch=leader_epoch,
-    )
+    index = wanted.partition_index
+    return Row(partition_index=index, error_code=error, **NOTHING._asdict())
 
 
 def _check_special(timestamp: int, version: int) -> None:
@@ -127,14 +117,14 @@ def _check_special(timestamp: int, version: int) -> None:
 
 async def _find(
     partition: Partition, timestamp: int, version: int, *, is_follower: bool
-) -> Found:
+) -> TimestampOffset:
     log, end = partition.log, partition.read_end(is_follower=is_follower)
     if timestamp == LATEST:
         _check_end(partition, end, version, is_follower=is_follower)
-        return -1, end, partition.leader_epoch
+        return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return -1, start, partition.epoch_of(start)
+        return TimestampOffset(-1, start, partition.epoch_of(start))
     if timestamp == LATEST_TIERED:
         return NOTHING
     found = await preemptibly(

@@ -20,10 +20,10 @@ from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to, by_topic
 from broker.groups.commits import OFFSETS_PER_STEP
-from broker.groups.state.offset_store import TopicPartition
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request

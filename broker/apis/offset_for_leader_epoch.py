@@ -21,6 +21,7 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
@@ -42,9 +43,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
     error, epoch, end_offset = ErrorCode.none, -1, -1
     try:
-        partition = broker.replicas.leader(
-            (topic, wanted.partition), wanted.current_leader_epoch
-        )
+        key = TopicPartition(topic, wanted.partition)
+        partition = broker.replicas.leader(key, wanted.current_leader_epoch)
         epoch, end_offset = partition.epoch_end_offset(wanted.leader_epoch)
     except KafkaError as refused:
         error = refused.code

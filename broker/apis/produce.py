@@ -32,13 +32,14 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.delayed_produce import DelayedProduce
-from broker.cluster.partition import ALL_REPLICAS, Key, Partition
+from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.flushing import flush_due
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 from broker.protocol.wire.single import decode_single_produce, encode_single_produce
 from broker.requests.classifier import PRODUCE
@@ -62,7 +63,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     if wanted is None or request.refusal is not None or request.throttled_until_ns:
         return None
     acks, _, topic, index, records = wanted
-    partition = broker.replicas.partitions.get((topic, index))
+    partition = broker.replicas.partitions.get(TopicPartition(topic, index))
     if (
         partition is None
         or (acks != 1 and (acks != ALL_REPLICAS or len(partition.maximal_isr) != 1))
@@ -153,18 +154,18 @@ class _Produce:
     def __init__(self, request: Request, acks: int, broker: Broker) -> None:
         self._request = request
         self._broker = broker
-        self._keys: list[Key] = []
+        self._keys: list[TopicPartition] = []
         self.acks = acks
         self.rows: list[ProducePartition] = []
-        self.required: dict[Key, int] = {}
-        self.to_flush: dict[Key, Partition] = {}
+        self.required: dict[TopicPartition, int] = {}
+        self.to_flush: dict[TopicPartition, Partition] = {}
 
     async def append(self, topic: str, index: int, records: Buffer) -> None:
         """Append one partition's batch and note the outcome in a row.
 
         It can be preempted while a topic's settings make the batch be unpacked.
         """
-        key = (topic, index)
+        key = TopicPartition(topic, index)
         self._keys.append(key)
         broker = self._broker
         now_ms = broker.now_ms()
@@ -190,7 +191,7 @@ class _Produce:
         else:
             broker.replicas.note_append(partition)
 
-    def fail(self, key: Key, error: KafkaError) -> None:
+    def fail(self, key: TopicPartition, error: KafkaError) -> None:
         """Turn the rows of a partition that had gone well into errors."""
         self.required.pop(key, None)
         for number, known in enumerate(self._keys):
@@ -209,12 +210,14 @@ class _Produce:
             )
 
 
-def _refused(broker: Broker, key: Key, error: KafkaError) -> ProducePartition:
+def _refused(
+    broker: Broker, key: TopicPartition, error: KafkaError
+) -> ProducePartition:
     leader = None
     if error.code is ErrorCode.not_leader_or_follower:
         leader = broker.current_leader(key)
     return ProducePartition(
-        key[1],
+        key.partition,
         int(error.code),
         -1,
         error_message=error.message,

@@ -1,19 +1,10 @@
-"""The name of a partition, which everything in a client is kept by."""
+"""Partitions by topic, as requests group them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-
-class TopicPartition(NamedTuple):
-    """A topic and the number of one of its partitions."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+from broker.protocol.topic_partition import TopicPartition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

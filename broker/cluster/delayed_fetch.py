@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 
 class Wanted(NamedTuple):
     """What a Fetch asks of one partition."""
 
-    key: Key
+    key: TopicPartition
     offset: int
     max_bytes: int
     current_leader_epoch: int
@@ -42,7 +43,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        partitions: Mapping[Key, Partition],
+        partitions: Mapping[TopicPartition, Partition],
         wanted: Sequence[Wanted],
         *,
         min_bytes: int,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 
 
 class DelayedProduce:
@@ -23,9 +24,11 @@ class DelayedProduce:
     __slots__ = ("_partitions", "errors", "waiting")
 
     def __init__(
-        self, partitions: Mapping[Key, Partition], required: Mapping[Key, int]
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        required: Mapping[TopicPartition, int],
     ) -> None:
-        self.errors: dict[Key, ErrorCode] = {}
+        self.errors: dict[TopicPartition, ErrorCode] = {}
         self.waiting = dict(required)
         self._partitions = partitions
 

@@ -19,6 +19,7 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from broker.protocol.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
 # The controller's word for a partition whose topic is being deleted.
@@ -92,7 +93,7 @@ class MetadataCache:
         assert local.id == self.local_id, local
         self.brokers[local.id] = local
 
-    def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Take over what the controller says; return the partitions deleted."""
         self.controller_id = request.controller_id
         local = self.brokers[self.local_id]
@@ -112,8 +113,9 @@ class MetadataCache:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
-                    self._delete(topic.topic_name, state.partition_index)
-                    deleted.append((topic.topic_name, state.partition_index))
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    self._delete(*key)
+                    deleted.append(key)
                 else:
                     self._put(topic.topic_name, topic.topic_id, state)
         return deleted

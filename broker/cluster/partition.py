@@ -28,12 +28,11 @@ from broker.log.reading import read
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
+from broker.protocol.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
 ALL_REPLICAS: Final = -1
-
-Key = tuple[str, int]
 
 
 class Partition:
@@ -65,7 +64,7 @@ class Partition:
 
     def __init__(
         self,
-        key: Key,
+        key: TopicPartition,
         topic_id: UUID | None,
         log: Log,
         *,

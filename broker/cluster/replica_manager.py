@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.cluster.replica_parts import (
     Fetchers,
     IsrChanges,
@@ -45,6 +45,7 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from broker.protocol.topic_partition import TopicPartition
 from broker.requests.purgatory import Purgatory
 from planes.lock import TaskLock
 from planes.slices import preempt
@@ -68,9 +69,9 @@ class ReplicaManager:
         self.state_change_lock = TaskLock("replica state change", inherits=inherits)
         self.local_id = local_id
         self.controller_epoch = 0
-        self.partitions: dict[Key, Partition] = {}
+        self.partitions: dict[TopicPartition, Partition] = {}
         # Replicas whose logs could not be opened.
-        self.offline: set[Key] = set()
+        self.offline: set[TopicPartition] = set()
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline, tries_here=False)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
@@ -83,13 +84,15 @@ class ReplicaManager:
 
     # ---- finding a partition ----------------------------------------------------
 
-    def leader(self, key: Key, current_leader_epoch: int = NO_EPOCH) -> Partition:
+    def leader(
+        self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH
+    ) -> Partition:
         """Return a partition that this broker leads under that epoch, or raise."""
         partition = self.get(key)
         partition.check_epoch(current_leader_epoch)
         return partition
 
-    def get(self, key: Key) -> Partition:
+    def get(self, key: TopicPartition) -> Partition:
         """Return a partition that this broker holds, or raise."""
         partition = self.partitions.get(key)
         if partition is not None and not partition.is_offline:
@@ -111,14 +114,14 @@ class ReplicaManager:
             if each.is_leader and not each.is_offline
         )
 
-    def high_watermark(self, key: Key) -> int | None:
+    def high_watermark(self, key: TopicPartition) -> int | None:
         """Return what a checkpoint says of a partition; None if it is not held."""
         partition = self.partitions.get(key)
         if partition is None or partition.is_offline:
             return None
         return partition.high_watermark
 
-    def take_offline(self, keys: Iterable[Key]) -> None:
+    def take_offline(self, keys: Iterable[TopicPartition]) -> None:
         """Answer whoever waits for partitions whose logs were closed under them."""
         for key in keys:
             self.fetchers.stop(key)
@@ -137,7 +140,7 @@ class ReplicaManager:
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 
-    def concerns_many(self, key: Key) -> bool:
+    def concerns_many(self, key: TopicPartition) -> bool:
         """Tell whether so many wait for records that they are to be told in pieces."""
         return self.fetch_purgatory.size > 0 and self.fetch_purgatory.are_many(key)
 
@@ -152,7 +155,7 @@ class ReplicaManager:
         if replica not in partition.isr and partition.propose_expansion(replica):
             self.isr_changes.submit(partition)
 
-    def note_change(self, key: Key) -> None:
+    def note_change(self, key: TopicPartition) -> None:
         """Try who waits for anything of a partition."""
         for purgatory in self.purgatories:
             purgatory.check_and_complete(key)
@@ -217,7 +220,7 @@ class ReplicaManager:
         state: LeaderAndIsrPartitionState,
     ) -> ErrorCode:
         """Change one partition's leadership, and return its error code."""
-        key = (topic.topic_name, state.partition_index)
+        key = TopicPartition(topic.topic_name, state.partition_index)
         partition = self.partitions.get(key)
         if partition is not None and partition.is_offline:
             return ErrorCode.kafka_storage_error
@@ -246,7 +249,9 @@ class ReplicaManager:
         self._lead_or_follow(partition, state)
         return ErrorCode.none
 
-    def _create(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Partition:
+    def _create(
+        self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
+    ) -> Partition:
         topic, index = key
         # The name becomes a directory's, whoever it comes from.
         check_name(topic)
@@ -298,15 +303,15 @@ class ReplicaManager:
             return _stopped(errors)
 
     def _stopped(
-        self, key: Key, state: StopReplicaPartitionState
+        self, key: TopicPartition, state: StopReplicaPartitionState
     ) -> StopReplicaPartitionError:
         return StopReplicaPartitionError(
-            topic_name=key[0],
+            topic_name=key.topic,
             partition_index=state.partition_index,
             error_code=self._stop(key, state),
         )
 
-    def _stop(self, key: Key, state: StopReplicaPartitionState) -> ErrorCode:
+    def _stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
         partition = self.partitions.get(key)
         asked = state.leader_epoch
         if (
@@ -322,7 +327,7 @@ class ReplicaManager:
         self.note_change(key)
         return ErrorCode.none
 
-    def delete(self, key: Key) -> ErrorCode:
+    def delete(self, key: TopicPartition) -> ErrorCode:
         """Remove a replica and its log, and answer whoever waits for it.
 
         One in a directory that is offline stays: its log would be back with it.
@@ -364,9 +369,9 @@ def _states(
 
 def _stops(
     request: StopReplicaRequest,
-) -> Iterator[tuple[Key, StopReplicaPartitionState]]:
+) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
     return (
-        ((topic.topic_name, state.partition_index), state)
+        (TopicPartition(topic.topic_name, state.partition_index), state)
         for topic in request.topic_states
         for state in topic.partition_states
     )

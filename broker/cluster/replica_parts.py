@@ -6,30 +6,33 @@ from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.log.log import Log
+from broker.protocol.topic_partition import TopicPartition
 
 
 class Logs(Protocol):
     """Where the logs of partitions are kept."""
 
     @property
-    def high_watermarks(self) -> Mapping[Key, int]:
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """High watermarks as they were before this start."""
 
-    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool) -> Log:
+    def open_log(
+        self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
+    ) -> Log:
         """Open the log of a partition, a new one if there is none.
 
         Raises OSError, or KAFKA_STORAGE_ERROR if it may be in an offline directory.
         """
 
-    def may_be_offline(self, key: Key) -> bool:
+    def may_be_offline(self, key: TopicPartition) -> bool:
         """Tell whether a log that is not known here may be in an offline directory."""
 
-    def topic_id(self, key: Key) -> UUID | None:
+    def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic id that the partition's log was created under."""
 
-    def delete_log(self, key: Key) -> None:
+    def delete_log(self, key: TopicPartition) -> None:
         """Remove the log of a partition, if there is one."""
 
 
@@ -39,7 +42,7 @@ class Fetchers(Protocol):
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from its leader, from now on from nobody else."""
 
-    def stop(self, key: Key) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
 
 
@@ -56,7 +59,7 @@ class NoFetchers:
     def follow(self, partition: Partition) -> None:
         """Fetch nothing."""
 
-    def stop(self, key: Key) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """There is nothing to stop."""
 
 

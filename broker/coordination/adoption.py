@@ -22,11 +22,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from broker.cluster.partition import Key
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic, check_name
 from broker.coordination.coordinator import FoundLog
 from broker.coordination.registry import ClusterState, Deletion
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 # What configs an unknown topic had, nobody knows. It keeps all until somebody says so.
 KEPT: Final[Mapping[str, str]] = MappingProxyType(
@@ -46,12 +46,12 @@ class Reconciled(NamedTuple):
 
     state: ClusterState
     adopted: Mapping[str, Topic]
-    strays: Mapping[Key, str]
+    strays: Mapping[TopicPartition, str]
 
 
 def reconcile(
     state: ClusterState,
-    found: Mapping[Key, FoundLog],
+    found: Mapping[TopicPartition, FoundLog],
     new_id: Callable[[], UUID],
 ) -> Reconciled:
     """Return what is remembered once every log found has its place.
@@ -65,7 +65,8 @@ def reconcile(
         known = len(state.topics[name].leader_epochs) if name in state.topics else 0
         if index >= known + logs_of[name] + MISSING_MAX:
             # A number that no partition has; a directory can be called anything.
-            work.strays[name, index] = f"{MISSING_MAX} partitions before it are missing"
+            stray = TopicPartition(name, index)
+            work.strays[stray] = f"{MISSING_MAX} partitions before it are missing"
         elif name in state.topics:
             work.known(name, index, log)
         elif name in state.deleting:
@@ -91,12 +92,14 @@ class _Reconciliation:
     topics: dict[str, Topic]
     deleting: dict[str, Deletion]
     adopted: dict[str, Topic] = field(default_factory=dict)
-    strays: dict[Key, str] = field(default_factory=dict)
+    strays: dict[TopicPartition, str] = field(default_factory=dict)
 
     def known(self, name: str, index: int, log: FoundLog) -> None:
         topic = self.topics[name]
         if log.topic_id not in (None, topic.topic_id):
-            self.strays[name, index] = f"the topic's id is {topic.topic_id}"
+            self.strays[TopicPartition(name, index)] = (
+                f"the topic's id is {topic.topic_id}"
+            )
         elif index not in topic.partitions:
             # Added while the newest registry's directory was away.
             missing = index + 1 - len(topic.leader_epochs)
@@ -108,7 +111,9 @@ class _Reconciliation:
         if None not in (log.topic_id, deletion.topic_id) and (
             log.topic_id != deletion.topic_id
         ):
-            self.strays[name, index] = f"topic {deletion.topic_id} is being deleted"
+            self.strays[TopicPartition(name, index)] = (
+                f"topic {deletion.topic_id} is being deleted"
+            )
             return
         partitions = max(deletion.partitions, index + 1)
         self.deleting[name] = replace(deletion, partitions=partitions)
@@ -117,16 +122,21 @@ class _Reconciliation:
         try:
             check_name(name)
         except KafkaError as illegal:
-            self.strays |= dict.fromkeys(((name, i) for i in logs), str(illegal))
+            strays = (TopicPartition(name, index) for index in logs)
+            self.strays |= dict.fromkeys(strays, str(illegal))
             return
         ids = Counter(log.topic_id for log in logs.values() if log.topic_id)
         topic_id = ids.most_common(1)[0][0] if ids else self.new_id()
         ours = []
         for index, log in logs.items():
             if log.topic_id not in (None, topic_id):
-                self.strays[name, index] = f"most of the topic has the id {topic_id}"
+                self.strays[TopicPartition(name, index)] = (
+                    f"most of the topic has the id {topic_id}"
+                )
             elif log.topic_id is None and log.is_empty:
-                self.strays[name, index] = "it is empty, and no topic knows of it"
+                self.strays[TopicPartition(name, index)] = (
+                    "it is empty, and no topic knows of it"
+                )
             else:
                 ours.append(index)
         if ours:
@@ -139,7 +149,9 @@ class _Reconciliation:
             )
 
 
-def _next_producer_id(state: ClusterState, found: Mapping[Key, FoundLog]) -> int:
+def _next_producer_id(
+    state: ClusterState, found: Mapping[TopicPartition, FoundLog]
+) -> int:
     """Return an id above all that were given, as far as anybody can know."""
     seen = max((log.latest_producer_id for log in found.values()), default=-1)
     unseen = 0 if state.generation or not found else PRODUCER_IDS_UNSEEN

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from broker.cluster.partition import Key
 from broker.cluster.topics import Topic
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.leader_and_isr import (
@@ -26,6 +25,7 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
 
 
@@ -59,7 +59,7 @@ class Controlled(Protocol):
     def state_change_lock(self) -> TaskLock:
         """What a change of several replicas holds, so that no other comes between."""
 
-    def holds(self, key: Key, topic_id: UUID | None) -> bool:
+    def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
         """Tell whether the broker has this partition of this topic; None: any topic."""
 
     def become_leader_or_follower(
@@ -99,7 +99,9 @@ class Coordinator(Protocol):
     def load(self) -> None:
         """Learn what the cluster remembers; raise OSError or `MalformedCheckpoint`."""
 
-    def reconcile(self, found: Mapping[Key, FoundLog]) -> Mapping[Key, str]:
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
         """Compare what is remembered with the logs that the disks hold.
 
         Topics that were not known are from now on. Returns the logs that belong to no
@@ -125,7 +127,7 @@ class Coordinator(Protocol):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
 
-    def replicas_failed(self, lost: Sequence[Key]) -> None:
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Learn that replicas of the broker are offline with their directory."""
 
     def live_brokers(self) -> Sequence[int]:

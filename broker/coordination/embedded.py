@@ -22,7 +22,6 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster.metadata_cache import NO_LEADER
-from broker.cluster.partition import Key
 from broker.cluster.topics import Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.commands import Commands
@@ -31,6 +30,7 @@ from broker.coordination.registry import Deletion, Registry
 from broker.disk.identity import kafka_uuid
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from planes.slices import preempt
 
 logger = getLogger(__name__)
@@ -77,7 +77,9 @@ class EmbeddedCoordinator:
         """Read the registry; raise OSError or `MalformedCheckpoint`."""
         self._registry.load()
 
-    def reconcile(self, found: Mapping[Key, FoundLog]) -> Mapping[Key, str]:
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
         """Adopt what is not known, and name the logs that belong to no topic."""
         outcome = reconcile(self._registry.state, found, self._new_id)
         for topic in outcome.adopted.values():
@@ -112,7 +114,7 @@ class EmbeddedCoordinator:
             self._broker.settle_deletions_now()
             self._registry.change(deleting=kept)
 
-    def replicas_failed(self, lost: Sequence[Key]) -> None:
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Tell clients that partitions have no leader: there is no other replica."""
         by_topic: dict[str, list[int]] = {}
         for name, index in lost:
@@ -338,7 +340,7 @@ class EmbeddedCoordinator:
 
     def _delete(self, topic: str, index: int, topic_id: UUID | None) -> bool:
         """Delete one replica of this very topic; False if its disk fails."""
-        if not self._broker.holds((topic, index), topic_id):
+        if not self._broker.holds(TopicPartition(topic, index), topic_id):
             return True
         answer = self._broker.stop_replicas(self._commands.delete(topic, index))
         (outcome,) = answer.partition_errors
@@ -355,10 +357,10 @@ class EmbeddedCoordinator:
         )
 
 
-def _next_life(topic: Topic, found: Mapping[Key, FoundLog]) -> Topic:
+def _next_life(topic: Topic, found: Mapping[TopicPartition, FoundLog]) -> Topic:
     """Return a topic under leader epochs that no log of it has seen."""
     epochs = []
     for index, epoch in enumerate(topic.leader_epochs):
-        log = found.get((topic.name, index))
+        log = found.get(TopicPartition(topic.name, index))
         epochs.append(max(epoch, log.latest_epoch if log else epoch) + 1)
     return replace(topic, leader_epochs=tuple(epochs))

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from broker.disk.storage import Storage, join, read_whole, write_atomically
+from broker.protocol.topic_partition import TopicPartition
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -22,8 +23,6 @@ META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _VERSION: Final = 0
-
-TopicPartition = tuple[str, int]
 
 
 class MalformedCheckpoint(Exception):
@@ -45,7 +44,8 @@ def read_offsets(
     offsets = {}
     for line in _read_entries(storage, directory, name, 3):
         topic, partition, offset = line
-        offsets[topic, _integer(storage, directory, name, partition)] = _integer(
+        index = _integer(storage, directory, name, partition)
+        offsets[TopicPartition(topic, index)] = _integer(
             storage, directory, name, offset
         )
     return offsets

@@ -22,7 +22,6 @@ from broker.groups.state.messages import (
     OffsetCommit,
     Write,
 )
-from broker.groups.state.offset_store import TopicPartition
 from broker.groups.state.records import (
     OffsetKey,
     group_tombstone,
@@ -32,6 +31,7 @@ from broker.groups.state.records import (
 from broker.groups.state.transitions import Event, GroupState
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 Outcomes = Mapping[TopicPartition, ErrorCode]
 # Tombstones that are written in one step.

@@ -14,7 +14,7 @@ from logging import getLogger
 
 from broker.groups.state.group import Group
 from broker.groups.state.messages import Instant, Record
-from broker.groups.state.offset_store import OffsetStore, TopicPartition
+from broker.groups.state.offset_store import OffsetStore
 from broker.groups.state.records import (
     GroupKey,
     GroupValue,
@@ -26,6 +26,7 @@ from broker.groups.state.records import (
 )
 from broker.groups.state.snapshot import group_from_value
 from broker.observation.logs import fields
+from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 

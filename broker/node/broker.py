@@ -15,7 +15,7 @@ from uuid import UUID
 from broker.client.network_client import Connect
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
-from broker.cluster.partition import NO_EPOCH, Key
+from broker.cluster.partition import NO_EPOCH
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topic_configs import (
     DescribedConfig,
@@ -61,6 +61,8 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.hot import CurrentLeader
 from planes.lock import TaskLock
 from planes.slices import preempt
 
@@ -228,7 +230,7 @@ class Broker:
         self.deletions.forget_now()
         self.logs.close(self.replicas.high_watermark, self._threads.run_all)
 
-    def _set_aside(self, strays: Mapping[Key, str]) -> None:
+    def _set_aside(self, strays: Mapping[TopicPartition, str]) -> None:
         set_aside(self.logs, strays)
         # Some topics were not known when the logs were opened.
         self._topic_settings.clear()
@@ -330,7 +332,7 @@ class Broker:
         """What a change of several replicas holds: Kafka's replicaStateChangeLock."""
         return self.replicas.state_change_lock
 
-    def holds(self, key: Key, topic_id: UUID | None) -> bool:
+    def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
         """Tell whether this partition is here, under this id; None: any."""
         partition = self.replicas.partitions.get(key)
         if partition is not None:
@@ -385,12 +387,12 @@ class Broker:
 
     # ---- what handlers ask --------------------------------------------------------
 
-    def current_leader(self, key: Key) -> tuple[int, int] | None:
-        """Return (leader, epoch) of a partition held here, if it has a leader."""
+    def current_leader(self, key: TopicPartition) -> CurrentLeader | None:
+        """Return the leader of a partition held here, if it has one."""
         partition = self.replicas.partitions.get(key)
         if partition is None or partition.leader < 0:
             return None
-        return partition.leader, partition.leader_epoch
+        return CurrentLeader(partition.leader, partition.leader_epoch)
 
     def check(self) -> None:
         """Assert that all parts are sound."""

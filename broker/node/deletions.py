@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from broker.cluster.partition import Key
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.state.offset_store import TopicPartition
 from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from planes.slices import preempt
 
 
@@ -34,10 +33,10 @@ class Deletions:
         self._logs = logs
         self._groups = groups
         self._flush = flush
-        self._to_forget: deque[Sequence[Key]] = deque()
-        self._with_tombstones: set[Key] = set()
+        self._to_forget: deque[Sequence[TopicPartition]] = deque()
+        self._with_tombstones: set[TopicPartition] = set()
 
-    def note(self, deleted: Sequence[Key]) -> None:
+    def note(self, deleted: Sequence[TopicPartition]) -> None:
         """Note partitions whose offsets are to be forgotten, by `forget`."""
         self._to_forget.append(deleted)
 
@@ -61,10 +60,11 @@ class Deletions:
             # What is still being read would keep the offsets that it finds later.
             while self._groups.load_some():
                 yield
-            targets = (TopicPartition(*key) for key in deleted)
-            for partition in self._groups.offsets.delete_topics(targets):
+            for partition in self._groups.offsets.delete_topics(deleted):
                 if partition is not None:
-                    self._with_tombstones.add((GROUP_METADATA_TOPIC, partition))
+                    self._with_tombstones.add(
+                        TopicPartition(GROUP_METADATA_TOPIC, partition)
+                    )
                 yield
             if self._to_forget and self._to_forget[0] is deleted:
                 self._to_forget.popleft()

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from logging import getLogger
 
-from broker.cluster.partition import Key
 from broker.config import BrokerConfig
 from broker.coordination.adoption import PRODUCER_ID_GIVEN_BELOW
 from broker.coordination.coordinator import FoundLog
@@ -15,11 +14,12 @@ from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.recovery import Loss
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
+from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
 
-def found_logs(logs: LogManager) -> dict[Key, FoundLog]:
+def found_logs(logs: LogManager) -> dict[TopicPartition, FoundLog]:
     """Return what each log says of its partition. Cost: O(logs and producers)."""
     return {
         key: FoundLog(
@@ -32,13 +32,13 @@ def found_logs(logs: LogManager) -> dict[Key, FoundLog]:
     }
 
 
-def set_aside(logs: LogManager, strays: Mapping[Key, str]) -> None:
+def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
     """Keep logs that belong to no topic under other names; ``strays`` has reasons."""
-    for (topic, index), reason in strays.items():
-        kept_as = logs.set_aside((topic, index))
+    for key, reason in strays.items():
+        kept_as = logs.set_aside(key)
         logger.warning(
             "a log belongs to no topic and is set aside",
-            extra=fields(log=f"{topic}-{index}", reason=reason, kept_as=kept_as),
+            extra=fields(log=str(key), reason=reason, kept_as=kept_as),
         )
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from logging import getLogger
 from typing import Final
 
-from broker.cluster.partition import Key
 from broker.cluster.replica_manager import ReplicaManager
 from broker.config import (
     LOG_CLEANER_BACKOFF_MS,
@@ -40,6 +39,7 @@ from broker.log.upkeep.manager import LogManager
 from broker.observation.logs import fields
 from broker.protocol.config_key import Key as ConfigKey
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
@@ -179,7 +179,7 @@ class Maintenance:
             threads=config[LOG_CLEANER_THREADS],
         )
 
-    def _safe_below(self, key: Key) -> int:
+    def _safe_below(self, key: TopicPartition) -> int:
         partition = self._replicas.partitions.get(key)
         return 0 if partition is None else partition.high_watermark
 

@@ -22,7 +22,7 @@ from logging import getLogger
 from typing import Final, NamedTuple
 
 from broker.cluster.delayed_produce import DelayedProduce
-from broker.cluster.partition import ALL_REPLICAS, Key, Partition
+from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.state.config import NS_PER_MS
@@ -41,6 +41,7 @@ from broker.protocol.records.batch import (
     parse_header,
 )
 from broker.protocol.records.records import new_batch, read_records
+from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
@@ -74,7 +75,7 @@ class ReplicatedGroupLog:
         done: Callable[[ErrorCode], None],
     ) -> None:
         """Append one batch; ``done`` hears when all in-sync replicas have it."""
-        key = (GROUP_METADATA_TOPIC, partition)
+        key = TopicPartition(GROUP_METADATA_TOPIC, partition)
         now = self._clock()
         stamped = [(now.wall_ms, record.key, record.value) for record in records]
         try:
@@ -91,7 +92,7 @@ class ReplicatedGroupLog:
 
     def _wait(
         self,
-        key: Key,
+        key: TopicPartition,
         led: Partition,
         required_offset: int,
         now: Instant,
@@ -109,7 +110,8 @@ class ReplicatedGroupLog:
 
     def replay(self, partition: int) -> Iterator[Sequence[Record]]:
         """Iterate over the partition's records, a read of the log at a time."""
-        log = self._replicas.get((GROUP_METADATA_TOPIC, partition)).log
+        key = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        log = self._replicas.get(key).log
         end = log.log_end_offset
         walk = _Walk(log.log_start_offset)
         while walk.offset < end:

@@ -22,7 +22,7 @@ from broker.client.config import COMMON, ClientConfig, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.config import (
     NUM_REPLICA_FETCHERS,
     REPLICA_FETCH_BACKOFF_MS,
@@ -31,6 +31,7 @@ from broker.config import (
 )
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.replication.replica_fetcher import (
     EARLIEST,
     LATEST,
@@ -81,7 +82,7 @@ class ReplicaFetcherManager:
         self._now_ms = now_ms
         self._rng = rng
         self._running: dict[FetcherId, _Running] = {}
-        self._of: dict[Key, FetcherId] = {}
+        self._of: dict[TopicPartition, FetcherId] = {}
         self._new = Signal()
         self._to_start: list[FetcherId] = []
         # Rounds that ended by a fault of this broker's own.
@@ -113,7 +114,7 @@ class ReplicaFetcherManager:
         running.fetcher.follow(partition)
         running.changed.notify()
 
-    def stop(self, key: Key) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
         name = self._of.pop(key, None)
         if name is not None:
@@ -252,7 +253,7 @@ class _Task:
         return Address(*found, purpose="replica fetcher")
 
 
-def _hash(key: Key) -> int:
+def _hash(key: TopicPartition) -> int:
     """Return a number that is the same in every process, unlike Python's hash."""
     topic, index = key
     return 31 * zlib.crc32(topic.encode()) + index

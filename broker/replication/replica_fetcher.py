@@ -21,7 +21,7 @@ from logging import getLogger
 from typing import Final, NamedTuple, Protocol
 
 from broker.client.versions import Row
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.config import (
     REPLICA_FETCH_BACKOFF_MS,
     REPLICA_FETCH_MAX_BYTES,
@@ -34,6 +34,7 @@ from broker.disk.failures import LogUnavailable
 from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.replication.truncation import truncation_offset
 
@@ -78,7 +79,7 @@ class Asked(NamedTuple):
     """A Fetch: its row, and from which offset each partition was asked."""
 
     row: Row
-    offsets: Mapping[Key, tuple[Following, int]]
+    offsets: Mapping[TopicPartition, tuple[Following, int]]
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +94,7 @@ class ReplicaFetcher:
     watchers: Watchers
     now_ns: Callable[[], int]
     now_ms: Callable[[], int]
-    following: dict[Key, Following] = field(default_factory=dict)
+    following: dict[TopicPartition, Following] = field(default_factory=dict)
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from now on, under its present leader epoch."""
@@ -103,7 +104,7 @@ class ReplicaFetcher:
             # Nothing says which leader wrote what lies above the high watermark.
             self._cut(partition, partition.high_watermark)
 
-    def stop(self, key: Key) -> None:
+    def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
         self.following.pop(key, None)
 
@@ -142,7 +143,7 @@ class ReplicaFetcher:
             if each.out_of_range and each.is_current and each.not_before_ns <= now_ns
         ]
 
-    def _row(self, due: Mapping[Key, tuple[Following, int]]) -> Row:
+    def _row(self, due: Mapping[TopicPartition, tuple[Following, int]]) -> Row:
         config = self.config()
         topics: dict[str, list[Row]] = {}
         for (topic, index), (each, offset) in due.items():
@@ -187,7 +188,8 @@ class ReplicaFetcher:
             return
         for topic in answer.responses:
             for found in topic.partitions:
-                known = asked.offsets.get((topic.topic, found.partition_index))
+                key = TopicPartition(topic.topic, found.partition_index)
+                known = asked.offsets.get(key)
                 if known is not None:
                     self._take_one(*known, found)
                     yield

@@ -7,8 +7,8 @@ import random
 import trio
 
 from broker.client.consumer.consumer import open_consumer
-from broker.client.partitions import TopicPartition
 from broker.client.producer.producer import open_producer
+from broker.protocol.topic_partition import TopicPartition
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 5

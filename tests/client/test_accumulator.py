@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.client.partitions import TopicPartition
 from broker.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from broker.client.producer.buffer_pool import BufferPool
 from broker.client.producer.producer_batch import ProducerBatch
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 BATCH_SIZE, LINGER_S, DELIVERY_S, TOTAL = 120, 0.25, 4.0, 720
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

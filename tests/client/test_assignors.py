@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.client.consumer.assignors import assign
 from broker.client.consumer.consumer_protocol import Subscription
-from broker.client.partitions import TopicPartition
+from broker.protocol.topic_partition import TopicPartition
 
 TOPICS = ("a", "b", "c")
 counts = st.fixed_dictionaries({}, optional={t: st.integers(1, 6) for t in TOPICS})

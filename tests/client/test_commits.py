@@ -15,9 +15,9 @@ from broker.client.consumer.group_member import GroupMember
 from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.metadata import Metadata
 from broker.client.network_client import Address, NetworkClient
-from broker.client.partitions import TopicPartition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
 Row = SimpleNamespace

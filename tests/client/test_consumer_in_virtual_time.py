@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from broker.client.consumer.consumer_record import ConsumerRecord
-from broker.client.partitions import TopicPartition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import START_MS, Cluster, in_cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -13,8 +13,8 @@ from broker.client.consumer.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 OWNED = (TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1))
 pytestmark = pytest.mark.filterwarnings(

@@ -13,7 +13,6 @@ from broker.client.consumer.consumer_record import (
     FetchedBatches,
 )
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (
     CONTROL,
@@ -24,6 +23,7 @@ from broker.protocol.records.batch import (
     with_log_append_time,
 )
 from broker.protocol.records.records import build_batch, record_body
+from broker.protocol.topic_partition import TopicPartition
 from tests.broker.apis.requests import START_MS, batch
 
 PARTITION = TopicPartition("t", 0)

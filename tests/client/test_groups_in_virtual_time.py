@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from broker.client.consumer.consumer import KafkaConsumer
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import Cluster, in_cluster
 
 PARTITIONS = 6

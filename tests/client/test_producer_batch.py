@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.consumer.consumer_record import FetchedBatches
-from broker.client.partitions import TopicPartition
 from broker.client.producer.producer_batch import Identity, ProducerBatch, Receipt
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
+from broker.protocol.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("t", 3)
 LARGE = 1 << 30

@@ -25,10 +25,10 @@ from broker.handling.registry import APIS
 from broker.log.steps import run
 from broker.log.upkeep import rounds
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
-from broker.log.upkeep.manager import Key
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from broker.server import BrokerServer, Surroundings
 from broker.standalone import standalone_broker
@@ -243,7 +243,7 @@ class Onslaught:
         broker.close()
 
 
-def _everything(_: Key) -> int:
+def _everything(_: TopicPartition) -> int:
     """Let all records go, as if every replica had them."""
     return 2**62
 

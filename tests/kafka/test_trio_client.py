@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.client.consumer.consumer import open_consumer
-from broker.client.partitions import TopicPartition
 from broker.client.producer.producer import open_producer
+from broker.protocol.topic_partition import TopicPartition
 from tests.client.interoperation import (
     CODECS,
     PARTITIONS,

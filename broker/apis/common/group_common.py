@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TypeVar
 
-from broker.groups.state.offset_store import TopicPartition
 from broker.groups.state.waiting import Waiting
+from broker.protocol.topic_partition import TopicPartition
 from planes.slices import parked
 
 T = TypeVar("T")

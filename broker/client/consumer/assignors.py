@@ -13,7 +13,7 @@ from itertools import cycle
 from typing import Final, TypeAlias
 
 from broker.client.consumer.consumer_protocol import Subscription
-from broker.client.partitions import TopicPartition
+from broker.protocol.topic_partition import TopicPartition
 
 Members: TypeAlias = Mapping[str, Subscription]
 Counts: TypeAlias = Mapping[str, int]

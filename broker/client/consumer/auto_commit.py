@@ -17,9 +17,9 @@ from broker.client.consumer.consumer_config import (
 )
 from broker.client.consumer.group_member import Generation
 from broker.client.consumer.subscription_state import SubscriptionState
-from broker.client.partitions import TopicPartition
 from broker.client.signals import Signal
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 
 class _Noted(NamedTuple):

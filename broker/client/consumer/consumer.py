@@ -50,9 +50,9 @@ from broker.client.consumer.subscription_state import (
 from broker.client.failures import timed_out
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
-from broker.client.partitions import TopicPartition
 from broker.client.signals import Changes
 from broker.protocol.errors import ConfigError
+from broker.protocol.topic_partition import TopicPartition
 
 # Iteration looks after rebalances and lets others run once in so many records.
 _RECORDS_PER_POLL: Final = 64

@@ -45,9 +45,9 @@ from broker.client.consumer.rebalance_listener import RebalanceListener, SilentL
 from broker.client.consumer.subscription_state import SubscriptionState
 from broker.client.failures import is_retriable
 from broker.client.metadata import Metadata
-from broker.client.partitions import TopicPartition
 from broker.client.signals import Changes
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 # Errors of a join or a sync after which the same member tries again.
 _AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *FORGOTTEN})

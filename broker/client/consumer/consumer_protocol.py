@@ -12,8 +12,9 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.client.partitions import TopicPartition, by_topic
+from broker.client.partitions import by_topic
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")

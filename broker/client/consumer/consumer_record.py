@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (
     CODEC_MASK,
@@ -26,6 +25,7 @@ from broker.protocol.records.batch import (
 )
 from broker.protocol.records.codecs import decompress
 from broker.protocol.records.records import read_varint
+from broker.protocol.topic_partition import TopicPartition
 
 _ABORT: Final = b"\0\0"
 

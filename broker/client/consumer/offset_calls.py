@@ -21,10 +21,10 @@ from broker.client.consumer.consumer_config import (
 from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
-from broker.client.partitions import TopicPartition
 from broker.client.versions import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 
 class OffsetAndTimestamp(NamedTuple):

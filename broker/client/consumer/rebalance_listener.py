@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.client.partitions import TopicPartition
+from broker.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener(Protocol):

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from broker.client.consumer.consumer_record import ConsumerRecord, FetchedBatches
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 # ListOffsets' special timestamps.
 LATEST, EARLIEST = -1, -2

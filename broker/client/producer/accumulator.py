@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from broker.client.failures import timed_out
-from broker.client.partitions import TopicPartition
 from broker.client.producer.buffer_pool import BufferPool
 from broker.client.producer.producer_batch import Headers, ProducerBatch, Receipt
 from broker.client.producer.sequences import Sequences
 from broker.protocol.errors import KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 
 @dataclass(slots=True, eq=False)

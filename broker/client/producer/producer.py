@@ -27,7 +27,6 @@ from broker.client.config import ClientConfig, parse_bootstrap
 from broker.client.failures import disconnected
 from broker.client.metadata import Metadata
 from broker.client.network_client import Connect, NetworkClient, connect_tcp
-from broker.client.partitions import TopicPartition
 from broker.client.producer.accumulator import RecordAccumulator
 from broker.client.producer.buffer_pool import BufferPool
 from broker.client.producer.partitioner import StickyPartitioner, partition_for_key
@@ -46,6 +45,7 @@ from broker.client.producer.producer_ids import ProducerIds
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import Sequences
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 # A task that does nothing but send lets others run after this many records.
 _SENDS_PER_TURN: Final = 64

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import trio
 
-from broker.client.partitions import TopicPartition
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import HEADER, HEADER_SIZE, BatchHeader, seal
 from broker.protocol.records.codecs import compress
 from broker.protocol.records.records import write_varint
+from broker.protocol.topic_partition import TopicPartition
 
 NO_OFFSET: Final = -1
 # Lengths and deltas are mostly small.

@@ -26,7 +26,6 @@ from broker.client.connection import Answer
 from broker.client.failures import STALE_METADATA, is_retriable
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient, Node
-from broker.client.partitions import TopicPartition
 from broker.client.producer.accumulator import PartitionQueue, RecordAccumulator
 from broker.client.producer.producer_batch import NO_OFFSET, ProducerBatch
 from broker.client.producer.producer_config import (
@@ -43,6 +42,7 @@ from broker.client.signals import Signal
 from broker.client.versions import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 
 _WRITTEN: Final = frozenset({ErrorCode.none, ErrorCode.duplicate_sequence_number})

@@ -11,16 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from broker.groups.state.messages import OffsetCommit
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
+from broker.protocol.topic_partition import TopicPartition
 
 
 class OffsetStore:

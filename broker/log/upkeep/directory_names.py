@@ -12,7 +12,8 @@ import re
 from collections.abc import Collection, Container
 from typing import Final
 
-Key = tuple[str, int]
+from broker.protocol.topic_partition import TopicPartition
+
 STRAY: Final = "-stray"
 _CLUSTER_METADATA: Final = "__cluster_metadata"
 _NAME_MAX: Final = 255
@@ -22,16 +23,16 @@ _LOG_FILES: Final = (".log", ".index", ".timeindex", ".snapshot", ".swap", ".cle
 _LOG_FILE_NAMES: Final = frozenset({"partition.metadata", "leader-epoch-checkpoint"})
 
 
-def log_key(name: str) -> Key | None:
+def log_key(name: str) -> TopicPartition | None:
     """Return the topic and the partition of a log's directory, None for any other.
 
     >>> log_key("a-b-3"), log_key("a-3.0-stray"), log_key("__cluster_metadata-0")
-    (('a-b', 3), None, None)
+    (TopicPartition(topic='a-b', partition=3), None, None)
     """
     match = _LOG.fullmatch(name)
     if match is None or match[1] == _CLUSTER_METADATA:
         return None
-    return match[1], int(match[2])
+    return TopicPartition(match[1], int(match[2]))
 
 
 def is_doomed(name: str) -> bool:
@@ -43,7 +44,7 @@ def is_doomed(name: str) -> bool:
     return _DOOMED.fullmatch(name) is not None
 
 
-def doomed_name(key: Key, number: int) -> str:
+def doomed_name(key: TopicPartition, number: int) -> str:
     """Return Kafka's name for a log that is to be removed; ``number`` is its own.
 
     >>> doomed_name(("a", 3), 255)
@@ -61,7 +62,7 @@ def holds_a_log(names: Collection[str]) -> bool:
     )
 
 
-def stray_name(key: Key, taken: Container[str]) -> str:
+def stray_name(key: TopicPartition, taken: Container[str]) -> str:
     """Return a free name for a log that is set aside.
 
     >>> stray_name(("a", 3), ())

@@ -16,8 +16,9 @@ from broker.disk.failures import LogUnavailable
 from broker.log.log import Log
 from broker.log.steps import Steps
 from broker.log.upkeep.cleaner import compaction, compaction_due, dirty_ratio
-from broker.log.upkeep.manager import Key, LogManager
+from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.rounds import Failed
+from broker.protocol.topic_partition import TopicPartition
 
 _TRY_AGAIN_MS: Final = 300_000
 _LOGS_PER_STEP: Final = 32
@@ -55,14 +56,14 @@ class LogCleaner:
         self,
         manager: LogManager,
         config: Callable[[], CleanerConfig],
-        up_to: Callable[[Key], int],
+        up_to: Callable[[TopicPartition], int],
         failed: Failed,
     ) -> None:
         self._manager = manager
         self._config = config
         self._up_to = up_to
         self._failed = failed
-        self._busy: set[Key] = set()
+        self._busy: set[TopicPartition] = set()
         self._not_before_ms: dict[Log, int] = {}
         # The time from which the throttle lets more bytes pass.
         self._paid_up_to_ns = 0
@@ -81,7 +82,7 @@ class LogCleaner:
             self._busy.discard(key)
         return True
 
-    def _compact(self, key: Key, log: Log) -> Steps[None]:
+    def _compact(self, key: TopicPartition, log: Log) -> Steps[None]:
         now_ms = self._manager.now_ms()
         keys_max = self._config().keys_max
         before = log.cleaner_offset
@@ -103,9 +104,9 @@ class LogCleaner:
         self._not_before_ms[log] = self._manager.now_ms() + _TRY_AGAIN_MS
         self._failed(log.directory, error)
 
-    def _filthiest(self) -> Steps[Key | None]:
+    def _filthiest(self) -> Steps[TopicPartition | None]:
         """Return the key of the log that is due and has most to be cleaned."""
-        best: Key | None = None
+        best: TopicPartition | None = None
         most = -1.0
         now_ms = self._manager.now_ms()
         self._not_before_ms = {
@@ -119,7 +120,7 @@ class LogCleaner:
                 best, most = key, ratio
         return best
 
-    def _ratio(self, key: Key, log: Log, now_ms: int) -> float:
+    def _ratio(self, key: TopicPartition, log: Log, now_ms: int) -> float:
         """Return the share of dirty bytes of a log that is due, else -1."""
         left_alone = key in self._busy or log in self._not_before_ms
         if left_alone or not log.config.compacts or log.closed is not None:

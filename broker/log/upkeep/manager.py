@@ -44,8 +44,8 @@ from broker.log.upkeep.offsets import (
 )
 from broker.log.upkeep.recovery import Report, open_log
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
+from broker.protocol.topic_partition import TopicPartition
 
-Key = tuple[str, int]
 _LOCK: Final = ".lock"
 _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
 
@@ -65,12 +65,12 @@ class LogManager:
         now_ms: Callable[[], int],
         report: Report = lambda loss: None,
     ) -> None:
-        self.logs: dict[Key, Log] = {}
+        self.logs: dict[TopicPartition, Log] = {}
         # The partitions of each topic, and how many logs a directory has.
         self._indexes: dict[str, set[int]] = {}
         self._in_directory: Counter[str] = Counter()
         # High watermarks as they were written last, of the logs found at the start.
-        self.high_watermarks: dict[Key, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
         self._log_dirs = log_dirs
         self.storage = storage
         self._config_of = config_of
@@ -78,7 +78,7 @@ class LogManager:
         self._report = report
         # What is only to be removed: files of segments, directories of partitions.
         self.doomed = Doomed()
-        self._topic_ids: dict[Key, UUID] = {}
+        self._topic_ids: dict[TopicPartition, UUID] = {}
         self._locks: list[object] = []
         self._deletions = 0
 
@@ -119,7 +119,7 @@ class LogManager:
         if clean:
             storage.sync_directory(directory)
 
-        def read(name: str) -> dict[Key, int]:
+        def read(name: str) -> dict[TopicPartition, int]:
             return checkpoints.read_offsets(storage, directory, name)
 
         recovery_points = read(checkpoints.RECOVERY_POINTS)
@@ -137,7 +137,7 @@ class LogManager:
                 self._check_only_one(key, path)
                 log = open_log(
                     path,
-                    self._config_of(key[0]),
+                    self._config_of(key.topic),
                     storage,
                     self.now_ms(),
                     clean=clean,
@@ -192,7 +192,9 @@ class LogManager:
 
     # ---- logs come and go ----
 
-    def open_log(self, key: Key, topic_id: UUID | None, *, is_new: bool = True) -> Log:
+    def open_log(
+        self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool = True
+    ) -> Log:
         """Return the log of a partition, a new one if there is none.
 
         A new one goes to the directory with the fewest logs. One that is not said to
@@ -227,15 +229,15 @@ class LogManager:
             self._topic_ids[key] = topic_id
         return log
 
-    def may_be_offline(self, key: Key) -> bool:
+    def may_be_offline(self, key: TopicPartition) -> bool:
         """Tell whether a log that is not known here may be in an offline directory."""
         return key not in self.logs and bool(self._log_dirs.offline)
 
-    def topic_id(self, key: Key) -> UUID | None:
+    def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic id that the partition's log was created under."""
         return self._topic_ids.get(key)
 
-    def delete_log(self, key: Key) -> None:
+    def delete_log(self, key: TopicPartition) -> None:
         """Close the log of a partition, if there is one, and let its files go.
 
         Whoever still works on it is refused from here on. The directory is renamed, as
@@ -263,7 +265,7 @@ class LogManager:
             with self._reporting(directory):
                 self.storage.sync_directory(directory)
 
-    def close_directory(self, directory: str) -> list[Key]:
+    def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of a directory that is offline; return whose they are."""
         lost = [key for key, log in self.logs.items() if log.home == directory]
         for key in lost:
@@ -271,7 +273,7 @@ class LogManager:
             log.close(f"{directory} is offline: {self._log_dirs.offline[directory]}")
         return lost
 
-    def set_aside(self, key: Key) -> str:
+    def set_aside(self, key: TopicPartition) -> str:
         """Rename the log of a partition so that it is no log of ours; return to what.
 
         Nothing of it is removed. Raises OSError.
@@ -288,7 +290,7 @@ class LogManager:
     def configure(self, topic: str) -> Steps[None]:
         """Give the logs of a topic its settings anew, those of the moment."""
         for number, index in enumerate(tuple(self._indexes.get(topic, ())), 1):
-            log = self.logs.get((topic, index))
+            log = self.logs.get(TopicPartition(topic, index))
             if log is not None:
                 log.configure(self._config_of(topic))
             if not number % LOGS_PER_STEP:
@@ -344,13 +346,13 @@ class LogManager:
     def _note(self, failure: LogStorageError) -> None:
         self._log_dirs.failed(failure.log_dir, failure.error)
 
-    def _add(self, key: Key, log: Log) -> None:
+    def _add(self, key: TopicPartition, log: Log) -> None:
         topic, index = key
         self.logs[key] = log
         self._indexes.setdefault(topic, set()).add(index)
         self._in_directory[log.home] += 1
 
-    def _take(self, key: Key) -> Log:
+    def _take(self, key: TopicPartition) -> Log:
         topic, index = key
         log = self.logs.pop(key)
         self._indexes[topic].remove(index)
@@ -363,7 +365,7 @@ class LogManager:
         """Return the directory in service with the fewest logs."""
         return min(self._log_dirs.online, key=lambda each: self._in_directory[each])
 
-    def _check_only_one(self, key: Key, path: str) -> None:
+    def _check_only_one(self, key: TopicPartition, path: str) -> None:
         """Raise if two directories hold the same partition: which one is served?"""
         other = self.logs.get(key)
         if other is not None:
@@ -373,7 +375,7 @@ class LogManager:
                 "one log of a partition; move one of the two away",
             )
 
-    def _read_topic_id(self, key: Key, path: str) -> None:
+    def _read_topic_id(self, key: TopicPartition, path: str) -> None:
         name = checkpoints.PARTITION_METADATA
         pairs = checkpoints.read_properties(self.storage, path, name)
         if pairs:

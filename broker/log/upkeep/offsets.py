@@ -13,18 +13,18 @@ from typing import Final
 from broker.disk import checkpoints
 from broker.log.log import Log
 from broker.log.steps import Steps
+from broker.protocol.topic_partition import TopicPartition
 
-Key = tuple[str, int]
 # The high watermark of a partition; None: it is not to be written.
-HighWatermark = Callable[[Key], int | None]
+HighWatermark = Callable[[TopicPartition], int | None]
 # The content of one directory's checkpoints, by file name.
-Files = dict[str, dict[Key, int]]
+Files = dict[str, dict[TopicPartition, int]]
 
 LOGS_PER_STEP: Final = 256
 
 
 def gather(
-    logs: Mapping[Key, Log], high_watermark: HighWatermark
+    logs: Mapping[TopicPartition, Log], high_watermark: HighWatermark
 ) -> Steps[dict[str, Files]]:
     """Return the files of each directory that has logs."""
     found: dict[str, Files] = {}
@@ -47,7 +47,7 @@ def no_files() -> Files:
 
 
 def _note(
-    found: dict[str, Files], key: Key, log: Log, high_watermark: int | None
+    found: dict[str, Files], key: TopicPartition, log: Log, high_watermark: int | None
 ) -> None:
     home = log.home
     files = found.get(home)

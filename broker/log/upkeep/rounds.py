@@ -14,9 +14,10 @@ from broker.disk.failures import LogUnavailable
 from broker.log import flushing, trimming
 from broker.log.log import Log
 from broker.log.steps import Steps
-from broker.log.upkeep.manager import Key, LogManager
+from broker.log.upkeep.manager import LogManager
 from broker.log.upkeep.mending import mend
 from broker.log.upkeep.offsets import HighWatermark
+from broker.protocol.topic_partition import TopicPartition
 
 # Hears of a path and what went wrong with it; the round goes on.
 Failed = Callable[[str, Exception], None]
@@ -27,14 +28,14 @@ _TRY_AGAIN_MS: Final = 60_000
 
 
 def retention(
-    manager: LogManager, up_to: Callable[[Key], int], failed: Failed
+    manager: LogManager, up_to: Callable[[TopicPartition], int], failed: Failed
 ) -> Steps[None]:
     """Apply retention to every log, and forget producers that have expired.
 
     ``up_to`` gives the offset (the high watermark) below which records may go.
     """
 
-    def trim(key: Key, log: Log) -> Steps[None]:
+    def trim(key: TopicPartition, log: Log) -> Steps[None]:
         now_ms = manager.now_ms()
         log.producers.expire(now_ms - log.config.producer_id_expiration_ms)
         if trimming.retention(log, now_ms, up_to(key)):
@@ -57,7 +58,7 @@ def flush(manager: LogManager, failed: Failed) -> Steps[None]:
     """Flush the logs that ``flush.ms`` (or ``.messages``) wants on disk."""
     now_ms = manager.now_ms()
 
-    def flush_one(_: Key, log: Log) -> Steps[None]:
+    def flush_one(_: TopicPartition, log: Log) -> Steps[None]:
         if flushing.flush_due(log, now_ms):
             yield from flushing.flush_in_steps(log, flushing.due_syncs(log))
             log.flushed_ms = now_ms
@@ -78,7 +79,7 @@ def checkpoint(
     """
     now_ms = manager.now_ms()
 
-    def move(_: Key, log: Log) -> Steps[None]:
+    def move(_: TopicPartition, log: Log) -> Steps[None]:
         if log.durability.out_of_service:
             if mend(log):
                 mended(log)
@@ -92,7 +93,9 @@ def checkpoint(
 
 
 def _each(
-    manager: LogManager, failed: Failed, work: Callable[[Key, Log], Steps[None]]
+    manager: LogManager,
+    failed: Failed,
+    work: Callable[[TopicPartition, Log], Steps[None]],
 ) -> Steps[None]:
     """Do a piece of work on every log."""
     for number, (key, log) in enumerate(list(manager.logs.items()), 1):

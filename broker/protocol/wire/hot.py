@@ -33,11 +33,25 @@ _PRODUCE_V3: Final = struct.Struct(">ihqq")
 _PRODUCE_V5: Final = struct.Struct(">ihqqq")
 
 
+class CurrentLeader(NamedTuple):
+    """Who leads a partition, and since which epoch."""
+
+    leader: int
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch of a log, and the offset after its last record; -1: unknown."""
+
+    epoch: int
+    end_offset: int
+
+
 class ProducePartition(NamedTuple):
     """The outcome of one partition.
 
     ``record_errors`` holds (index in the batch, message); ``current_leader`` is
-    (id, epoch), for NOT_LEADER_OR_FOLLOWER.
+    for NOT_LEADER_OR_FOLLOWER.
     """
 
     partition_index: int
@@ -47,7 +61,7 @@ class ProducePartition(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
-    current_leader: tuple[int, int] | None = None
+    current_leader: CurrentLeader | None = None
 
 
 def encode_produce_response(
@@ -116,8 +130,8 @@ class FetchPartition(NamedTuple):
 
     ``records`` is sent as it is; ``None`` is the protocol's null. The aborted
     transactions are (producer id, first offset), or null for a reader of
-    uncommitted records. ``diverging_epoch`` is (epoch, end offset),
-    ``current_leader`` (id, epoch).
+    uncommitted records. Where the reader's log has parted
+    from the leader's, ``diverging_epoch`` says up to where they agree.
     """
 
     partition_index: int
@@ -128,8 +142,8 @@ class FetchPartition(NamedTuple):
     records: Piece | None
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
-    diverging_epoch: tuple[int, int] | None = None
-    current_leader: tuple[int, int] | None = None
+    diverging_epoch: EpochEnd | None = None
+    current_leader: CurrentLeader | None = None
 
 
 def encode_fetch_response(

@@ -25,10 +25,10 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.topic_partition import TopicPartition
 from planes.lock import Acquire, Release, TaskLock
 from planes.slices import PREEMPT
 
-Key = tuple[str, int]
 LEADER_DURING_DELETE = -2
 UNKNOWN_ID = UUID(int=99)
 
@@ -39,13 +39,13 @@ class Witness:
     def __init__(self) -> None:
         self.controller_epoch = 0
         self.state_change_lock = TaskLock("witness")
-        self.held: dict[Key, UUID | None] = {}
-        self.led: dict[Key, int] = {}
-        self.told: dict[Key, int] = {}
+        self.held: dict[TopicPartition, UUID | None] = {}
+        self.led: dict[TopicPartition, int] = {}
+        self.told: dict[TopicPartition, int] = {}
         self.words: list[str] = []
-        self.refuses: set[Key] = set()
+        self.refuses: set[TopicPartition] = set()
 
-    def holds(self, key: Key, topic_id: UUID | None) -> bool:
+    def holds(self, key: TopicPartition, topic_id: UUID | None) -> bool:
         return key in self.held and topic_id in (None, self.held[key])
 
     def become_leader_or_follower(
@@ -118,7 +118,7 @@ class Witness:
     def settle_deletions_now(self) -> None:
         self.words.append("settle now")
 
-    def found(self) -> dict[Key, FoundLog]:
+    def found(self) -> dict[TopicPartition, FoundLog]:
         """Return what the disk of this broker holds."""
         return {
             key: FoundLog(

@@ -22,9 +22,9 @@ from broker.groups.state.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.groups.state.offset_store import TopicPartition
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 START_MS = 1_700_000_000_000
 NS_PER_MS = 1_000_000

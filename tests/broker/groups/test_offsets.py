@@ -6,8 +6,8 @@ import pytest
 
 from broker.groups.commits import CommitRequest, FetchedOffset, Position
 from broker.groups.state.messages import MemberIdentity
-from broker.groups.state.offset_store import TopicPartition
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 WEEK_MS = 7 * 24 * 3_600_000

@@ -17,7 +17,6 @@ from broker.groups.commits import CommitRequest, Position
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.messages import Instant, Record
-from broker.groups.state.offset_store import TopicPartition
 from broker.log import reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
@@ -26,6 +25,7 @@ from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
 from broker.protocol.records.records import build_batch, record_body
+from broker.protocol.topic_partition import TopicPartition
 
 NAME = "__consumer_offsets"
 KEY = (NAME, 0)

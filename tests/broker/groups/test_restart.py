@@ -9,7 +9,6 @@ import pytest
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.partitioner import java_hash, partition_for
 from broker.groups.state.messages import Instant, MemberIdentity, Record
-from broker.groups.state.offset_store import TopicPartition
 from broker.groups.state.records import (
     GroupValue,
     MemberValue,
@@ -17,6 +16,7 @@ from broker.groups.state.records import (
     group_tombstone,
 )
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 
 T0, T1 = ("t", 0), ("t", 1)
 
