@@ -65,28 +65,28 @@ class Cpu:
 
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU time to the task and to its plane."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         if self._alone is None:
             self._received_ns[plane] += used_ns
         plane.charge(task, used_ns, now_ns)
 
     def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill the rest of a turn to the task and to its plane, and let it go."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         if self._alone is None:
             self._received_ns[plane] += used_ns
         plane.finish(task, used_ns, now_ns)
 
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU used outside of a task's turns to its flow and to its plane."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         if self._alone is None:
             self._received_ns[plane] += used_ns
         plane.debit(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
         """Say whether the task's own policy, or another plane's turn, preempts it."""
-        own: PlaneCore = task.plane
+        own = task.plane
         if own.must_yield(task, now_ns):
             return True
         if self._alone is not None:

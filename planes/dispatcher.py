@@ -24,7 +24,7 @@ from planes.alarm import Alarm
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.housekeeping import Housekeeping
-from planes.lock import LOCK_TRAPS, LockError, TaskLock, expect_none_held
+from planes.lock import LOCK_TRAPS, LockError, expect_none_held
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore
 from planes.room import Room
@@ -158,6 +158,7 @@ class Dispatcher:
                 # Back from a device: it goes on in the worker that waited for it.
                 self._back_from_device.discard(task)
                 seat, task.seat = task.seat, None
+                assert seat is not None, task
                 trio.lowlevel.reschedule(seat)
             elif self._upkeep.waits and not self._closed:
                 self._keep_up()
@@ -228,6 +229,7 @@ class Dispatcher:
         """Start no turn any more; let handlers that wait for the token end."""
         self._closed = True
         for task in self._back_from_device:
+            assert task.seat is not None, task
             trio.lowlevel.reschedule(task.seat)
         self._back_from_device.clear()
 
@@ -318,7 +320,8 @@ class Dispatcher:
         self, task: Task, guard: CancelStatusGuard
     ) -> Generator[Any, Any, None]:
         """Run holders of what a task waits for, until it has it; then the task."""
-        lock: TaskLock | None = task.locking.waits_for
+        assert task.locking is not None
+        lock = task.locking.waits_for
         while lock is not None and (runner := lock.runner(task)) is not task:
             began_ns = self._begin(task)
             now_ns = self._locks.slice(task, runner, guard, began_ns)
@@ -352,7 +355,7 @@ class Dispatcher:
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
         """Send a task to purgatory; whoever completes it calls ``wake``."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         self._suspended[task] = None
         plane.park(task, now_ns)
 
@@ -380,7 +383,7 @@ class Dispatcher:
             expect_none_held(task)
         except LockError as error:
             return task.coroutine.throw, error
-        plane: PlaneCore = task.plane
+        plane = task.plane
         plane.block(task, now_ns)
         self._pass_token()
         step: Step

@@ -80,10 +80,10 @@ class Lending:
 
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill service to the task and to its plane."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         plane.charge(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
         """Say whether the task's own policy, or the owner of its seat, preempts it."""
-        plane: PlaneCore = task.plane
+        plane = task.plane
         return plane.must_yield(task, now_ns)

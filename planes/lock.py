@@ -95,7 +95,7 @@ class TaskLock:
             return True
         other: Task = self.holder
         while other is not task:
-            awaited: TaskLock | None = other.locking.waits_for
+            awaited = _locking_of(other).waits_for
             if awaited is None:
                 locking.waits_for = self
                 return False
@@ -110,7 +110,7 @@ class TaskLock:
         """
         if self.holder is not task:
             raise LockError(f"{task} gives back {self}")
-        task.locking.held -= 1
+        _locking_of(task).held -= 1
         self.holder = None
         if not self.sleepers:
             return None
@@ -120,8 +120,9 @@ class TaskLock:
 
     def _grant(self, task: Task) -> None:
         self.holder = task
-        task.locking.held += 1
-        task.locking.waits_for = None
+        locking = _locking_of(task)
+        locking.held += 1
+        locking.waits_for = None
 
     def runner(self, task: Task) -> Task:
         """Return who runs in the turn of ``task``, which waits for this lock.
@@ -135,7 +136,7 @@ class TaskLock:
                 lock._grant(task)
                 return task
             task = lock.holder
-            lock = task.locking.waits_for
+            lock = _locking_of(task).waits_for
         return task
 
 
@@ -154,6 +155,12 @@ class Locking:
         self.waits_for: TaskLock | None = None
 
 
+def _locking_of(task: Task) -> Locking:
+    """Return what a task that has asked for a lock has to do with locks."""
+    assert task.locking is not None, task
+    return task.locking
+
+
 def expect_none_held(task: Task) -> None:
     """Refuse a wait that others may prolong, to a task that holds a lock.
 
@@ -165,8 +172,8 @@ def expect_none_held(task: Task) -> None:
 
 def lend(owner: Task, runner: Task, used_ns: int) -> None:
     """Note that ``runner`` has used CPU in a turn of ``owner``."""
-    owner.locking.lent_ns += used_ns
-    runner.locking.lent_ns -= used_ns
+    _locking_of(owner).lent_ns += used_ns
+    _locking_of(runner).lent_ns -= used_ns
 
 
 @types.coroutine

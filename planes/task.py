@@ -12,10 +12,16 @@ All stamps are integer nanoseconds on the plane's clock; -1 means not yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planes.admission import Applicant
+
+if TYPE_CHECKING:
+    import trio
+
+    from planes.lock import Locking
+    from planes.plane import PlaneCore
 
 # Returns the handler's coroutine, or what it would return if it need wait for nothing.
 Serve = Callable[[], Any]
@@ -38,11 +44,12 @@ class Task(Applicant):
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
     coroutine: Coroutine[Any, Any, Any] | None = None
-    seat: Any = None
+    # The worker that it goes on in, when it is back from a device.
+    seat: trio.lowlevel.Task | None = None
     # The plane that took it in.
-    plane: Any = None
-    # Which locks it holds and waits for (`planes.lock.Locking`), once it asked for one.
-    locking: Any = None
+    plane: PlaneCore = field(init=False)
+    # Which locks it holds and waits for, once it asked for one.
+    locking: Locking | None = None
 
     enqueued_ns: int = -1
     dequeued_ns: int = -1
@@ -65,8 +72,7 @@ class Task(Applicant):
         """
         if self.locking is None:
             return self.attained_ns
-        own_ns: int = self.attained_ns - self.locking.lent_ns
-        return own_ns
+        return self.attained_ns - self.locking.lent_ns
 
     def phases(self) -> Phases:
         """Derive the durations of a task whose response has been sent."""

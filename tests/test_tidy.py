@@ -69,12 +69,27 @@ PURE = (
     "planes/plane.py",
     "planes/cpu.py",
     "planes/admission/*.py",
+    "planes/laws.py",
+    "planes/lending.py",
     "broker/log/*.py",
     "broker/groups/*.py",
     "broker/requests/purgatory.py",
+    "broker/cluster/delayed_*.py",
+    "broker/cluster/fetch_sessions.py",
+    "broker/cluster/metadata_cache.py",
+    "broker/cluster/partition.py",
+    "broker/cluster/topic_configs.py",
+    "broker/cluster/topics.py",
+    "broker/coordination/adoption.py",
+    "broker/coordination/commands.py",
+    "broker/disk/log_dirs.py",
+    "broker/node/background.py",
+    "broker/observation/histogram.py",
     "spark_analysis/statistics/*.py",
 )
-IMPURE_MODULES = ("time", "os", "socket", "asyncio", "threading", "datetime")
+IMPURE_MODULES = (
+    *("time", "os", "socket", "asyncio", "threading", "datetime", "trio", "select"),
+)
 
 
 def name_of(path):

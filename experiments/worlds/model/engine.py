@@ -143,7 +143,7 @@ class Engine:
 
     def _stir(self, task: ModelTask, now_ns: int) -> None:
         """A task waits for a server again: see to it once this event is over."""
-        site: Site = task.site
+        site = task.site
         if site.wake is not None:
             site.wake(task.plane)
         self._push(now_ns, partial(self._serve, site))
@@ -221,7 +221,7 @@ class Engine:
     def _end(self, task: ModelTask, now_ns: int) -> None:
         """Let a task go that has had its demand, and start the next."""
         plane: PlaneCore = task.plane
-        site: Site = task.site
+        site = task.site
         finish, done = site.finish, self._done
         if task.runner is None and finish is not None:
             finish(task, now_ns - task.charged_ns, now_ns)
@@ -260,7 +260,7 @@ class Engine:
 
     def _ask(self, task: ModelTask, now_ns: int) -> None:
         """Ask at a preemption point whether the task must give way."""
-        site: Site = task.site
+        site = task.site
         site.charge(task, now_ns - task.charged_ns, now_ns)
         task.charged_ns = now_ns
         task.check_serial = 0

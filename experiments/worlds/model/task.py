@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from planes import Task
 from planes.lock import TaskLock
+
+if TYPE_CHECKING:
+    from experiments.worlds.model.site import Site
 
 
 @dataclass(slots=True, eq=False, init=False, repr=False)
@@ -39,8 +42,7 @@ class ModelTask(Task):
     section_ns: int
     runner: ModelTask | None
     turn_began_ns: int
-    # The `Site` that serves it; that file knows this one.
-    site: Any
+    site: Site
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class ModelTask(Task):
         self.demand_ns = demand_ns
         self.connection = connection
         self.api_key = api_key
-        self.deadline_ns = self.size_ns = self.tag = self.plane = None
+        self.deadline_ns = self.size_ns = self.tag = None
         self.refusal = self.locking = self.lock = self.runner = None
         self.enqueued_ns = self.dequeued_ns = self.suspended_since_ns = -1
         self.local_done_ns = self.remote_done_ns = -1
