@@ -20,9 +20,10 @@ import trio
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
-from broker.cluster.partition import Key, Partition
+from broker.cluster.partition import Partition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 
 # Kafka's pause before a proposal is brought again.
@@ -53,7 +54,7 @@ class IsrProposals:
 
     def __init__(self, changed: Callable[[Partition], None]) -> None:
         self._changed = changed
-        self._waiting: dict[Key, Partition] = {}
+        self._waiting: dict[TopicPartition, Partition] = {}
         self.submitted = Signal()
         # Decided by the controller: ISRs that lost somebody, that gained, refused.
         self.shrinks = self.expands = self.refusals = 0
@@ -63,7 +64,7 @@ class IsrProposals:
         self._waiting[partition.key] = partition
         self.submitted.notify()
 
-    def open(self) -> dict[Key, Partition]:
+    def open(self) -> dict[TopicPartition, Partition]:
         """Return what is proposed still, and forget the rest."""
         self._waiting = {
             key: each
@@ -77,7 +78,7 @@ class IsrProposals:
         topics: dict[object, list[Row]] = {}
         for each in asked:
             proposed = Row(
-                partition_index=each.key[1],
+                partition_index=each.key.partition,
                 leader_epoch=each.leader_epoch,
                 new_isr=each.proposed_isr,
                 leader_recovery_state=0,
@@ -95,7 +96,7 @@ class IsrProposals:
 
     def take(self, asked: Iterable[Partition], answer: Entity) -> None:
         """Take the controller's decisions in; what it did not decide stays open."""
-        by_id = {(each.topic_id, each.key[1]): each for each in asked}
+        by_id = {(each.topic_id, each.key.partition): each for each in asked}
         if answer.error_code is not ErrorCode.none:
             return
         for topic in answer.topics:
