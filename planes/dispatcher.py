@@ -24,11 +24,11 @@ from planes.alarm import Alarm
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.housekeeping import Housekeeping
-from planes.lock import LOCK_TRAPS, LockError, expect_none_held
+from planes.lock import LOCK_TRAPS, LockError, expect_none_held, locking_of
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore
 from planes.room import Room
-from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled
+from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat
 from planes.stepping import Spend, Step, Stepper
 from planes.task import Task
 from planes.upkeep import Upkeep, no_upkeep
@@ -157,9 +157,7 @@ class Dispatcher:
             if task is not None:
                 # Back from a device: it goes on in the worker that waited for it.
                 self._back_from_device.discard(task)
-                seat, task.seat = task.seat, None
-                assert seat is not None, task
-                trio.lowlevel.reschedule(seat)
+                reseat(task)
             elif self._upkeep.waits and not self._closed:
                 self._keep_up()
                 await self._poll()
@@ -229,8 +227,7 @@ class Dispatcher:
         """Start no turn any more; let handlers that wait for the token end."""
         self._closed = True
         for task in self._back_from_device:
-            assert task.seat is not None, task
-            trio.lowlevel.reschedule(task.seat)
+            reseat(task)
         self._back_from_device.clear()
 
     # ---- one turn of one task ---------------------------------------------------
@@ -320,8 +317,7 @@ class Dispatcher:
         self, task: Task, guard: CancelStatusGuard
     ) -> Generator[Any, Any, None]:
         """Run holders of what a task waits for, until it has it; then the task."""
-        assert task.locking is not None
-        lock = task.locking.waits_for
+        lock = locking_of(task).waits_for
         while lock is not None and (runner := lock.runner(task)) is not task:
             began_ns = self._begin(task)
             now_ns = self._locks.slice(task, runner, guard, began_ns)

@@ -95,7 +95,7 @@ class TaskLock:
             return True
         other: Task = self.holder
         while other is not task:
-            awaited = _locking_of(other).waits_for
+            awaited = locking_of(other).waits_for
             if awaited is None:
                 locking.waits_for = self
                 return False
@@ -110,7 +110,7 @@ class TaskLock:
         """
         if self.holder is not task:
             raise LockError(f"{task} gives back {self}")
-        _locking_of(task).held -= 1
+        locking_of(task).held -= 1
         self.holder = None
         if not self.sleepers:
             return None
@@ -120,7 +120,7 @@ class TaskLock:
 
     def _grant(self, task: Task) -> None:
         self.holder = task
-        locking = _locking_of(task)
+        locking = locking_of(task)
         locking.held += 1
         locking.waits_for = None
 
@@ -136,7 +136,7 @@ class TaskLock:
                 lock._grant(task)
                 return task
             task = lock.holder
-            lock = _locking_of(task).waits_for
+            lock = locking_of(task).waits_for
         return task
 
 
@@ -155,7 +155,7 @@ class Locking:
         self.waits_for: TaskLock | None = None
 
 
-def _locking_of(task: Task) -> Locking:
+def locking_of(task: Task) -> Locking:
     """Return what a task that has asked for a lock has to do with locks."""
     assert task.locking is not None, task
     return task.locking
@@ -172,8 +172,8 @@ def expect_none_held(task: Task) -> None:
 
 def lend(owner: Task, runner: Task, used_ns: int) -> None:
     """Note that ``runner`` has used CPU in a turn of ``owner``."""
-    _locking_of(owner).lent_ns += used_ns
-    _locking_of(runner).lent_ns -= used_ns
+    locking_of(owner).lent_ns += used_ns
+    locking_of(runner).lent_ns -= used_ns
 
 
 @types.coroutine

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import trio
 
-from planes.task import BrokenRule
+from planes.task import BrokenRule, Task
 
 Wake = Callable[[], None]
 
@@ -93,3 +93,10 @@ class CancelStatusGuard:
         if self._task._cancel_status is self._status:
             return None
         return BrokenRule(f"{name!r} suspends inside a cancel scope or nursery")
+
+
+def reseat(task: Task) -> None:
+    """Let a handler that is back from a device go on in the Trio task it waited in."""
+    seat, task.seat = task.seat, None
+    assert isinstance(seat, trio.lowlevel.Task), task
+    trio.lowlevel.reschedule(seat)

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from planes.admission import Applicant
 
 if TYPE_CHECKING:
-    import trio
-
     from planes.lock import Locking
     from planes.plane import PlaneCore
 
@@ -44,8 +42,8 @@ class Task(Applicant):
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
     coroutine: Coroutine[Any, Any, Any] | None = None
-    # The worker that it goes on in, when it is back from a device.
-    seat: trio.lowlevel.Task | None = None
+    # The Trio task that it goes on in, when it is back from a device.
+    seat: object | None = None
     # The plane that took it in.
     plane: PlaneCore = field(init=False)
     # Which locks it holds and waits for, once it asked for one.

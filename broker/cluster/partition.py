@@ -29,6 +29,7 @@ from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
 from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.hot import CurrentLeader
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
@@ -356,6 +357,12 @@ class Partition:
             log.check_open()
             return None
         return read(log, offset, max_bytes, end, min_one)
+
+    def current_leader(self) -> CurrentLeader | None:
+        """Return who leads, if anybody does."""
+        if self.leader < 0:
+            return None
+        return CurrentLeader(self.leader, self.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that ``offset`` is or would be written in, -1 if unknown."""

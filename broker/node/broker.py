@@ -390,9 +390,7 @@ class Broker:
     def current_leader(self, key: TopicPartition) -> CurrentLeader | None:
         """Return the leader of a partition held here, if it has one."""
         partition = self.replicas.partitions.get(key)
-        if partition is None or partition.leader < 0:
-            return None
-        return CurrentLeader(partition.leader, partition.leader_epoch)
+        return None if partition is None else partition.current_leader()
 
     def check(self) -> None:
         """Assert that all parts are sound."""

@@ -91,14 +91,16 @@ class Request(Task):
 def _compile_received_request() -> Callable[..., Request]:
     """Return a function that makes a `Request` of what is known when it is received.
 
-    It takes the fields of ``_RECEIVED`` by position and sets all others to their
-    defaults. A dataclass's own ``__init__`` takes twice the time for as many fields
-    by name, a microsecond more for every request. Source compiled once, as
-    ``dataclasses`` does it.
+    It takes the fields of ``_RECEIVED`` by position and sets all others that an
+    initialiser sets to their defaults. A dataclass's own ``__init__`` takes twice the
+    time for as many fields by name, a microsecond more for every request. Source
+    compiled once, as ``dataclasses`` does it.
     """
     parameters = ", ".join(_RECEIVED)
     lines = [f"def received_request({parameters}):", "    made = new(Request)"]
     for field in fields(Request):
+        if not field.init:
+            continue
         known = field.name in _RECEIVED
         assert known or field.default is not MISSING, field.name
         value = field.name if known else repr(field.default)
