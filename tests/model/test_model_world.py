@@ -187,6 +187,7 @@ def test_a_task_of_the_model_begins_as_any_task_does():
             assert not hasattr(ours, field.name)
         elif not field.init:
             # What a plane sets when it takes a task in, no initialiser sets.
-            assert not hasattr(ours, field.name) and not hasattr(theirs, field.name)
+            assert not hasattr(ours, field.name)
+            assert not hasattr(theirs, field.name)
         else:
             assert getattr(ours, field.name) == getattr(theirs, field.name), field.name
