@@ -64,7 +64,9 @@ def test_floor_is_that_of_a_sorted_list(blocks, probes):
             assert index.load()
     assert len(index) == len(model)
     assert index.last() == (model[-1] if model else None)
-    for probe in probes:
+    # At the entries themselves as well, of which the last are in memory.
+    edges = [entry[0] + by for entry in model[-6:] for by in (-1, 0)]
+    for probe in (*probes, *edges):
         below = [entry for entry in model if entry[0] <= probe]
         assert index.floor(probe) == (below[-1] if below else None)
     index.check()

@@ -22,6 +22,7 @@ from tests.broker.log.witness import (
     decoded_by_kafka_python,
     everything,
     found_at,
+    found_newest,
     open_log,
 )
 
@@ -383,3 +384,12 @@ def test_segments_are_flushed_some_time_after_they_ended():
     again = open_log(left, opening={"recovery_point": 3}, segment_bytes=200)
     assert again.log_end_offset >= 3
     again.check()
+
+
+def test_of_equal_time_stamps_the_first_is_the_newest():
+    """In one segment or in several, as with Kafka's ``maxBy``."""
+    log = open_log(segment_bytes=200)
+    for later_ms in (0, 5, 5, 4, 5, 5, 1):
+        log.append(batch([b"%032d" % 0], timestamps=[NOW_MS + later_ms]), 0, NOW_MS)
+    assert len(log.segments) > 2
+    assert found_newest(log)[:2] == (NOW_MS + 5, 1)

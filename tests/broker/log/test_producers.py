@@ -99,7 +99,7 @@ def test_the_answer_to_a_retry_has_the_first_append_time():
 def test_all_five_batches_are_known_after_a_restart(how):
     log = open_log(segment_bytes=200)
     first = [send(log, number)[:2] for number in range(9)]
-    send(log, 0, producer_id=8)
+    send(log, 0, producer_id=0)
     if how == "clean":
         flushing.settle(log)
     storage = log.storage.disk.after_kill()
@@ -115,7 +115,7 @@ def test_all_five_batches_are_known_after_a_restart(how):
         assert send(again, number)[:2] == first[number]
     assert refused(again, 10) is ErrorCode.out_of_order_sequence_number
     assert send(again, 9).base_offset == 10
-    assert refused(again, 2, producer_id=8) is ErrorCode.out_of_order_sequence_number
+    assert refused(again, 2, producer_id=0) is ErrorCode.out_of_order_sequence_number
 
 
 def test_a_truncation_takes_back_what_producers_sent():
