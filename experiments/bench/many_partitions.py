@@ -84,7 +84,7 @@ def _life(running: brokers.Running) -> dict[str, float]:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    admin = AdminClient(_settings(running))
     names = [f"many-{number}" for number in range(TOPICS)]
 
     def create() -> None:
@@ -120,7 +120,7 @@ def _fill(running: brokers.Running, names: list[str]) -> None:
         if error is not None:
             refused.append(error)
 
-    producer = Producer({"bootstrap.servers": running.bootstrap, "linger.ms": 50})
+    producer = Producer({**_settings(running), "linger.ms": 50})
     for name in names:
         for partition in range(PARTITIONS):
             producer.produce(
@@ -130,6 +130,11 @@ def _fill(running: brokers.Running, names: list[str]) -> None:
     left = producer.flush(_TIMEOUT_S)
     if left or refused:
         raise RuntimeError(f"{left} records unanswered, refused: {refused[:3]}")
+
+
+def _settings(running: brokers.Running) -> dict[str, str | int | float | bool]:
+    # Silent, since its clients live a little longer than the broker.
+    return {"bootstrap.servers": running.bootstrap, "log_level": 0}
 
 
 def _settle(futures: dict[str, Any]) -> None:
