@@ -118,6 +118,8 @@ def test_what_was_billed_to_planes_and_to_housekeeping_is_told():
     billed_s = found[name, ("to", "plane data")]
     assert billed_s == pytest.approx(10 * PRODUCE_NS / 1e9)
     assert found[name, ("to", "housekeeping")] == 0  # in virtual time
+    of_kind = "doorkeeper_housekeeping_seconds_total"
+    assert found[of_kind, ("of", "accepting")] == 0
 
 
 def test_queues_and_connections_are_counted_by_plane_and_processor():
