@@ -6,7 +6,7 @@ A file in ``broker.apis`` whose ``API`` has a ``load`` gives the tag (``api =
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import reduce
 from operator import or_
@@ -60,6 +60,10 @@ class Request(Section):
         """Whether a controller sends it, to the control plane if there is one."""
         return self.declared.request_class == CONTROL
 
+    def __reduce__(self) -> tuple[Callable[..., Request], tuple[str, dict[str, Any]]]:
+        """Travel to another process by the tag: no module has the class by its name."""
+        return _again, (self.api, self.model_dump())
+
     def shape(self) -> Shape:
         """Return the load that these parameters describe."""
         load = self.declared.load
@@ -78,11 +82,14 @@ def _section(tag: str, load: type[Shape]) -> type[Request]:
     return create_model(name, __base__=Request, __doc__=load.__doc__, **keys)
 
 
-def _sections() -> list[type[Request]]:
-    return [_section(tag, api.load) for tag, api in LOADS.items() if api.load]
+_SECTIONS: Final = {tag: _section(tag, it.load) for tag, it in LOADS.items() if it.load}
+
+
+def _again(tag: str, content: dict[str, Any]) -> Request:
+    return _SECTIONS[tag].model_validate(content)
 
 
 if TYPE_CHECKING:
     AnyRequest: TypeAlias = Request
 else:
-    AnyRequest = Annotated[reduce(or_, _sections()), Field(discriminator="api")]
+    AnyRequest = Annotated[reduce(or_, _SECTIONS.values()), Field(discriminator="api")]

@@ -121,6 +121,7 @@ def _light(experiment: Experiment, every_s: float) -> Experiment:
             "workload": workload,
             "limits": limits,
             "arms": (experiment.arm(header.baseline),),
+            "episodes": None,
         }
     )
 

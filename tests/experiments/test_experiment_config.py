@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,8 @@ def test_keys_are_checked_against_the_broker() -> None:
     with pytest.raises(ExperimentError, match=r"^arms\['rival'\]: .*num\.io\.treads"):
         config.check_broker_keys(experiment)
     config.check_broker_keys(parse(CONTENT))
+
+
+def test_an_experiment_travels_to_another_process_as_it_is() -> None:
+    built = parse(CONTENT)
+    assert pickle.loads(pickle.dumps(built)) == built
