@@ -94,15 +94,17 @@ def hold_together(studies: Sequence[Study], silent: Mapping[str, str]) -> Worlds
 
 
 def same_requests(one: Manifest, other: Manifest) -> tuple[int, int]:
-    """Return how many traces both worlds replayed, and how many they have in all.
+    """Return of how many blocks both worlds replayed the same trace, and had any.
 
-    A trace's hash is of what was drawn, before it was stretched to a machine.
+    A trace's hash is of what was drawn, before it was stretched to a machine. Blocks
+    that one of them alone has played are not counted.
     """
     mine, theirs = (
-        {run.trace_sha256 for run in manifest.runs_compared}
+        {(run.point, run.block): run.trace_sha256 for run in manifest.runs_compared}
         for manifest in (one, other)
     )
-    return len(mine & theirs), len(mine | theirs)
+    both = mine.keys() & theirs.keys()
+    return sum(mine[at] == theirs[at] for at in both), len(both)
 
 
 def _place(world: str) -> int:

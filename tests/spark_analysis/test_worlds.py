@@ -173,11 +173,15 @@ def test_whether_the_requests_were_the_same_is_told_by_hash() -> None:
         study_in("live", {"planes": 1}),
     )
     assert worlds_notes(together(virtual, live))[0].endswith(
-        "replayed the same requests: 1 traces, the same by their hashes."
+        f"the same requests in the {BLOCKS} blocks that both have, by their traces' "
+        "hashes."
     )
     runs = tuple(replace(run, trace_sha256="other") for run in live.manifest.runs)
     live = replace(live, manifest=replace(live.manifest, runs=runs))
-    assert "both replayed 0" in worlds_notes(together(virtual, live))[0]
+    assert (
+        "the same requests in 0: in the others"
+        in worlds_notes(together(virtual, live))[0]
+    )
 
 
 def test_worlds_of_different_experiments_are_refused() -> None:

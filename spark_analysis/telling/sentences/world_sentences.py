@@ -113,16 +113,16 @@ def _notes(worlds: Worlds) -> Iterator[str]:
     witness = worlds.witness.manifest
     for study in worlds.others:
         there = study.manifest
-        both, of = same_requests(witness, there)
-        if both == of:
+        same, of = same_requests(witness, there)
+        if same == of:
             yield (
                 f"The {witness.world} and the {there.world} world replayed the same "
-                f"requests: {of} traces, the same by their hashes."
+                f"requests in the {of} blocks that both have, by their traces' hashes."
             )
         else:
             yield (
-                f"Of {of} traces, the {witness.world} and the {there.world} world both "
-                f"replayed {both}: the rest of the requests are not the same."
+                f"Of {of} blocks, the {witness.world} and the {there.world} world "
+                f"replayed the same requests in {same}: in the others they did not."
             )
     for study in worlds.studies:
         point = study.manifest.points[0]
