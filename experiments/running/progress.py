@@ -72,6 +72,7 @@ class ProgressBar:
         self._runs_left = 0
         self._seconds_each = 0.0
         self._ended = 0
+        self._last_reason = ""
         self._began = self._last = time.monotonic()
         self._block = -1
 
@@ -122,8 +123,10 @@ class ProgressBar:
         if result.valid:
             self._runs_left -= 1
             self._progress.advance(self._task)
-        else:
+        elif cell.experiment.episodes is None or result.reason != self._last_reason:
+            # A round is spoiled for all its arms alike, and is told of once.
             self._console.print(f"{cell.run_id} does not count: {result.reason}")
+        self._last_reason = result.reason
         self.tick()
 
     def _left(self) -> str:

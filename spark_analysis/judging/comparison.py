@@ -174,6 +174,12 @@ class Comparison:
         return sorted(found)[(len(found) - 1) // 2]
 
     @property
+    def typical_of(self) -> str:
+        """Of what `typical` is the value, in words: rounds have none of their own."""
+        rounds = self.manifest.episodes is not None
+        return "over all rounds" if rounds else "in a typical run"
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """Classes with requests in the window, the most important first."""
         present = {cell.class_name for cell in self.cells}

@@ -138,6 +138,8 @@ def test_the_page_tells_the_unit_the_rule_and_the_machine(
     assert "the p95 ratio of control reached no further than a factor 1.1" in page
     assert "30 rounds: widest a factor 1.08, narrow enough" in page
     assert "1 of 31 rounds do not count" in page
+    assert " over all rounds" in page
+    assert "in a typical run" not in page
     assert (tmp_path / "figures" / "speed.svg").exists()
     assert not (tmp_path / "figures" / "drift.svg").exists()
 

@@ -46,7 +46,8 @@ def lead(comparison: Comparison) -> tuple[str, ...]:
     cells = [comparison.cell(first, arm, metric.name) for arm in rivals]
     changes = _named(cells) if len(rivals) <= _NAMED else _counted(cells)
     value = quantity(comparison.typical(first, baseline, metric), metric)
-    shown = "" if base.withheld else f", {value} in a typical run under {baseline},"
+    told = f", {value} {comparison.typical_of} under {baseline},"
+    shown = "" if base.withheld else told
     than = f", against {baseline}" if base.withheld else ""
     answer = f"The {subject(base)}{shown} is {changes}{than}."
     return (

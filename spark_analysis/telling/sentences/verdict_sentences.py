@@ -183,7 +183,7 @@ def from_to(comparison: Comparison, cell: Cell) -> str:
         quantity(comparison.typical(cell.class_name, arm, cell.metric), cell.metric)
         for arm in (baseline, cell.arm)
     )
-    return f"{before} → {after} in a typical run"
+    return f"{before} → {after} {comparison.typical_of}"
 
 
 def finding(cell: Cell) -> str:
