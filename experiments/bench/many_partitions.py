@@ -93,11 +93,17 @@ def _life(running: brokers.Running) -> dict[str, float]:
             new = [NewTopic(name, PARTITIONS, 1)]
             _settle(admin.create_topics(new, operation_timeout=_TIMEOUT_S))
 
+        # Kafka's broker hears of them a little after its controller has answered.
+        while named() < TOPICS * PARTITIONS:
+            time.sleep(0.05)
+
+    def named() -> int:
+        told = admin.list_topics(timeout=_TIMEOUT_S).topics
+        return sum(len(told[name].partitions) for name in names if name in told)
+
     def ask() -> None:
         for _ in range(_ASKED):
-            told = admin.list_topics(timeout=_TIMEOUT_S).topics
-            found = sum(len(told[name].partitions) for name in names)
-            assert found == TOPICS * PARTITIONS, found
+            assert named() == TOPICS * PARTITIONS
 
     def delete() -> None:
         _settle(admin.delete_topics(names[:1], operation_timeout=_TIMEOUT_S))
