@@ -16,6 +16,7 @@ from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds
 from broker.log.upkeep.chore import CallsHere
+from broker.log.upkeep.directory_names import stray_name
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
@@ -336,3 +337,14 @@ def test_a_checkpoint_moves_recovery_points_without_a_flush_policy():
     checkpointed(made, {})
     content = read_whole(made.storage, "/data/one/recovery-point-offset-checkpoint")
     assert content == b"0\n1\na 0 1\n"
+
+
+@pytest.mark.parametrize("topic", ["a", "t" * 249])
+def test_what_is_set_aside_gets_a_name_that_nothing_has(topic):
+    first = stray_name((topic, 3), ())
+    second = stray_name((topic, 3), {first})
+    third = stray_name((topic, 3), {first, second})
+    assert len({first, second, third}) == 3
+    for name in (first, second, third):
+        assert name.endswith("-stray")
+        assert len(name) <= 255, "no file system has longer names"
