@@ -16,7 +16,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.no_authorizer import SECURITY_DISABLED
+from broker.apis.common.no_authorizer import SECURITY_DISABLED, check_known
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import Entity
@@ -26,6 +26,7 @@ from broker.requests.request import Request
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Create none."""
+    check_known(body.creations)
     return answer(results=[Row(**SECURITY_DISABLED) for _ in body.creations])
 
 

@@ -31,6 +31,7 @@ from broker.apis.common.topic_creation import (
     bad_assignment,
     check_new_name,
     check_replicas,
+    check_replication_factor,
     place,
 )
 from broker.cluster.topic_configs import check_topic_configs
@@ -115,13 +116,13 @@ def _refused(name: str, error: KafkaError) -> Row:
 def _checked(topic: Entity, broker: Broker) -> NewTopic:
     """Return what is to be created, or raise why it cannot be."""
     check_new_name(topic.name, broker)
-    assignment = _assignment(topic, broker)
     configs: dict[str, str] = {}
     for entry in topic.configs:
         if entry.value is None:
             raise KafkaError(ErrorCode.invalid_config, f"{entry.name} has no value")
         configs[entry.name] = entry.value
     check_topic_configs(configs, broker.config)
+    assignment = _assignment(topic, broker)
     return NewTopic(name=topic.name, assignment=assignment, configs=configs)
 
 
@@ -136,6 +137,9 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
                 "both numPartitions or replicationFactor and replicasAssignments set",
             )
         return _given_assignment(topic, brokers)
+    if replicas == _DEFAULT:
+        replicas = broker.config[DEFAULT_REPLICATION_FACTOR]
+    check_replication_factor(replicas)
     if partitions == _DEFAULT:
         partitions = broker.config[NUM_PARTITIONS]
     if partitions < 1:
@@ -143,8 +147,6 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
             ErrorCode.invalid_partitions,
             f"{partitions} partitions, expected at least 1",
         )
-    if replicas == _DEFAULT:
-        replicas = broker.config[DEFAULT_REPLICATION_FACTOR]
     return place(brokers, partitions, replicas)
 
 

@@ -6,6 +6,7 @@ Behaviour: with one broker there is nothing to elect. ELECTION_NOT_NEEDED where 
 preferred replica leads, or for an unclean election where anyone leads;
 PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE otherwise. Asked for
 all partitions (null), those that need none are left out of the answer, as in Kafka.
+A type of election that there is not is INVALID_REQUEST, unless for no partition.
 
 Version notes: v1 takes the type of election, v2 is flexible.
 
@@ -44,8 +45,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
     kind = getattr(body, "election_type", _PREFERRED)
     everyone = body.topic_partitions is None
+    known = kind in (_PREFERRED, _UNCLEAN) or body.topic_partitions == ()
     topics: dict[str, list[Row]] = {}
-    for key in _wanted(body, broker):
+    for key in _wanted(body, broker) if known or not everyone else ():
         error = _outcome(key, kind, broker)
         if not (everyone and error is ErrorCode.election_not_needed):
             topics.setdefault(key.topic, []).append(
@@ -55,7 +57,6 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                     error_message=_MESSAGES[error],
                 )
             )
-    known = kind in (_PREFERRED, _UNCLEAN)
     return answer(
         error_code=ErrorCode.none if known else ErrorCode.invalid_request,
         replica_election_results=[

@@ -12,6 +12,7 @@ Behaviour:
 - Consumers read up to the high watermark. Followers read to the end, and what they ask
   for tells how far they have come, which may move the high watermark.
 - A consumer of v11 or later may read from a follower too (KIP-392).
+- An isolation level that there is not is INVALID_REQUEST.
 - Sessions as in KIP-227. A request can be preempted between two partitions.
 
 Version notes:
@@ -31,7 +32,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import Row, to_ms
+from broker.apis.common.answer import ISOLATION_LEVELS, Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.cluster.delayed_fetch import DelayedFetch, Wanted
@@ -64,6 +65,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Response:
         context = fetch.context()
     except KafkaError as error:
         return fetch.refuse(error.code)
+    if context.targets and body.isolation_level not in ISOLATION_LEVELS:
+        return fetch.refuse_each(context, ErrorCode.invalid_request)
     outcome = await fetch.read(context)
     if not fetch.is_enough():
         await fetch.wait(context)
@@ -289,6 +292,13 @@ class _Fetch:
             (),
             error_code=int(error),
         )
+
+    def refuse_each(self, context: Context, error: ErrorCode) -> Response:
+        """Encode an error of all partitions, where the request has none of its own."""
+        if self.request.api_version >= 7:
+            return self.refuse(error)
+        rows = [(target, self._refused(target, error)) for target in context.targets]
+        return self.response(context, rows)
 
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
         leader = None

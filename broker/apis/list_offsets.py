@@ -9,7 +9,8 @@ Behaviour:
   -1).
 - A leader whose high watermark has not reached its epoch's start yet does not tell
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
-- A partition that is named twice is INVALID_REQUEST, both times.
+- A partition that is named twice is INVALID_REQUEST, both times; so is everything to a
+  client that names an isolation level that there is not.
 - Only leaders answer, under the epoch that the client names. A request can be
   preempted between two partitions, and while it searches one by time.
 
@@ -25,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
+from broker.apis.common.answer import ISOLATION_LEVELS, Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
@@ -66,10 +67,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         for topic in body.topics
         for wanted in topic.partitions
     )
+    strange = (
+        body.replica_id == _CONSUMER
+        and getattr(body, "isolation_level", 0) not in ISOLATION_LEVELS
+    )
     for topic in body.topics:
         rows = []
         for wanted in topic.partitions:
-            if named[topic.name, wanted.partition_index] > 1:
+            if strange or named[topic.name, wanted.partition_index] > 1:
                 rows.append(_refused(wanted, ErrorCode.invalid_request))
                 continue
             row = await _row(request, body.replica_id, topic.name, wanted, broker)

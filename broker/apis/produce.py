@@ -39,6 +39,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from broker.protocol.records.batch import check_framing
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 from broker.protocol.wire.single import decode_single_produce, encode_single_produce
@@ -170,8 +171,8 @@ class _Produce:
         broker = self._broker
         now_ms = broker.now_ms()
         try:
-            self._check(topic)
             partition = broker.replicas.get(key)
+            self._check(topic, records)
             prepared = None
             if partition.is_leader and partition.log.prepares:
                 prepared = await preemptibly(partition.log.prepare(records, now_ms))
@@ -198,8 +199,9 @@ class _Produce:
             if known == key and not self.rows[number].error_code:
                 self.rows[number] = _refused(self._broker, key, error)
 
-    def _check(self, topic: str) -> None:
+    def _check(self, topic: str, records: Buffer) -> None:
         if not -1 <= self.acks <= 1:
+            check_framing(records)
             raise KafkaError(
                 ErrorCode.invalid_required_acks,
                 f"acks is {self.acks}, expected -1 to 1",

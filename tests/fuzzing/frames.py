@@ -43,9 +43,18 @@ def request(
     rng: random.Random, words: Words, keys: Sequence[ApiKey], correlation_id: int
 ) -> Sent:
     """Return a request of one of ``keys``."""
-    key: int = rng.choice(keys)
+    key = rng.choice(keys)
     served = APIS[key].served
     version = served[-1] - rng.randrange(len(served))
+    return request_of(rng, words, (key, version), correlation_id)
+
+
+def request_of(
+    rng: random.Random, words: Words, api: tuple[int, int], correlation_id: int
+) -> Sent:
+    """Return a request of this API and version, which it seldom says to be another."""
+    key, version = api
+    served = APIS[key].served
     spice = rng.choice(_SPICES)
     body = Body(rng, words, spice).of(key, version)
     if one_in(rng, 200):

@@ -18,7 +18,7 @@ ABSENT = "absent"
 _ASKED_MAX = 300
 # An array of structs is compared by what identifies its members, in this order. The
 # order itself is of no meaning to a client, but for Fetch.
-_IDENTITIES = (
+IDENTITIES = (
     "api_key",
     "node_id",
     "broker_id",
@@ -110,7 +110,7 @@ def _compare_lists(
     what: str, path: str, kafka: list[Any], ours: list[Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     members = [each for each in (*kafka, *ours) if isinstance(each, dict)]
-    identities = [name for name in _IDENTITIES if any(name in each for each in members)]
+    identities = [name for name in IDENTITIES if any(name in each for each in members)]
     if not identities or what.startswith(_ORDERED):
         if len(kafka) != len(ours) or not members:
             if kafka != ours:

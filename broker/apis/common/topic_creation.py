@@ -40,11 +40,7 @@ def place(
     >>> place([7, 8, 9], 2, 2)
     ((7, 8), (8, 9))
     """
-    if replicas < 1:
-        raise KafkaError(
-            ErrorCode.invalid_replication_factor,
-            f"replication factor {replicas}, expected at least 1",
-        )
+    check_replication_factor(replicas)
     if replicas > len(brokers):
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
@@ -54,6 +50,15 @@ def place(
         tuple(brokers[(index + offset) % len(brokers)] for offset in range(replicas))
         for index in range(first, first + partitions)
     )
+
+
+def check_replication_factor(replicas: int) -> None:
+    """Raise INVALID_REPLICATION_FACTOR for one that no cluster could have."""
+    if replicas < 1:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"replication factor {replicas}, expected at least 1",
+        )
 
 
 def check_replicas(assignment: Assignment, brokers: Sequence[int]) -> None:

@@ -173,6 +173,20 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     return fields
 
 
+def check_framing(records: Buffer) -> None:
+    """Raise INVALID_RECORD or CORRUPT_MESSAGE unless this is one batch, by its frame.
+
+    What of `check_produced` comes before all that the rest of a request could be
+    refused for.
+    """
+    size = len(records)
+    if size < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+        _refuse_head(records)
+    length = HEADER.unpack_from(records)[1]
+    if length + LENGTH_OVERHEAD != size:
+        _refuse_length(length, size)
+
+
 def _refuse_head(records: Buffer) -> None:
     """Raise for too little, and for a message format that is not ours."""
     size = len(records)

@@ -4,7 +4,8 @@ kio's native reader reserves memory for as many items as an array says that it h
 and aborts the process where that fails: a frame of twenty bytes could end the broker.
 It takes null for an array that must not be, ignores the sizes of tagged fields, and
 refuses a tag that it does not know, which KIP-482 would have skipped: such fields are
-cut out of the frame. It decodes all in one go, a microsecond for each item of an array,
+cut out of the frame, and so is a tagged field that says null: kio has it that a tagged
+field is there or is not. It decodes all in one go, a microsecond for each item of an array,
 during which a broker does nothing else: so the items of a frame are counted, too.
 
 `bounds_check` makes a function that walks a frame without building anything. It is
@@ -18,7 +19,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct, calcsize
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.introspect import FIXED, FieldKind, has_array, kind_of
@@ -80,10 +81,13 @@ class _Source:
 
     def struct(self, entity: type[Any], depth: int) -> None:
         """Walk the fields of a struct, and its tagged fields after them."""
-        known: dict[int, Check] = {}
+        known: dict[int, _Tagged] = {}
         for field in dataclasses.fields(entity):
             if "tag" in field.metadata:
-                known[field.metadata["tag"]] = _field_check(entity, field)
+                known[field.metadata["tag"]] = _Tagged(
+                    _field_check(entity, field),
+                    says_null=kind_of(field).struct is None and field.default is None,
+                )
             else:
                 self.field(entity, field, depth)
         if entity.__flexible__:
@@ -216,8 +220,15 @@ class Walk:
         return b"".join(pieces)
 
 
+class _Tagged(NamedTuple):
+    """A tagged field; ``says_null`` if it may be there and null, which is a zero."""
+
+    check: Check
+    says_null: bool
+
+
 def _skip_tags(
-    frame: bytes, count_at: int, length: int, known: Mapping[int, Check], walk: Walk
+    frame: bytes, count_at: int, length: int, known: Mapping[int, _Tagged], walk: Walk
 ) -> int:
     count, offset = _varint(frame, count_at)
     edits = walk.edits
@@ -229,16 +240,19 @@ def _skip_tags(
         end = offset + size
         if end > length:
             raise MalformedFrame(f"tagged field of {size} bytes ends beyond the frame")
-        check = known.get(tag)
-        if check is None:
+        tagged = known.get(tag)
+        if tagged is None:
             walk.left -= 1
             if walk.left < 0:
                 _refuse_items()
             kept -= 1
             edits.append((start, end, b""))
+        elif tagged.says_null and size == 1 and not frame[offset]:
+            kept -= 1
+            edits.append((start, end, b""))
         else:
             within = len(edits)
-            found = check(frame, offset, length, walk)
+            found = tagged.check(frame, offset, length, walk)
             if found != end:
                 found -= offset
                 raise MalformedFrame(f"tagged field of {found} bytes, not {size}")

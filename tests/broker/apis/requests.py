@@ -35,6 +35,15 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+# Kinds of an ACL, or of a filter of them, other than UNKNOWN.
+ACL_KINDS = {
+    "resource_type": 2,
+    "resource_pattern_type": 3,
+    "resource_type_filter": 2,
+    "pattern_type_filter": 3,
+    "operation": 3,
+    "permission_type": 3,
+}
 START_MS = 1_700_000_000_000
 SECONDS_30 = timedelta(seconds=30)
 

@@ -11,6 +11,7 @@ from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import (
+    ACL_KINDS,
     SECONDS_30,
     batch,
     fetch_fields,
@@ -58,8 +59,9 @@ FIELDS: dict[ApiKey, dict[str, Any]] = {
             {"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}
         ]
     },
-    ApiKey.CREATE_ACLS: {"creations": [{"resource_name": "t", "principal": "User:a"}]},
-    ApiKey.DELETE_ACLS: {"filters": [{"resource_name_filter": "t"}]},
+    ApiKey.DESCRIBE_ACLS: ACL_KINDS,
+    ApiKey.CREATE_ACLS: {"creations": [{"resource_name": "t", **ACL_KINDS}]},
+    ApiKey.DELETE_ACLS: {"filters": [{"resource_name_filter": "t", **ACL_KINDS}]},
     ApiKey.OFFSET_COMMIT: {"group_id": "g", "member_id": ""},
     ApiKey.OFFSET_FETCH: {"group_id": "g", "groups": [{"group_id": "g"}]},
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},

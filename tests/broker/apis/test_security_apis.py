@@ -8,6 +8,7 @@ from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import World
+from tests.broker.apis.requests import ACL_KINDS
 
 DISABLED = ErrorCode.security_disabled
 
@@ -16,12 +17,12 @@ DISABLED = ErrorCode.security_disabled
 def test_without_an_authorizer_acls_are_disabled(version: int) -> None:
     """MirrorMaker 2 takes this code, and no other, for a cluster without ACLs."""
     world = World()
-    described = world.send(ApiKey.DESCRIBE_ACLS, version)
+    described = world.send(ApiKey.DESCRIBE_ACLS, version, **ACL_KINDS)
     assert (described.error_code, described.resources) == (DISABLED, ())
     assert described.error_message == "No Authorizer is configured on the broker."
-    created = world.send(ApiKey.CREATE_ACLS, version, creations=[{}, {}])
+    created = world.send(ApiKey.CREATE_ACLS, version, creations=[ACL_KINDS] * 2)
     assert [row.error_code for row in created.results] == [DISABLED] * 2
-    deleted = world.send(ApiKey.DELETE_ACLS, version, filters=[{}, {}, {}])
+    deleted = world.send(ApiKey.DELETE_ACLS, version, filters=[ACL_KINDS] * 3)
     assert [row.error_code for row in deleted.filter_results] == [DISABLED] * 3
     assert all(row.matching_acls == () for row in deleted.filter_results)
 

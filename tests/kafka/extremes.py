@@ -1,0 +1,156 @@
+"""Generated extreme requests of which both brokers must think the same.
+
+The generator is that of the property tests and of `make fuzz`. What it makes and two
+brokers may see differently without one of them being wrong is left out here, each kind
+for a reason; what is left, `test_same_extremes.py` sends to both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
+from broker.protocol.errors import ErrorCode, MalformedFrame
+from broker.protocol.wire.codec import decode, decode_response
+from broker.protocol.wire.header import parse_request_header
+from tests.fuzzing.extremes import Words
+from tests.fuzzing.frames import Sent, request_of
+from tests.kafka.differences import IDENTITIES
+
+# A varint of 2^31 or more: Kafka reads a negative number.
+_NEGATIVE_VARINT = re.compile(rb"[\x80-\xff]{4}[\x08-\x0f]")
+# Why kio refuses what Kafka reads; none of it is written by any client.
+_STRICTER = {
+    "InvalidUnicode": "Java reads question marks where text is no UTF-8",
+    "NegativeByteLength": "Kafka takes a length below -1 for null",
+    "negative array length": "the same",
+    "Invalid boolean value": "Kafka takes every byte but 0 for true",
+    "timedelta milliseconds overflow": "times beyond 10^9 days cannot be held here",
+}
+_LONGEST_WAIT = timedelta(milliseconds=100)
+_SHORTEST_TIMEOUT = timedelta(seconds=5)
+_PARTITIONS_MAX, _PARTITIONS_REFUSED = 8, 10_000
+
+
+def comparable(
+    rng: random.Random, words: Words, api: tuple[int, int], number: int
+) -> Sent:
+    """Return the next generated request of ``api`` of which both think the same."""
+    while True:
+        sent = request_of(rng, words, api, number)
+        if incomparable(sent) is None:
+            return sent
+
+
+def incomparable(sent: Sent) -> str | None:
+    """Return why brokers may differ about a request; None if they may not."""
+    frame = sent.frame[4:]
+    (size,) = struct.unpack_from(">i", sent.frame)
+    if size > len(frame):
+        return "the rest of the frame is waited for"
+    frame = frame[: max(size, 0)]
+    flexible = (
+        0 <= sent.key < len(FIRST_FLEXIBLE) and sent.version >= FIRST_FLEXIBLE[sent.key]
+    )
+    if flexible and _NEGATIVE_VARINT.search(frame):
+        return "Kafka takes 2^31 tagged fields, or bytes, for less than none"
+    try:
+        header = parse_request_header(frame)
+    except MalformedFrame as error:
+        return "Java reads question marks" if "UTF-8" in str(error) else None
+    try:
+        body = decode(header.api_key, header.api_version, frame, header.body_offset)
+    except MalformedFrame as error:
+        told = repr(error.__cause__)
+        return next((why for what, why in _STRICTER.items() if what in told), None)
+    return _of_body(ApiKey(header.api_key), body)
+
+
+def _of_body(key: ApiKey, body: Any) -> str | None:
+    if any(map(_repeats, _arrays(body))):
+        return "said twice in one array: which of the two counts is nowhere said"
+    found: dict[str, list[Any]] = {}
+    for name, value in _fields(body):
+        found.setdefault(name, []).append(value)
+    partitions = max([*found.get("num_partitions", ()), *found.get("count", ()), 0])
+    reasons = {
+        "both would say nothing for a while": (
+            max(found.get("max_wait", [_LONGEST_WAIT])) > _LONGEST_WAIT
+        ),
+        "Kafka answers before its controller has: it may or may not have done it": (
+            _changes_topics(key)
+            and min(found.get("timeout", [_SHORTEST_TIMEOUT])) < _SHORTEST_TIMEOUT
+        ),
+        "Kafka leaves the connection muted (allowed_differences.md)": (
+            key is ApiKey.PRODUCE and None in found.get("records", ())
+        ),
+        "one topic by its name and by its id is said twice": (
+            key is ApiKey.METADATA
+            and any(found.get("topic_id", ()))
+            and any(found.get("name", ()))
+        ),
+        "Kafka never answers who asks for the offsets of no group": (
+            key is ApiKey.OFFSET_FETCH and not getattr(body, "groups", True)
+        ),
+        "there are no transactions here": (
+            any(found.get("transactional_id", ())) or 1 in found.get("key_type", ())
+        ),
+        "many partitions are made, and nothing more is shown by that": (
+            _PARTITIONS_MAX < partitions <= _PARTITIONS_REFUSED
+        ),
+        "the broker itself would be altered, and all that is asked later": (
+            "ALTER_CONFIGS" in key.name and 4 in found.get("resource_type", ())
+        ),
+    }
+    return next((why for why, it_is_so in reasons.items() if it_is_so), None)
+
+
+def _changes_topics(key: ApiKey) -> bool:
+    return key.name.startswith(("CREATE_", "DELETE_", "ALTER_", "ELECT_"))
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the plain fields of a body and of all that is in it, with their names."""
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name)
+        for each in held if isinstance(held, tuple) else (held,):
+            if dataclasses.is_dataclass(each):
+                yield from _fields(each)
+            else:
+                yield field.name, each
+
+
+def _arrays(value: Any) -> Iterator[tuple[Any, ...]]:
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name)
+        if isinstance(held, tuple):
+            yield held
+        for each in held if isinstance(held, tuple) else (held,):
+            if dataclasses.is_dataclass(each):
+                yield from _arrays(each)
+
+
+def _repeats(array: tuple[Any, ...]) -> bool:
+    """Tell whether two items of an array are of the same thing."""
+    names = [
+        tuple(getattr(each, name, None) for name in IDENTITIES)
+        if dataclasses.is_dataclass(each)
+        else each
+        for each in array
+    ]
+    return len(set(names)) < len(names)
+
+
+def error_codes(key: int, version: int, frame: bytes) -> str:
+    """Return how often an answer has which error code."""
+    answer = decode_response(key, version, frame)[1]
+    codes = [value for name, value in _fields(answer) if name == "error_code"]
+    counted = Counter(ErrorCode(code).name for code in codes)
+    return ", ".join(f"{counted[name]} {name}" for name in sorted(counted))
