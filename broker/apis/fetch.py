@@ -12,7 +12,8 @@ Behaviour:
 - Consumers read up to the high watermark. Followers read to the end, and what they ask
   for tells how far they have come, which may move the high watermark.
 - A consumer of v11 or later may read from a follower too (KIP-392).
-- An isolation level that there is not is INVALID_REQUEST.
+- An isolation level that there is not is INVALID_REQUEST, as soon as there is
+  something to read under it.
 - Sessions as in KIP-227. A request can be preempted between two partitions.
 
 Version notes:
@@ -65,7 +66,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Response:
         context = fetch.context()
     except KafkaError as error:
         return fetch.refuse(error.code)
-    if context.targets and body.isolation_level not in ISOLATION_LEVELS:
+    if body.isolation_level not in ISOLATION_LEVELS and fetch.finds_any(context):
         return fetch.refuse_each(context, ErrorCode.invalid_request)
     outcome = await fetch.read(context)
     if not fetch.is_enough():
@@ -291,6 +292,21 @@ class _Fetch:
             self.request.correlation_id,
             (),
             error_code=int(error),
+        )
+
+    def finds_any(self, context: Context) -> bool:
+        """Tell whether one of the partitions that are wanted is here."""
+        partitions, name = (
+            self.broker.replicas.partitions,
+            self.broker.metadata_cache.name,
+        )
+        return any(
+            (
+                name(target.topic) if isinstance(target.topic, UUID) else target.topic,
+                target.partition,
+            )
+            in partitions
+            for target in context.targets
         )
 
     def refuse_each(self, context: Context, error: ErrorCode) -> Response:

@@ -7,7 +7,8 @@ is given, so that none is ever given twice; a stopped broker loses the rest of a
 A producer that asks to have its epoch raised (v3, KIP-360) is given a new id with epoch
 0, as Kafka's broker does for producers without a transactional id.
 
-A producer id without an epoch, or the reverse, is INVALID_REQUEST.
+A producer id without an epoch, or the reverse, is INVALID_REQUEST, and so is an empty
+transactional id.
 
 Version notes: v2 is flexible, v3 takes the producer's id and epoch, v4 may answer
 PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890).
@@ -36,10 +37,12 @@ _NONE: Final = -1
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Give out the next id."""
     try:
-        if body.transactional_id is not None:
-            raise transactions_not_served()
         if not _is_whole(body):
             raise KafkaError(ErrorCode.invalid_request, "half a producer id and epoch")
+        if body.transactional_id == "":
+            raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
+        if body.transactional_id is not None:
+            raise transactions_not_served()
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return answer(error_code=error.code, producer_id=-1, producer_epoch=-1)

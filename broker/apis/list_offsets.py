@@ -67,17 +67,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         for topic in body.topics
         for wanted in topic.partitions
     )
-    strange = (
-        body.replica_id == _CONSUMER
-        and getattr(body, "isolation_level", 0) not in ISOLATION_LEVELS
-    )
     for topic in body.topics:
         rows = []
         for wanted in topic.partitions:
-            if strange or named[topic.name, wanted.partition_index] > 1:
+            if named[topic.name, wanted.partition_index] > 1:
                 rows.append(_refused(wanted, ErrorCode.invalid_request))
                 continue
-            row = await _row(request, body.replica_id, topic.name, wanted, broker)
+            row = await _row(request, body, topic.name, wanted, broker)
             rows.append(row)
             await preempt()
         topics.append(Row(name=topic.name, partitions=rows))
@@ -85,11 +81,14 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 
 async def _row(
-    request: Request, replica_id: int, topic: str, wanted: Entity, broker: Broker
+    request: Request, body: Entity, topic: str, wanted: Entity, broker: Broker
 ) -> Row:
     index: int = wanted.partition_index
+    replica_id: int = body.replica_id
     try:
         _check_special(wanted.timestamp, request.api_version)
+        if replica_id == _CONSUMER:
+            _check_isolation(getattr(body, "isolation_level", 0))
         if replica_id == _DEBUGGING_CONSUMER:
             partition = broker.replicas.get(TopicPartition(topic, index))
         else:
@@ -104,6 +103,11 @@ async def _row(
     except KafkaError as error:
         return _refused(wanted, error.code)
     return Row(partition_index=index, error_code=ErrorCode.none, **found._asdict())
+
+
+def _check_isolation(level: int) -> None:
+    if level not in ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.invalid_request, f"isolation level {level}")
 
 
 def _refused(wanted: Entity, error: ErrorCode) -> Row:

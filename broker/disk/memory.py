@@ -30,7 +30,8 @@ class Faults:
     """Chooses the call that fails, counted from 1; 0 lets all succeed.
 
     ``short`` bytes of a failing write reach the file. ``crash``: the machine stops at
-    that call, and no later one succeeds either. Reads are counted if ``reads``.
+    that call, and no later one succeeds either. Reads, and openings of files that are
+    there, are counted if ``reads``.
     """
 
     def __init__(
@@ -216,6 +217,8 @@ class MemoryStorage:
             self.faults.count(f"create {path}")
             node = _Node()
             self._change((None, path, node))
+        elif self.faults.reads:
+            self.faults.count(f"open {path}")
         return MemoryFile(self, path, node)
 
     def names(self, directory: str) -> list[str]:

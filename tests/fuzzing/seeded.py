@@ -11,15 +11,16 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.fuzzing.findings import Findings
 from tests.fuzzing.frames import ALL, OF_CLIENTS
 from tests.fuzzing.known import is_known
 from tests.fuzzing.onslaught import Outcome, onslaught
+from tests.fuzzing.processes import in_fresh_processes
 
 FRAMES = 300
 # A request that makes the broker take more is a finding, and not the machine's end.
@@ -27,18 +28,26 @@ _MEMORY_BYTES = 3 << 30
 AGAIN = "python -m tests.fuzzing.seeded --seed {} --count 1"
 
 
-def one_run(seed: int, findings: Path) -> tuple[Outcome | None, bool]:
-    """Return what came of a seed; None if it failed, and whether that was known."""
+class Run(NamedTuple):
+    """What came of a seed: no outcome if it failed, and whether that was known."""
+
+    seed: int
+    outcome: Outcome | None
+    was_known: bool = False
+
+
+def one_run(seed: int, findings: Path) -> Run:
+    """Play a seed; a failure is written to ``findings``."""
     logging.disable()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     keys = OF_CLIENTS if seed % 10 else ALL
     try:
-        return onslaught(seed, keys, FRAMES), False
+        return Run(seed, onslaught(seed, keys, FRAMES))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         Findings(findings).note(error, AGAIN.format(seed))
-        return None, is_known(error)
+        return Run(seed, None, is_known(error))
 
 
 def main() -> None:
@@ -52,41 +61,28 @@ def main() -> None:
     chosen = parser.parse_args()
     seeds = islice(count(chosen.seed), chosen.count)
     findings = Findings(chosen.out / "findings")
-    total, runs, known, failed = Outcome(), 0, 0, 0
+    total, runs, failed = Outcome(), 0, []
+    known = 0
     began = last = time.monotonic()
-    for outcome, was_known in _runs(seeds, chosen, findings.directory):
+    play = partial(one_run, findings=findings.directory)
+    for run in in_fresh_processes(
+        play, seeds, chosen.jobs, began + chosen.minutes * 60
+    ):
         runs += 1
-        if outcome is None:
-            known += was_known
-            failed += not was_known
+        if run.outcome is not None:
+            total.add(run.outcome)
+        elif run.was_known:
+            known += 1
         else:
-            total.add(outcome)
+            failed.append(run.seed)
+            print(f"seed {run.seed} failed", flush=True)
         if time.monotonic() - last > 60:
             last = time.monotonic()
-            print(f"{runs * FRAMES} frames, {failed} failures", flush=True)
-    _tell(total, chosen.seed, runs, known, failed, time.monotonic() - began)
+            print(f"{runs * FRAMES} frames, {len(failed)} failures", flush=True)
+    _tell(total, chosen.seed, runs, known, len(failed), time.monotonic() - began)
     for name in findings.told():
         print(f"  {findings.directory / name}")
     sys.exit(bool(failed))
-
-
-def _runs(
-    seeds: Iterator[int], chosen: argparse.Namespace, findings: Path
-) -> Iterator[tuple[Outcome | None, bool]]:
-    """Yield what came of each run, ``jobs`` of them at a time."""
-    ends = time.monotonic() + chosen.minutes * 60
-    with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=200) as pool:
-        running: set[Future[tuple[Outcome | None, bool]]] = set()
-        while True:
-            while len(running) < 2 * chosen.jobs and time.monotonic() < ends:
-                seed = next(seeds, None)
-                if seed is None:
-                    break
-                running.add(pool.submit(one_run, seed, findings))
-            if not running:
-                return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (each.result() for each in done)
 
 
 def _tell(

@@ -12,18 +12,22 @@ import random
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
-from broker.protocol.errors import ErrorCode, MalformedFrame
-from broker.protocol.wire.codec import decode, decode_response
-from broker.protocol.wire.header import parse_request_header
+from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
+from broker.protocol.records.batch import CODEC_MASK, check_framing
+from broker.protocol.wire.bounds import Walk, bounds_check
+from broker.protocol.wire.codec import decode, decode_response, request_type
+from broker.protocol.wire.header import RequestHeader, parse_request_header
 from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import Sent, request_of
 from tests.kafka.differences import IDENTITIES
 
+# What stands for the ids of topics until it is known which broker is asked.
+TOPIC_IDS = (b"\x11" * 16, b"\x22" * 16)
 # A varint of 2^31 or more: Kafka reads a negative number.
 _NEGATIVE_VARINT = re.compile(rb"[\x80-\xff]{4}[\x08-\x0f]")
 # Why kio refuses what Kafka reads; none of it is written by any client.
@@ -32,8 +36,13 @@ _STRICTER = {
     "NegativeByteLength": "Kafka takes a length below -1 for null",
     "negative array length": "the same",
     "Invalid boolean value": "Kafka takes every byte but 0 for true",
+    "tagged field of": "Kafka does not look at the size of a tagged field it knows",
     "timedelta milliseconds overflow": "times beyond 10^9 days cannot be held here",
 }
+_TAGS_IN_USE = 16
+_CODEC_AT, _LAST_CODEC = 22, 4
+_OPERATIONS = {0, 1, 2, 3}
+_LONG = 30_000
 _LONGEST_WAIT = timedelta(milliseconds=100)
 _SHORTEST_TIMEOUT = timedelta(seconds=5)
 _PARTITIONS_MAX, _PARTITIONS_REFUSED = 8, 10_000
@@ -68,52 +77,106 @@ def incomparable(sent: Sent) -> str | None:
     try:
         body = decode(header.api_key, header.api_version, frame, header.body_offset)
     except MalformedFrame as error:
-        told = repr(error.__cause__)
+        if any(each in frame for each in TOPIC_IDS):
+            return "bytes of an id may be read as anything, and each broker has its own"
+        told = f"{error} {error.__cause__!r}"
         return next((why for what, why in _STRICTER.items() if what in told), None)
-    return _of_body(ApiKey(header.api_key), body)
+    api = ApiKey(header.api_key), header.api_version
+    return _of_tags(header, frame) or _of_body(api, body)
 
 
-def _of_body(key: ApiKey, body: Any) -> str | None:
+def _of_tags(header: RequestHeader, frame: bytes) -> str | None:
+    check = bounds_check(request_type(header.api_key, header.api_version))
+    if check is not None:
+        walk = Walk(len(frame))
+        check(frame, header.body_offset, len(frame), walk)
+        if any(frame[start] < _TAGS_IN_USE and not by for start, _, by in walk.edits):
+            return "Kafka refuses tags that its schema has in other versions only"
+    return None
+
+
+def _of_body(api: tuple[ApiKey, int], body: Any) -> str | None:
     if any(map(_repeats, _arrays(body))):
         return "said twice in one array: which of the two counts is nowhere said"
     found: dict[str, list[Any]] = {}
     for name, value in _fields(body):
         found.setdefault(name, []).append(value)
+    key = api[0]
     partitions = max([*found.get("num_partitions", ()), *found.get("count", ()), 0])
     reasons = {
         "both would say nothing for a while": (
             max(found.get("max_wait", [_LONGEST_WAIT])) > _LONGEST_WAIT
         ),
         "Kafka answers before its controller has: it may or may not have done it": (
-            _changes_topics(key)
+            key.name.startswith(("CREATE_", "DELETE_", "ALTER_", "ELECT_"))
             and min(found.get("timeout", [_SHORTEST_TIMEOUT])) < _SHORTEST_TIMEOUT
-        ),
-        "Kafka leaves the connection muted (allowed_differences.md)": (
-            key is ApiKey.PRODUCE and None in found.get("records", ())
         ),
         "one topic by its name and by its id is said twice": (
             key is ApiKey.METADATA
             and any(found.get("topic_id", ()))
             and any(found.get("name", ()))
         ),
-        "Kafka never answers who asks for the offsets of no group": (
-            key is ApiKey.OFFSET_FETCH and not getattr(body, "groups", True)
-        ),
         "there are no transactions here": (
             any(found.get("transactional_id", ())) or 1 in found.get("key_type", ())
         ),
         "many partitions are made, and nothing more is shown by that": (
-            _PARTITIONS_MAX < partitions <= _PARTITIONS_REFUSED
+            partitions > _PARTITIONS_MAX
+            and not (key is ApiKey.CREATE_TOPICS and partitions > _PARTITIONS_REFUSED)
         ),
         "the broker itself would be altered, and all that is asked later": (
             "ALTER_CONFIGS" in key.name and 4 in found.get("resource_type", ())
         ),
     }
+    own = _kafkas_own(api, found)
+    return own or next((why for why, it_is_so in reasons.items() if it_is_so), None)
+
+
+def _kafkas_own(api: tuple[ApiKey, int], found: Mapping[str, list[Any]]) -> str | None:
+    """Return what Kafka makes of a request that nobody would want to copy."""
+    key, version = api
+    batches = [each or b"" for each in found.get("records", ())]
+    reasons = {
+        "without records it leaves the connection muted (allowed_differences.md)": (
+            key is ApiKey.PRODUCE and None in found.get("records", ())
+        ),
+        "of one broken batch it refuses all the others, too": (
+            any(map(_is_broken, batches))
+        ),
+        "it trips over a codec that there is not (allowed_differences.md)": any(
+            each[_CODEC_AT] & CODEC_MASK > _LAST_CODEC
+            for each in batches
+            if len(each) > _CODEC_AT
+        ),
+        "it trips over an operation that there is not (allowed_differences.md)": (
+            not set(found.get("config_operation", ())) <= _OPERATIONS
+        ),
+        "it trips over its own message about so long a name": (
+            key is ApiKey.CREATE_TOPICS
+            and max((len(each) for each in found.get("name", ())), default=0) > _LONG
+        ),
+        "it never answers who asks for the offsets of no group": (
+            key is ApiKey.OFFSET_FETCH and version >= 8 and not found.get("group_id")
+        ),
+        "it answers with nothing at all (allowed_differences.md)": (
+            key is ApiKey.METADATA
+            and version < 12
+            and (any(found.get("topic_id", ())) or None in found.get("name", ()))
+        ),
+        "of a group that is not there Kafka 4 says what we say": (
+            key is ApiKey.OFFSET_COMMIT
+            and version >= 9
+            and max(found.get("generation_id_or_member_epoch", [-1])) >= 0
+        ),
+    }
     return next((why for why, it_is_so in reasons.items() if it_is_so), None)
 
 
-def _changes_topics(key: ApiKey) -> bool:
-    return key.name.startswith(("CREATE_", "DELETE_", "ALTER_", "ELECT_"))
+def _is_broken(records: bytes | None) -> bool:
+    try:
+        check_framing(records or b"")
+    except KafkaError as error:
+        return error.code is ErrorCode.corrupt_message
+    return False
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:

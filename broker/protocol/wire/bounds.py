@@ -4,9 +4,9 @@ kio's native reader reserves memory for as many items as an array says that it h
 and aborts the process where that fails: a frame of twenty bytes could end the broker.
 It takes null for an array that must not be, ignores the sizes of tagged fields, and
 refuses a tag that it does not know, which KIP-482 would have skipped: such fields are
-cut out of the frame, and so is a tagged field that says null: kio has it that a tagged
-field is there or is not. It decodes all in one go, a microsecond for each item of an array,
-during which a broker does nothing else: so the items of a frame are counted, too.
+cut out of the frame, and so is a tagged field that says null, which kio cannot read. It
+decodes all in one go, a microsecond for each item of an array, during which a broker
+does nothing else: so the items of a frame are counted, too.
 
 `bounds_check` makes a function that walks a frame without building anything. It is
 Python source, compiled once per message and version as ``dataclasses`` compiles an

@@ -41,7 +41,11 @@ def test_an_isolation_level_that_there_is_not_is_refused(version: int) -> None:
     world = World()
     world.create("t")
     for level in (-1, 2, 127):
-        asked = fetch_fields({("t", 0): 0, ("nope", 0): 0}, isolation_level=level)
+        # With nothing to read under it, only what is not there is told.
+        asked = fetch_fields({("nope", 0): 0}, isolation_level=level)
+        (row,) = world.send(ApiKey.FETCH, version, **asked).responses[0].partitions
+        assert row.error_code is ErrorCode.unknown_topic_or_partition
+        asked = fetch_fields({("nope", 0): 0, ("t", 0): 0}, isolation_level=level)
         answer = world.send(ApiKey.FETCH, version, **asked)
         rows = [row for each in answer.responses for row in each.partitions]
         told = {getattr(answer, "error_code", None), *(row.error_code for row in rows)}
@@ -67,6 +71,28 @@ def test_offsets_under_an_isolation_level_that_there_is_not(
         ApiKey.LIST_OFFSETS, 5, replica_id=replica, isolation_level=7, topics=[asked]
     )
     assert answer.topics[0].partitions[0].error_code is ErrorCode[told]
+
+
+def test_a_time_that_cannot_be_asked_for_is_told_first() -> None:
+    wanted = {"timestamp": -9, "current_leader_epoch": -1}
+    topics = [{"name": "t", "partitions": [wanted]}]
+    answer = World().send(
+        ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=7, topics=topics
+    )
+    told = answer.topics[0].partitions[0].error_code
+    assert told is ErrorCode.unsupported_version
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_an_empty_transactional_id_is_no_id(version: int) -> None:
+    answer = World().send(
+        ApiKey.INIT_PRODUCER_ID,
+        version,
+        transactional_id="",
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    assert answer.error_code is ErrorCode.invalid_request
 
 
 def test_acks_are_looked_at_after_the_partition_and_the_batchs_frame() -> None:

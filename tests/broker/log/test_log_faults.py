@@ -129,6 +129,8 @@ def sweep(**options):
     [
         (errno.EIO, 0, True),
         (errno.EIO, 10**6, False),
+        (errno.EMFILE, 0, True),
+        (errno.ENOSPC, 0, True),
         (errno.ENOSPC, 30, False),
         (errno.ENOSPC, 61, False),
     ],
