@@ -37,7 +37,7 @@ compare: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
-# What takes minutes: a hundred kills, every call of a disk failing once, a short soak.
+# What takes minutes: 200 kills, every call of a disk failing once, a short soak.
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow
 

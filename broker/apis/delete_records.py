@@ -5,6 +5,8 @@ Versions: 0-2.
 Behaviour:
 - Offset -1 stands for the high watermark; OFFSET_OUT_OF_RANGE beyond it. The answer is
   the low watermark, once every replica has reached the offset or ``timeout_ms`` passed.
+- Before the answer, the starts of the logs are on disk: what was deleted stays deleted.
+  (Kafka writes them once a minute, and a crash brings records back.)
 - POLICY_VIOLATION for a topic that is compacted and not deleted from, and
   INVALID_TOPIC_EXCEPTION for an internal one, as in Kafka.
 - A request can be preempted between two partitions.
@@ -48,6 +50,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             except KafkaError as error:
                 outcomes[key] = Outcome(error.code)
             await preempt()
+    _keep(wanted, outcomes, broker)
     outcomes |= await _wait(wanted, to_ms(body.timeout), broker)
     return answer(
         topics=[
@@ -91,6 +94,24 @@ def _delete(key: TopicPartition, offset: int, broker: Broker) -> int:
         )
     delete_records_before(partition.log, offset)
     return offset
+
+
+def _keep(
+    wanted: dict[TopicPartition, int],
+    outcomes: dict[TopicPartition, tuple[int, ErrorCode]],
+    broker: Broker,
+) -> None:
+    """Write down where the logs start now; what cannot be is an outcome."""
+    logs = broker.logs.logs
+    homes = {key: logs[key].home for key in wanted if key in logs}
+    for home in sorted(set(homes.values())):
+        keys = [key for key, its in homes.items() if its == home]
+        try:
+            broker.logs.keep_starts(keys)
+        except OSError:
+            for key in keys:
+                del wanted[key]
+                outcomes[key] = Outcome(-1, ErrorCode.kafka_storage_error)
 
 
 async def _wait(

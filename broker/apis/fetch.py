@@ -301,8 +301,10 @@ class _Fetch:
             self.broker.metadata_cache.name,
         )
         return any(
-            (
-                name(target.topic) if isinstance(target.topic, UUID) else target.topic,
+            TopicPartition(
+                name(target.topic) or ""
+                if isinstance(target.topic, UUID)
+                else target.topic,
                 target.partition,
             )
             in partitions

@@ -152,7 +152,11 @@ def _kafkas_own(api: tuple[ApiKey, int], found: Mapping[str, list[Any]]) -> str 
         ),
         "it trips over its own message about so long a name": (
             key is ApiKey.CREATE_TOPICS
-            and max((len(each) for each in found.get("name", ())), default=0) > _LONG
+            and max((len(each.encode()) for each in found.get("name", ())), default=0)
+            > _LONG
+        ),
+        "whether it trips over an isolation level depends on what else is asked": (
+            key is ApiKey.FETCH and not set(found["isolation_level"]) <= {0, 1}
         ),
         "it never answers who asks for the offsets of no group": (
             key is ApiKey.OFFSET_FETCH and version >= 8 and not found.get("group_id")

@@ -52,12 +52,11 @@ def ask_extremes(peer: Peer, key: ApiKey) -> None:
     words = Words(
         topics=[name.encode() for name in topics],
         topic_ids=[bytes(16), *TOPIC_IDS],
-        groups=[b"", f"{prefix}-group".encode()],
     )
     for version in versions(key):
         for number in range(OF_EACH_VERSION):
             # What a group has become by another request is a matter of time.
-            words.groups[0] = f"{prefix}-{version}-{number}".encode()
+            words.groups = [f"{prefix}-{version}-{number}-{i}".encode() for i in "ab"]
             sent = comparable(rng, words, (key, version), number)
             frame = sent.frame
             for stand_in, own in zip(TOPIC_IDS, ids, strict=True):

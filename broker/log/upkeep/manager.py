@@ -11,7 +11,7 @@ What is done to them now and then stands in rounds.py and log_cleaner.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from posixpath import dirname
@@ -23,6 +23,7 @@ from broker.disk.doomed import Doomed, remove_all
 from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.identity import kafka_uuid, parse_kafka_uuid
 from broker.disk.log_dirs import LogDirs
+from broker.disk.offset_files import OffsetFiles
 from broker.disk.storage import Storage, join, remove_if_there, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
@@ -37,7 +38,6 @@ from broker.log.upkeep.directory_names import (
 )
 from broker.log.upkeep.offsets import (
     LOGS_PER_STEP,
-    Files,
     HighWatermark,
     gather,
     no_files,
@@ -81,6 +81,7 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self._locks: list[object] = []
         self._deletions = 0
+        self._files = OffsetFiles(storage)
 
     # ---- start and stop ----
 
@@ -119,9 +120,7 @@ class LogManager:
         if clean:
             storage.sync_directory(directory)
 
-        def read(name: str) -> dict[TopicPartition, int]:
-            return checkpoints.read_offsets(storage, directory, name)
-
+        read = partial(self._files.read, directory)
         recovery_points = read(checkpoints.RECOVERY_POINTS)
         start_offsets = read(checkpoints.LOG_START_OFFSETS)
         cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
@@ -179,7 +178,9 @@ class LogManager:
         files = run(gather(self.logs, high_watermark))
         for directory in self._log_dirs.online:
             try:
-                self._write(directory, files.get(directory, no_files()))
+                self._files.writing(
+                    directory, files.get(directory, no_files()), self._files.view()
+                )()
                 if directory not in failed:
                     write_atomically(
                         self.storage, directory, checkpoints.CLEAN_SHUTDOWN, _CLEAN
@@ -197,7 +198,8 @@ class LogManager:
     ) -> Log:
         """Return the log of a partition, a new one if there is none.
 
-        A new one goes to the directory with the fewest logs. One that is not said to
+        A new one goes to the directory with the fewest logs, whose checkpoints forget
+        what they said of an earlier one of this name. One that is not said to
         be new may be in a directory that is offline: then KAFKA_STORAGE_ERROR is
         raised, as Kafka does, and where none is online.
         """
@@ -209,6 +211,7 @@ class LogManager:
             home = self._emptiest()
             topic, partition = key
             with self._reporting(home):
+                self._files.forget(home, key)
                 log = open_log(
                     join(home, f"{topic}-{partition}"),
                     self._config_of(topic),
@@ -307,20 +310,27 @@ class LogManager:
         A directory that cannot is passed over; its error is raised at the end.
         """
         refused: OSError | None = None
+        view = self._files.view()
         files = yield from gather(self.logs, high_watermark)
         for directory in self._log_dirs.online:
             content = files.get(directory, no_files())
             try:
                 with self._reporting(directory):
-                    yield partial(self._write, directory, content)
+                    yield self._files.writing(directory, content, view)
             except OSError as error:
                 refused = error
         if refused is not None:
             raise refused
 
-    def _write(self, directory: str, files: Files) -> None:
-        for name, offsets in files.items():
-            checkpoints.write_offsets(self.storage, directory, name, offsets)
+    def keep_starts(self, keys: Iterable[TopicPartition]) -> None:
+        """Write where these logs of one directory start; raise OSError.
+
+        So that no kill brings back what lies before. Cost: a small file and its fsync.
+        """
+        starts = {key: self.logs[key].log_start_offset for key in keys}
+        home = self.logs[next(iter(starts))].home
+        with self._reporting(home):
+            self._files.add(home, checkpoints.LOG_START_OFFSETS, starts)
 
     def remove(self, path: str) -> Steps[None]:
         """Remove something that is `doomed`; raise OSError.

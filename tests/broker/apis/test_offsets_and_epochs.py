@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from broker.disk.memory import Faults
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, Call, World
@@ -209,6 +212,45 @@ def test_records_before_an_offset_are_deleted_for_good(world: World) -> None:
     assert outcome(delete_records(world, 2)) == (NONE, 4)
     assert outcome(delete_records(world, -1)) == (NONE, 6)
     world.check()
+
+
+def test_a_kill_brings_no_deleted_record_back(world: World) -> None:
+    """Kafka writes where logs start once a minute, and has them back until then."""
+    assert outcome(delete_records(world, 4)) == (NONE, 4)
+    after = World(storage=world.storage.after_kill())
+    assert list_offsets(after, -2).offset == 4
+    assert outcome(delete_records(after, 5)) == (NONE, 5)
+    again = World(storage=after.storage.after_power_loss(random.Random(1)))
+    assert again.broker.logs.logs[T].log_start_offset >= 4
+
+
+@pytest.mark.parametrize("upkeep", [False, True])
+def test_where_a_deleted_log_began_is_nothing_to_the_next_one(
+    world: World, upkeep: bool
+) -> None:
+    """The new log was cut off at the old one's start, records and all, by a kill."""
+    assert outcome(delete_records(world, 5)) == (NONE, 5)
+    if upkeep:
+        world.pass_ms(120_000)
+    after = World(storage=world.storage.after_kill())
+    after.send(ApiKey.DELETE_TOPICS, 5, topic_names=["t"])
+    after.create("t")
+    for value in (b"a", b"b", b"c"):
+        after.produce("t", value)
+    again = World(storage=after.storage.after_kill())
+    assert list_offsets(again, -2).offset == 0
+    assert [value for _, value in values_of(again.fetch("t").records)] == [
+        b"a",
+        b"b",
+        b"c",
+    ]
+
+
+def test_a_start_that_cannot_be_written_is_not_promised(world: World) -> None:
+    world.storage.faults = Faults(1, error=errno.ENOSPC)
+    code = outcome(delete_records(world, 4))
+    assert code == (ErrorCode.kafka_storage_error, -1)
+    assert outcome(delete_records(world, 4)) == (NONE, 4)
 
 
 @pytest.mark.parametrize("offset", [7, -2])

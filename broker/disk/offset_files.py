@@ -1,0 +1,105 @@
+"""Checkpoints of offsets as files: an older view never replaces a newer one.
+
+They are written by a round of upkeep, in a thread, and by a request that must be on
+disk before it is answered; either may have looked at the logs before the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from threading import Lock
+
+from broker.disk import checkpoints
+from broker.disk.storage import Storage
+from broker.protocol.topic_partition import TopicPartition
+
+
+class OffsetFiles:
+    """The checkpoints of all directories."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._views = count(1)
+        # By (directory, file): the view that it holds, and what that is.
+        self._written: dict[tuple[str, str], int] = {}
+        self._held: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
+        # What was forgotten since the last view that was written, and when.
+        self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        self._writing = Lock()
+
+    def read(self, directory: str, name: str) -> Mapping[TopicPartition, int]:
+        """Return what a file holds; raise `MalformedCheckpoint`."""
+        offsets = checkpoints.read_offsets(self._storage, directory, name)
+        self._held[directory, name] = offsets
+        return offsets
+
+    def view(self) -> int:
+        """Return the number of a view that begins now."""
+        return next(self._views)
+
+    def writing(
+        self,
+        directory: str,
+        files: Mapping[str, Mapping[TopicPartition, int]],
+        view: int,
+    ) -> Callable[[], None]:
+        """Return the job that writes what was seen; it may raise OSError."""
+        return partial(self._write, directory, files, view)
+
+    def add(
+        self, directory: str, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Write a few offsets beside what a file holds; raise OSError."""
+        view = self.view()
+        with self._writing:
+            held = self._held.get((directory, name), {})
+            self._put(directory, name, {**held, **offsets})
+            self._written[directory, name] = view
+
+    def forget(self, directory: str, key: TopicPartition) -> None:
+        """Take a partition out of the files of a directory; raise OSError.
+
+        Before a log of this name begins: what the files say is of another one, whose
+        offsets would cut the new one off after a kill.
+        """
+        view = self.view()
+        with self._writing:
+            for (home, name), offsets in list(self._held.items()):
+                if home != directory:
+                    continue
+                if key in offsets:
+                    self._put(directory, name, _without(offsets, {key}))
+                # A view of before that is still to be written may know it, too.
+                self._forgotten.setdefault((directory, name), {})[key] = view
+
+    def _write(
+        self,
+        directory: str,
+        files: Mapping[str, Mapping[TopicPartition, int]],
+        view: int,
+    ) -> None:
+        with self._writing:
+            for name, offsets in files.items():
+                if view <= self._written.get((directory, name), 0):
+                    continue
+                forgotten = self._forgotten.get((directory, name), {})
+                since = {key: at for key, at in forgotten.items() if at > view}
+                self._put(directory, name, _without(offsets, since.keys() & offsets))
+                self._forgotten[directory, name] = since
+                self._written[directory, name] = view
+
+    def _put(
+        self, directory: str, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        checkpoints.write_offsets(self._storage, directory, name, offsets)
+        self._held[directory, name] = offsets
+
+
+def _without(
+    offsets: Mapping[TopicPartition, int], gone: set[TopicPartition]
+) -> Mapping[TopicPartition, int]:
+    if not gone:
+        return offsets
+    return {key: offset for key, offset in offsets.items() if key not in gone}

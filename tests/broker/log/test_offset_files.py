@@ -1,0 +1,54 @@
+"""Who looked at the logs last has the last word on their checkpoints."""
+
+from __future__ import annotations
+
+from broker.disk import checkpoints
+from broker.disk.memory import MemoryStorage
+from broker.disk.offset_files import OffsetFiles
+from broker.protocol.topic_partition import TopicPartition
+
+HOME, NAME = "/data", checkpoints.LOG_START_OFFSETS
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def made() -> tuple[MemoryStorage, OffsetFiles]:
+    storage = MemoryStorage()
+    storage.make_directory(HOME)
+    files = OffsetFiles(storage)
+    assert files.read(HOME, NAME) == {}
+    return storage, files
+
+
+def test_an_older_view_does_not_replace_a_newer_one() -> None:
+    storage, files = made()
+    older = files.writing(HOME, {NAME: {A: 1, B: 1}}, files.view())
+    newer = files.writing(HOME, {NAME: {A: 2}}, files.view())
+    newer()
+    older()
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 2}
+
+
+def test_what_is_forgotten_stays_so_whatever_is_still_to_be_written() -> None:
+    storage, files = made()
+    files.writing(HOME, {NAME: {A: 1, B: 1}}, files.view())()
+    late = files.writing(HOME, {NAME: {A: 3, B: 2}}, files.view())
+    files.forget(HOME, A)
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
+    late()
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 2}
+    files.writing(HOME, {NAME: {A: 0, B: 2}}, files.view())()
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0, B: 2}
+    again = OffsetFiles(storage)
+    again.read(HOME, NAME)
+    again.forget(HOME, B)
+    again.forget("/other", A)
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0}
+
+
+def test_what_is_added_outlives_a_view_that_began_before() -> None:
+    storage, files = made()
+    files.writing(HOME, {NAME: {B: 1}}, files.view())()
+    view = files.view()
+    files.add(HOME, NAME, {A: 5})
+    files.writing(HOME, {NAME: {A: 4, B: 1}}, view)()
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 5, B: 1}
