@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError, MalformedFrame
@@ -157,6 +158,10 @@ def _kafkas_own(api: tuple[ApiKey, int], found: Mapping[str, list[Any]]) -> str 
         ),
         "whether it trips over an isolation level depends on what else is asked": (
             key is ApiKey.FETCH and not set(found["isolation_level"]) <= {0, 1}
+        ),
+        "whether it trips over an id of zero depends on that, too": (
+            key is ApiKey.FETCH
+            and any(each in (None, UUID(int=0)) for each in found.get("topic_id", ()))
         ),
         "it never answers who asks for the offsets of no group": (
             key is ApiKey.OFFSET_FETCH and version >= 8 and not found.get("group_id")
