@@ -98,7 +98,7 @@ def _delete(key: TopicPartition, offset: int, broker: Broker) -> int:
 
 def _keep(
     wanted: dict[TopicPartition, int],
-    outcomes: dict[TopicPartition, tuple[int, ErrorCode]],
+    outcomes: dict[TopicPartition, Outcome],
     broker: Broker,
 ) -> None:
     """Write down where the logs start now; what cannot be is an outcome."""
@@ -111,7 +111,7 @@ def _keep(
         except OSError:
             for key in keys:
                 del wanted[key]
-                outcomes[key] = Outcome(-1, ErrorCode.kafka_storage_error)
+                outcomes[key] = Outcome(ErrorCode.kafka_storage_error)
 
 
 async def _wait(
