@@ -18,6 +18,7 @@ from experiments.load.exchange import Exchange, Observed, Schedule
 _SPIN_NS = 150_000
 # Requests sent between two polls: bounds how late an answer is stamped.
 _SENDS_PER_POLL = 4
+_SELECT_MAX = 1024
 _EVENTS_PER_POLL = 64
 _RECEIVE_BYTES = 1 << 18
 
@@ -99,8 +100,12 @@ class OpenLoop:
             patience_ns = min(patience_ns, late_ns - time.monotonic_ns())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
-            # epoll's own timeout counts milliseconds; select's counts microseconds.
-            select.select([self._epoll], [], [], patience_ns / 1e9)
+            # epoll's own timeout counts milliseconds; select's counts microseconds, but
+            # takes no descriptor from 1024 on: what is left of a millisecond is spun.
+            if self._epoll.fileno() < _SELECT_MAX:
+                select.select([self._epoll], [], [], patience_ns / 1e9)
+            else:
+                self._epoll.poll(patience_ns // 1_000_000 / 1000, 1)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
