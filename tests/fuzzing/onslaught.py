@@ -212,6 +212,11 @@ class Onslaught:
         self.broker.check()
         return [f"{count} {what}" for what, count in held.items() if count]
 
+    def stop_following(self) -> None:
+        """Revoke what controllers have said of leaders elsewhere."""
+        for key in self.broker.replicas.partitions:
+            self.broker.replication.fetchers.stop(key)
+
     async def plain_client(self, name: str) -> None:
         """Create a topic, produce to it and read it back, as anybody may."""
         stream = self.connect()
@@ -313,6 +318,9 @@ async def _besiege(
                 own = random.Random(rng.getrandbits(64))
                 peers.start_soon(world.fire, own, words, keys, count // PEERS)
         await trio.sleep(ALL_DEADLINES_S)
+        # A controller's word may have made followers; they fetch until it is revoked.
+        world.stop_following()
+        await trio.sleep(1)
         held = world.at_rest()
         living = trio.lowlevel.current_statistics().tasks_living
         if living != tasks:

@@ -79,8 +79,8 @@ class StarvationProbe(trio.abc.Instrument):
         """Return a ``spend`` that also ends a slice of its task."""
 
         def ends(task: Task) -> None:
-            assert isinstance(task, Request)
-            self.end(ApiKey(task.api_key).name)
+            asked = isinstance(task, Request)
+            self.end(ApiKey(task.api_key).name if asked else task.request_class)
             spend(task)
             self.begin()
 

@@ -191,8 +191,8 @@ def test_results_follow_the_contract(study: Study) -> None:
     text = json.dumps(found, allow_nan=False)
     assert json.loads(text)["schema"] == 1
     keys = (
-        "world class arm metric value low high ratio ratio_low ratio_high p verdict "
-        "withheld n blocks"
+        "world class arm factors metric value low high in_requests ratio ratio_low "
+        "ratio_high p verdict withheld n blocks"
     )
     for row in found["rows"]:
         assert list(row) == keys.split()

@@ -116,6 +116,7 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
         "Fetch purgatory",
         "DeleteRecords purgatory",
         "groups",
+        "isr expiration",
         "upkeep",
     }
     assert set(failures(world).values()) == {0}
