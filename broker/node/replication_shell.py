@@ -80,7 +80,12 @@ class Replication:
             await nursery.start(client.run)
             nursery.start_soon(self.fetchers.run, billed)
             await bring(
-                self.proposals, client, self._controller, self._identity, billed
+                self.proposals,
+                client,
+                self._controller,
+                self._identity,
+                billed,
+                self._rng,
             )
 
     def _controller(self) -> tuple[str, int] | None:

@@ -9,14 +9,16 @@ proposal stays until its next LeaderAndIsr, as in Kafka.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import trio
 
+from broker.client.backoff import Backoff
 from broker.client.network_client import Address, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
@@ -26,8 +28,8 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 
-# Kafka's pause before a proposal is brought again.
-RETRY_S: Final = 0.05
+# Kafka's pause before a proposal is brought again; it grows while nobody answers.
+RETRY_S, RETRY_MAX_S = 0.05, 1.0
 # Partitions looked at in one piece of a round.
 PIECE: Final = 256
 _WITHDRAWN: Final = frozenset(
@@ -168,28 +170,30 @@ async def bring(
     controller: Callable[[], tuple[str, int] | None],
     identity: Callable[[], tuple[int, int]],
     billed: AbstractContextManager[object],
+    rng: random.Random,
 ) -> None:
     """Bring proposals to the controller until cancelled.
 
     ``identity`` is this broker's id and the epoch that the controller knows it by.
     """
+    backoff = Backoff(RETRY_S, RETRY_MAX_S, rng)
+    failures = 0
     while True:
         asked = list(proposals.open().values())
-        address = controller()
         if not asked:
             await proposals.submitted.wait()
             continue
+        address = controller()
+        failures += 1
         if address is not None:
             with billed:
                 row = proposals.row(asked, *identity())
-            try:
-                where = Address(*address, purpose="controller")
+            where = Address(*address, purpose="controller")
+            # The controller may have gone, or be another one by now.
+            with suppress(KafkaError):
                 answer = await client.call(where, ApiKey.ALTER_PARTITION, row)
-            except KafkaError:
-                # The controller has gone, or is another one by now.
-                await trio.sleep(RETRY_S)
-                continue
-            with billed:
-                proposals.take(asked, answer)
+                failures = 0
+                with billed:
+                    proposals.take(asked, answer)
         if proposals.open():
-            await trio.sleep(RETRY_S)
+            await trio.sleep(backoff.after(max(failures, 1)))

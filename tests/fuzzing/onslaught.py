@@ -66,6 +66,8 @@ SETTINGS = {
     # Upkeep is a matter of other tests, and all deadlines are waited out here.
     "log.retention.check.interval.ms": _FOREVER,
     "log.cleaner.backoff.ms": _FOREVER,
+    # As often would leaders look for followers that lag.
+    "replica.lag.time.max.ms": _FOREVER,
     "log.flush.offset.checkpoint.interval.ms": str(2**31 - 1),
     "offsets.retention.check.interval.ms": _FOREVER,
 }
@@ -317,10 +319,9 @@ async def _besiege(
             for _ in range(PEERS):
                 own = random.Random(rng.getrandbits(64))
                 peers.start_soon(world.fire, own, words, keys, count // PEERS)
-        await trio.sleep(ALL_DEADLINES_S)
         # A controller's word may have made followers; they fetch until it is revoked.
         world.stop_following()
-        await trio.sleep(1)
+        await trio.sleep(ALL_DEADLINES_S)
         held = world.at_rest()
         living = trio.lowlevel.current_statistics().tasks_living
         if living != tasks:
