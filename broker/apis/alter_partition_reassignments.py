@@ -9,7 +9,7 @@ NO_REASSIGNMENT_IN_PROGRESS.
 
 Version notes: none.
 
-Left out: moving replicas; it comes with replication.
+Left out: moving replicas; it comes with a controller of several brokers.
 """
 
 from __future__ import annotations

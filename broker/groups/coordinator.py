@@ -157,6 +157,7 @@ class GroupCoordinator:
             try:
                 self._expire(key, now)
             except Exception:
+                # Told and counted by who called; the group's timer must not be lost.
                 self._timers.schedule(key, now.ns + _RETRY_NS)
                 raise
             return True
