@@ -33,7 +33,7 @@ LAYERS = {
     "broker": (
         ("protocol", "observation"),
         ("disk", "config", "groups.state", "client"),
-        ("log", "requests", "groups"),
+        ("log", "requests", "groups", "zookeeper"),
         ("network", "cluster", "application"),
         (
             "observation.recording",
@@ -67,7 +67,10 @@ LAYERS = {
     "doorkeeper": ((".",),),
 }
 # Layers that may import less than what lies below them.
-ONLY = {"broker.client": ("broker.client", "broker.protocol")}
+ONLY = {
+    "broker.client": ("broker.client", "broker.protocol"),
+    "broker.zookeeper": ("broker.zookeeper", "broker.client", "broker.protocol"),
+}
 
 MODULES_PER_FOLDER = 16
 # One file per API, one per policy.

@@ -33,6 +33,7 @@ ALLOWED_IMPORTS = {
         "broker/network/*.py",
         "broker/node/*_shell.py",
         "broker/coordination/*.py",
+        "broker/zookeeper/*.py",
         "broker/replication/fetcher_manager.py",
         "broker/replication/isr_changes.py",
         "broker/observation/recording/sampler.py",

@@ -1,0 +1,1 @@
+"""ZooKeeper from Trio: its client protocol, and a session that outlives connections."""

@@ -1,0 +1,234 @@
+"""What one session may ask of ZooKeeper, what it hears unasked, and how calls fail.
+
+Names and meanings are ZooKeeper's own (``KeeperException.Code``, ``Stat``, ``Op``,
+``Watcher.Event``). Paths are absolute, within the chroot of the connect string. A
+version of -1 matches any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import trio
+
+
+class ZooKeeperError(Exception):
+    """A call that failed; ``op`` says at which operation of a `multi`."""
+
+    code: int
+
+    def __init__(self, path: str, *, op: int | None = None) -> None:
+        self.path = path
+        self.op = op
+        at = "" if op is None else f", operation {op}"
+        super().__init__(f"{path}{at}")
+
+
+class ConnectionLoss(ZooKeeperError):
+    """The connection went before the answer came: perhaps done, perhaps not."""
+
+    code = -4
+
+
+class NoNode(ZooKeeperError):
+    """The znode, or the parent of one to be created, does not exist."""
+
+    code = -101
+
+
+class BadVersion(ZooKeeperError):
+    """The znode has another version than the call named."""
+
+    code = -103
+
+
+class NoChildrenForEphemerals(ZooKeeperError):
+    """The parent is ephemeral."""
+
+    code = -108
+
+
+class NodeExists(ZooKeeperError):
+    """The znode to be created exists."""
+
+    code = -110
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode to be deleted has children."""
+
+    code = -111
+
+
+class SessionExpired(ZooKeeperError):
+    """The session is over, and its ephemeral znodes with it."""
+
+    code = -112
+
+
+class OtherError(ZooKeeperError):
+    """Any other code of ``KeeperException``."""
+
+    def __init__(self, path: str, code: int, *, op: int | None = None) -> None:
+        super().__init__(path, op=op)
+        self.code = code
+        self.args = (f"{path}: error {code} of ZooKeeper",)
+
+
+class Stat(NamedTuple):
+    """A znode without its data; zxids are transactions, times ms since the epoch."""
+
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class EventKind(IntEnum):
+    """What a watch has seen, by ZooKeeper's numbers."""
+
+    CREATED = 1
+    DELETED = 2
+    DATA_CHANGED = 3
+    CHILDREN_CHANGED = 4
+
+
+class WatchEvent(NamedTuple):
+    """A watch has gone off, and is gone."""
+
+    kind: EventKind
+    path: str
+
+
+class SessionEvent(Enum):
+    """What became of the session's connection; `EXPIRED` is the last event."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+
+
+Event: TypeAlias = "WatchEvent | SessionEvent"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a znode; sequential ones get ten digits appended."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace a znode's data."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a znode."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Let the `multi` fail unless the znode has this version."""
+
+    path: str
+    version: int
+
+
+Op: TypeAlias = "Create | SetData | Delete | Check"
+# The path that was created, the new stat of data that was set, nothing else.
+OpResult: TypeAlias = "str | Stat | None"
+
+
+class Znodes(Protocol):
+    """One session with ZooKeeper.
+
+    Calls wait while there is no connection. They raise `ConnectionLoss` if it goes
+    while they wait for their answer, `SessionExpired` once the session is over, and
+    what their docstrings name. Calls made side by side are sent side by side, and
+    carried out in the order in which they were made.
+    """
+
+    # 0 until the first connection.
+    session_id: int
+    events: trio.MemoryReceiveChannel[Event]
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> str:
+        """Create a znode; return its path.
+
+        :raises NodeExists: NoNode for the parent, NoChildrenForEphemerals.
+        """
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        """Return a znode's data; the watch goes off when it changes or is deleted.
+
+        :raises NoNode: then without a watch.
+        """
+
+    async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
+        """Replace a znode's data.
+
+        :raises NoNode: or BadVersion.
+        """
+
+    async def delete(self, path: str, *, version: int = -1) -> None:
+        """Delete a znode.
+
+        :raises NoNode: BadVersion or NotEmpty.
+        """
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """Return a znode's stat; the watch sees it come, change or go."""
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
+        """Return the names of a znode's children, sorted.
+
+        The watch goes off when one comes or goes, or the znode itself is deleted.
+
+        :raises NoNode: then without a watch.
+        """
+
+    async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
+        """Carry out all operations, or none.
+
+        :raises ZooKeeperError: of the first that failed; ``op`` is its index.
+        """
+
+    async def close(self) -> None:
+        """End the session, and with it its ephemeral znodes; `run` returns."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = ...) -> None:
+        """Keep the session until it is closed or has expired.
+
+        Started when the session is established. Cancelled, it leaves the session to
+        expire, as a process does that is killed.
+        """
