@@ -21,10 +21,10 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.cluster.metadata_cache import NO_LEADER
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN

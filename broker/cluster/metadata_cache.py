@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 from uuid import UUID
 
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from broker.protocol.sentinels import LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
-
-NO_LEADER: Final = -1
-# The controller's word for a partition whose topic is being deleted.
-LEADER_DURING_DELETE: Final = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

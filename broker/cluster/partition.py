@@ -28,11 +28,10 @@ from broker.log.reading import read
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
+from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
 
-NO_LEADER: Final = -1
-NO_EPOCH: Final = -1
 ALL_REPLICAS: Final = -1
 
 

@@ -45,13 +45,11 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from broker.protocol.sentinels import EPOCH_DURING_DELETE, NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.purgatory import Purgatory
 from planes.lock import TaskLock
 from planes.slices import preempt
-
-EPOCH_DURING_DELETE = -2
-NO_EPOCH = -1
 
 
 class ReplicaManager:

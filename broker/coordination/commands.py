@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from broker.cluster.metadata_cache import LEADER_DURING_DELETE
-from broker.cluster.replica_manager import EPOCH_DURING_DELETE
 from broker.cluster.topics import Topic
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -24,6 +22,7 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from broker.protocol.sentinels import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from logging import getLogger
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.metadata_cache import NO_LEADER
 from broker.cluster.topics import Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.commands import Commands
@@ -30,6 +29,7 @@ from broker.coordination.registry import Deletion, Registry
 from broker.disk.identity import kafka_uuid
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import preempt
 

@@ -15,7 +15,6 @@ from uuid import UUID
 from broker.client.network_client import Connect
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
-from broker.cluster.partition import NO_EPOCH
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topic_configs import (
     DescribedConfig,
@@ -61,6 +60,7 @@ from broker.protocol.schemas.stop_replica import (
     StopReplicaResponse,
 )
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
 from planes.lock import TaskLock

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from broker.apis.common.answer import Row
-from broker.cluster.metadata_cache import NO_LEADER
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.update_metadata import UpdateMetadataPartitionState
+from broker.protocol.sentinels import NO_LEADER
 
 
 def partition_row(

@@ -1,0 +1,9 @@
+"""Numbers that stand for no leader and no epoch, in Kafka's ``LeaderAndIsr``."""
+
+from typing import Final
+
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+# The topic is being deleted, whoever led it and under whatever epoch.
+LEADER_DURING_DELETE: Final = -2
+EPOCH_DURING_DELETE: Final = -2
