@@ -32,7 +32,7 @@ LAYERS = {
     "planes": ((".",),),
     "broker": (
         ("protocol", "observation"),
-        ("disk", "config", "groups.state", "client"),
+        ("disk", "config", "groups.state", "client", "controller"),
         ("log", "requests", "groups", "zookeeper"),
         ("network", "cluster", "application"),
         (
@@ -69,6 +69,7 @@ LAYERS = {
 # Layers that may import less than what lies below them.
 ONLY = {
     "broker.client": ("broker.client", "broker.protocol"),
+    "broker.controller": ("broker.controller", "broker.protocol"),
     "broker.zookeeper": ("broker.zookeeper", "broker.client", "broker.protocol"),
 }
 

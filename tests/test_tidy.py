@@ -81,6 +81,7 @@ PURE = (
     "broker/cluster/partition.py",
     "broker/cluster/topic_configs.py",
     "broker/cluster/topics.py",
+    "broker/controller/*.py",
     "broker/coordination/adoption.py",
     "broker/coordination/commands.py",
     "broker/disk/log_dirs.py",

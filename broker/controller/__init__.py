@@ -1,0 +1,1 @@
+"""Kafka's controller as a pure core: events in, writes and requests out."""

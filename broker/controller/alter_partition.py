@@ -1,0 +1,152 @@
+"""What leaders propose for their ISRs (AlterPartition, KIP-497), judged.
+
+As Kafka 3.9's controller in ZooKeeper mode does it, and three of its KRaft controller's
+checks besides (INVALID_REQUEST): only the leader proposes, it stays in its ISR, and
+nobody is in it who is no replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from broker.controller.batches import RequestBatch
+from broker.controller.context import ControllerContext
+from broker.controller.decisions import Decisions
+from broker.controller.leadership import RECOVERED, RECOVERING, Leadership
+from broker.controller.reassignment import Reassignments
+from broker.controller.writing import write_leaderships
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """What the leader of one partition proposes."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    recovery_state: int = RECOVERED
+
+
+Judgement: TypeAlias = Leadership | ErrorCode
+
+
+class IsrChanges:
+    """Judges proposals and writes those that are accepted."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        reassignments: Reassignments,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._reassignments = reassignments
+
+    def propose(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        proposals: Mapping[TopicPartition, IsrProposal],
+    ) -> Decisions[dict[TopicPartition, Judgement]]:
+        """Return the leadership that holds for each partition, or a refusal.
+
+        A reassignment that a new ISR completes is completed before; where it moved the
+        leader the answer is NEW_LEADER_ELECTED. Raises STALE_BROKER_EPOCH.
+        """
+        context = self._context
+        registered = context.brokers.get(broker_id)
+        if registered is None or registered.epoch != broker_epoch:
+            raise KafkaError(ErrorCode.stale_broker_epoch)
+        outcome = {
+            key: self._judge(broker_id, key, it) for key, it in proposals.items()
+        }
+        wanted = {
+            key: current.with_isr(
+                context.epoch, proposals[key].isr, proposals[key].recovery_state
+            )
+            for key, current in outcome.items()
+            if isinstance(current, Leadership) and not _holds(proposals[key], current)
+        }
+        written = yield from write_leaderships(context, wanted)
+        for key in wanted:
+            outcome[key] = written.get(key, ErrorCode.invalid_update_version)
+        yield from self._announce(wanted)
+        yield from self._reassignments.complete(
+            key for key, it in outcome.items() if isinstance(it, Leadership)
+        )
+        for key in proposals:
+            if isinstance(outcome[key], Leadership) and self._has_new_leader(
+                broker_id, key
+            ):
+                outcome[key] = ErrorCode.new_leader_elected
+        return outcome
+
+    def changed(self, found: Mapping[TopicPartition, Leadership]) -> Decisions[None]:
+        """Learn of ISRs that leaders have written themselves, as before KIP-497."""
+        context = self._context
+        known = [key for key in found if context.replicas(key)]
+        for key in known:
+            context.put_leadership(key, found[key])
+        yield from self._announce(known)
+        yield from self._reassignments.complete(known)
+
+    def _announce(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
+        keys = list(keys)
+        if keys:
+            self._batch.tell(self._context.brokers, keys)
+            yield from self._batch.flush()
+
+    def _has_new_leader(self, broker_id: int, key: TopicPartition) -> bool:
+        current = self._context.leadership(key)
+        return current is None or current.leader != broker_id
+
+    def _judge(
+        self, broker_id: int, key: TopicPartition, proposal: IsrProposal
+    ) -> Judgement:
+        """Return the present leadership if the proposal may follow it, or is it."""
+        current = self._context.leadership(key)
+        if current is None:
+            return ErrorCode.unknown_topic_or_partition
+        if (
+            proposal.partition_epoch > current.version
+            or proposal.leader_epoch > current.leader_epoch
+        ):
+            # The leader has heard of another controller's decisions.
+            return ErrorCode.not_controller
+        if proposal.leader_epoch < current.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        if broker_id != current.leader:
+            return ErrorCode.invalid_request
+        if _holds(proposal, current):
+            # Asked before, and the answer was lost.
+            return current
+        if proposal.partition_epoch < current.version:
+            return ErrorCode.invalid_update_version
+        return self._judge_isr(key, proposal, current)
+
+    def _judge_isr(
+        self, key: TopicPartition, proposal: IsrProposal, current: Leadership
+    ) -> Judgement:
+        isr = proposal.isr
+        if proposal.recovery_state == RECOVERING and (
+            len(isr) > 1 or current.recovery_state == RECOVERED
+        ):
+            return ErrorCode.invalid_request
+        others = set(self._context.replicas(key)) - {current.leader}
+        if sorted(isr) != sorted({current.leader} | others.intersection(isr)):
+            return ErrorCode.invalid_request
+        if not self._context.live_brokers.issuperset(isr):
+            # KIP-841: who is shutting down, or gone, does not come back into an ISR.
+            return ErrorCode.ineligible_replica
+        return current
+
+
+def _holds(proposal: IsrProposal, current: Leadership) -> bool:
+    return proposal.isr == current.isr and (
+        proposal.recovery_state == current.recovery_state
+    )

@@ -1,0 +1,180 @@
+"""Brokers that come, go, come back, stop in an orderly way, or lose a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from broker.controller.assignment import PartitionAndReplica, ReplicaAssignment
+from broker.controller.batches import RequestBatch
+from broker.controller.context import ControllerContext, RegisteredBroker
+from broker.controller.decisions import Decisions
+from broker.controller.deletion import TopicDeletions
+from broker.controller.partition_states import Election, PartitionStateMachine
+from broker.controller.reassignment import Reassignments
+from broker.controller.replica_states import ReplicaStateMachine
+from broker.controller.states import PartitionState, ReplicaState
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+
+
+class Brokers:
+    """What follows when a broker's state has changed."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletions: TopicDeletions,
+        reassignments: Reassignments,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletions = deletions
+        self._reassignments = reassignments
+
+    def registered(self, brokers: Mapping[int, RegisteredBroker]) -> Decisions[None]:
+        """Learn which brokers there are; one with a new epoch has gone and come back.
+
+        Kafka's order: who has come, who has come back, who has gone.
+        """
+        known = self._context.brokers
+        new = sorted(brokers.keys() - known.keys())
+        bounced = sorted(
+            it
+            for it in brokers.keys() & known.keys()
+            if brokers[it].epoch > known[it].epoch
+        )
+        dead = sorted(known.keys() - brokers.keys())
+        moved = [
+            it
+            for it in sorted(brokers.keys() & known.keys())
+            if it not in bounced and brokers[it] != known[it]
+        ]
+        yield from self._come(new, brokers)
+        yield from self._go(bounced)
+        yield from self._come(bounced, brokers)
+        yield from self._go(dead)
+        if moved:
+            known.update((it, brokers[it]) for it in moved)
+            self._batch.tell(known, [])
+            yield from self._batch.flush()
+
+    def _come(
+        self, new: list[int], brokers: Mapping[int, RegisteredBroker]
+    ) -> Decisions[None]:
+        if not new:
+            return
+        context = self._context
+        before = list(context.brokers)
+        for broker in new:
+            context.brokers[broker] = brokers[broker]
+            context.offline_dirs.pop(broker, None)
+        self._batch.tell(before, [])
+        yield from self._batch.flush()
+        # It has to know who is alive before it is told to follow anybody.
+        self._batch.tell(new, context.led_partitions())
+        yield from self._batch.flush()
+        replicas = context.replicas_on(new)
+        yield from self._replicas.change(replicas, ReplicaState.ONLINE)
+        yield from self._partitions.bring_online()
+
+        def waits_for_them(assignment: ReplicaAssignment) -> bool:
+            return not set(assignment.target).isdisjoint(new)
+
+        yield from self._reassignments.resume(waits_for_them)
+        yield from self._deletions.retry(dict.fromkeys(it.key.topic for it in replicas))
+
+    def _go(self, dead: list[int]) -> Decisions[None]:
+        if not dead:
+            return
+        context = self._context
+        for broker in dead:
+            del context.brokers[broker]
+            context.offline_dirs.pop(broker, None)
+            context.shutting_down.discard(broker)
+        yield from self._replicas_went_offline(context.replicas_on(dead))
+
+    def _replicas_went_offline(
+        self, replicas: Iterable[PartitionAndReplica]
+    ) -> Decisions[None]:
+        context = self._context
+        being_deleted: list[PartitionAndReplica] = []
+        others: list[PartitionAndReplica] = []
+        for replica in replicas:
+            to_delete = replica.key.topic in context.to_delete
+            (being_deleted if to_delete else others).append(replica)
+        self._partitions.put(context.with_offline_leader(), PartitionState.OFFLINE)
+        elected = yield from self._partitions.bring_online()
+        yield from self._replicas.change(others, ReplicaState.OFFLINE)
+        yield from self._deletions.failed(being_deleted)
+        if not others and not elected:
+            # Nothing else has told brokers who is alive.
+            self._batch.tell(context.brokers, [])
+            yield from self._batch.flush()
+
+    def shut_down(
+        self, broker: int, broker_epoch: int
+    ) -> Decisions[tuple[TopicPartition, ...]]:
+        """Move leaderships off a broker that wants to stop, and stop its followers.
+
+        Returns what it still leads, since nobody else is in sync: it asks again. An
+        epoch of -1 is one that the broker does not know. Raises BROKER_NOT_AVAILABLE
+        and STALE_BROKER_EPOCH.
+        """
+        context = self._context
+        registered = context.brokers.get(broker)
+        if registered is None:
+            raise KafkaError(
+                ErrorCode.broker_not_available, f"broker {broker} is not registered"
+            )
+        if -1 < broker_epoch < registered.epoch:
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch,
+                f"broker epoch {broker_epoch}, the present one is {registered.epoch}",
+            )
+        context.shutting_down.add(broker)
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        for key in context.partitions_on(broker):
+            leadership = context.leadership(key)
+            if (
+                leadership is not None
+                and len(context.replicas(key)) > 1
+                and key.topic not in context.to_delete
+            ):
+                (led if leadership.leader == broker else followed).append(key)
+        yield from self._partitions.elect(led, Election.CONTROLLED_SHUTDOWN)
+        for key in followed:
+            self._batch.stop([broker], key, delete=False)
+        yield from self._batch.flush()
+        yield from self._replicas.change(
+            [PartitionAndReplica(key, broker) for key in followed],
+            ReplicaState.OFFLINE,
+        )
+        return tuple(sorted(context.led_by(broker)))
+
+    def lost_directory(self, brokers: Iterable[int]) -> Decisions[None]:
+        """Ask brokers which of their replicas are offline, by starting all of them."""
+        known = [it for it in sorted(set(brokers)) if it in self._context.brokers]
+        replicas = self._context.replicas_on(known)
+        yield from self._replicas.change(replicas, ReplicaState.ONLINE)
+
+    def answered(
+        self, broker: int, outcomes: Mapping[TopicPartition, ErrorCode]
+    ) -> Decisions[None]:
+        """Learn from a LeaderAndIsr's answer which replicas are offline."""
+        context = self._context
+        before = context.offline_dirs.get(broker, frozenset())
+        storage_error = ErrorCode.kafka_storage_error
+        offline = {key for key, code in outcomes.items() if code is storage_error}
+        online = {key for key, code in outcomes.items() if code is ErrorCode.none}
+        context.offline_dirs[broker] = (before - online) | offline
+        lost = sorted(offline - before)
+        if lost:
+            yield from self._replicas_went_offline(
+                [PartitionAndReplica(key, broker) for key in lost]
+            )

@@ -1,0 +1,219 @@
+"""What the controller knows of the cluster.
+
+Kafka's ``ControllerContext``: brokers and topics as their znodes had them when the
+controller last looked, and states that exist nowhere else. Mappings keep the order in
+which their keys came, and answers are sorted, so that equal events make equal requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from broker.controller.assignment import (
+    PartitionAndReplica,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from broker.controller.leadership import Leadership
+from broker.controller.states import PartitionState, ReplicaState
+from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
+from broker.protocol.sentinels import EPOCH_DURING_DELETE, NO_EPOCH
+from broker.protocol.topic_partition import TopicPartition
+
+_NONE = ReplicaAssignment(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredBroker:
+    """A broker's registration; its epoch is the znode's czxid (KIP-380)."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[UpdateMetadataEndpoint, ...]
+    rack: str | None = None
+
+
+class ControllerContext:
+    """The cluster, under one controller ``epoch``."""
+
+    def __init__(self, controller_id: int, epoch: int) -> None:
+        self.controller_id = controller_id
+        self.epoch = epoch
+        # Brokers with a registration, those that are shutting down among them.
+        self.brokers: dict[int, RegisteredBroker] = {}
+        self.shutting_down: set[int] = set()
+        # Partitions whose log directory is offline, by broker.
+        self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
+        self.topic_ids: dict[str, UUID | None] = {}
+        self.topic_names: dict[UUID, str] = {}
+        self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self._leaderships: dict[TopicPartition, Leadership] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[PartitionAndReplica, ReplicaState] = {}
+        # An order to go through them in is all that the values of these are for.
+        self.reassigned: dict[TopicPartition, None] = {}
+        self.to_delete: dict[str, None] = {}
+        self.deletion_started: set[str] = set()
+        self.deletion_ineligible: set[str] = set()
+        self.unclean_elections = 0
+
+    # ---- brokers ----------------------------------------------------------------
+
+    def is_live(self, broker: int) -> bool:
+        """Tell whether a broker is registered and not shutting down."""
+        return broker in self.brokers and broker not in self.shutting_down
+
+    @property
+    def live_brokers(self) -> frozenset[int]:
+        """The brokers that are registered and not shutting down."""
+        return frozenset(self.brokers) - self.shutting_down
+
+    def is_online(self, broker: int, key: TopicPartition) -> bool:
+        """Tell whether a replica's broker is live, and its log directory."""
+        return self.is_live(broker) and not self._is_offline_dir(broker, key)
+
+    def online_replicas(self, key: TopicPartition) -> tuple[int, ...]:
+        """Return the replicas that are online, in the order of the assignment."""
+        return tuple(it for it in self.replicas(key) if self.is_online(it, key))
+
+    def online_or_shutting_down(self, key: TopicPartition) -> tuple[int, ...]:
+        """Return the replicas that are online, those of stopping brokers with them."""
+        return tuple(
+            it
+            for it in self.replicas(key)
+            if it in self.brokers and not self._is_offline_dir(it, key)
+        )
+
+    def _is_offline_dir(self, broker: int, key: TopicPartition) -> bool:
+        return key in self.offline_dirs.get(broker, ())
+
+    # ---- topics and their replicas ----------------------------------------------
+
+    @property
+    def topics(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
+        """The assignments by topic and partition."""
+        return self._assignments
+
+    def put_topic(self, name: str, topic: TopicAssignment) -> None:
+        """Learn of a topic, or of further partitions of one."""
+        self.topic_ids[name] = topic.topic_id
+        if topic.topic_id is not None:
+            self.topic_names[topic.topic_id] = name
+        known = self._assignments.setdefault(name, {})
+        for index in sorted(topic.partitions):
+            known.setdefault(index, topic.partitions[index])
+
+    def remove_topic(self, name: str) -> None:
+        """Forget a topic and all that was about it."""
+        for key in self.partitions_of(name):
+            for broker in self.replicas(key):
+                self.replica_states.pop(PartitionAndReplica(key, broker), None)
+            self._leaderships.pop(key, None)
+            self.partition_states.pop(key, None)
+            self.reassigned.pop(key, None)
+        topic_id = self.topic_ids.pop(name, None)
+        if topic_id is not None:
+            self.topic_names.pop(topic_id, None)
+        self._assignments.pop(name, None)
+        self.to_delete.pop(name, None)
+        self.deletion_started.discard(name)
+        self.deletion_ineligible.discard(name)
+
+    def assignment_of(self, name: str) -> TopicAssignment:
+        """Return what a topic's znode has to say."""
+        return TopicAssignment(self.topic_ids[name], dict(self._assignments[name]))
+
+    def assignment(self, key: TopicPartition) -> ReplicaAssignment:
+        """Return a partition's assignment; an unknown partition's is empty."""
+        return self._assignments.get(key.topic, {}).get(key.partition, _NONE)
+
+    def put_assignment(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> None:
+        """Replace the assignment of a partition that there is."""
+        self._assignments[key.topic][key.partition] = assignment
+
+    def replicas(self, key: TopicPartition) -> tuple[int, ...]:
+        """Return a partition's replicas, the preferred one first."""
+        return self.assignment(key).replicas
+
+    def all_partitions(self) -> Iterator[TopicPartition]:
+        """Yield every partition of every topic."""
+        for name, partitions in self._assignments.items():
+            for index in partitions:
+                yield TopicPartition(name, index)
+
+    def partitions_of(self, name: str) -> list[TopicPartition]:
+        """Return the partitions of a topic."""
+        return [TopicPartition(name, it) for it in self._assignments.get(name, ())]
+
+    def partitions_on(self, broker: int) -> list[TopicPartition]:
+        """Return the partitions that a broker holds; O(all partitions)."""
+        return [it for it in self.all_partitions() if broker in self.replicas(it)]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[PartitionAndReplica]:
+        """Return the replicas on some brokers; O(all partitions) for each."""
+        return [
+            PartitionAndReplica(key, broker)
+            for broker in brokers
+            for key in self.partitions_on(broker)
+        ]
+
+    def replicas_of(self, keys: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
+        """Return all replicas of some partitions."""
+        return [
+            PartitionAndReplica(key, it) for key in keys for it in self.replicas(key)
+        ]
+
+    def replicas_in(self, name: str, state: ReplicaState) -> list[PartitionAndReplica]:
+        """Return the replicas of a topic that are in a state."""
+        return [
+            it
+            for it in self.replicas_of(self.partitions_of(name))
+            if self.replica_states.get(it) is state
+        ]
+
+    # ---- leaders ----------------------------------------------------------------
+
+    def leadership(self, key: TopicPartition) -> Leadership | None:
+        """Return who leads; None before the first election."""
+        return self._leaderships.get(key)
+
+    def put_leadership(self, key: TopicPartition, leadership: Leadership) -> None:
+        """Learn who leads."""
+        self._leaderships[key] = leadership
+
+    def drop_leadership(self, key: TopicPartition) -> None:
+        """Learn that a partition's state is gone with its znode."""
+        self._leaderships.pop(key, None)
+
+    def epoch_to_stop(self, key: TopicPartition) -> int:
+        """Return the leader epoch that a StopReplica names."""
+        if key.topic in self.to_delete:
+            return EPOCH_DURING_DELETE
+        leadership = self._leaderships.get(key)
+        return NO_EPOCH if leadership is None else leadership.leader_epoch
+
+    def led_partitions(self) -> list[TopicPartition]:
+        """Return the partitions that brokers are to be told of; O(all partitions)."""
+        return [it for it in self._leaderships if it.topic not in self.to_delete]
+
+    def with_offline_leader(self) -> list[TopicPartition]:
+        """Return the partitions whose leader is not online; O(all partitions)."""
+        return [
+            key
+            for key, it in self._leaderships.items()
+            if key.topic not in self.to_delete and not self.is_online(it.leader, key)
+        ]
+
+    def led_by(self, broker: int) -> list[TopicPartition]:
+        """Return what a broker leads that others have, too; O(all partitions)."""
+        return [
+            key
+            for key, it in self._leaderships.items()
+            if it.leader == broker
+            and key.topic not in self.to_delete
+            and len(self.replicas(key)) > 1
+        ]

@@ -1,0 +1,321 @@
+"""Kafka's controller (3.9, ZooKeeper mode) without its threads and its sockets.
+
+`KafkaController` is one term of one controller, from its election to its resignation,
+under one controller epoch; a new term is a new object. Every method but the constructor
+is an event. What it returns is a generator of decisions, which the driver carries out
+one by one (`broker.controller.decisions`) and whose value is the answer to whoever
+asked; `KafkaError` refuses the request as a whole. One event is handled to its end
+before the next begins.
+
+What the driver does beside:
+
+- It has a channel to every registered broker. Before it hands in `brokers_changed` it
+  opens channels to brokers that have come, closes those of brokers that have gone, and
+  does both for a broker with a new epoch; what was queued there is lost.
+- It hands in the answers to LeaderAndIsr, and to StopReplica, with their requests.
+- It puts a watch on what it reads, and hands in what it has read as one event.
+- It calls `auto_rebalance` every ``leader.imbalance.check.interval.seconds``, the first
+  time five seconds after `start`.
+- It removes children of ``/isr_change_notification`` and
+  ``/log_dir_event_notification`` when what they told of has been handled, and before
+  `start` those that it finds.
+
+Cost: what concerns a broker is O(partitions of the cluster), as in Kafka; what concerns
+a partition is O(its replicas), but for the UpdateMetadata to every broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.controller.alter_partition import IsrChanges, IsrProposal, Judgement
+from broker.controller.assignment import ReplicaAssignment, TopicAssignment
+from broker.controller.batches import RequestBatch
+from broker.controller.brokers import Brokers
+from broker.controller.context import ControllerContext, RegisteredBroker
+from broker.controller.decisions import (
+    Decisions,
+    ForgetPreferredElection,
+    WriteAssignment,
+)
+from broker.controller.deletion import TopicDeletions
+from broker.controller.elections import Elections, ElectionType
+from broker.controller.leadership import Leadership
+from broker.controller.partition_states import Election, PartitionStateMachine
+from broker.controller.reassignment import Reassignments, Targets
+from broker.controller.replica_states import ReplicaStateMachine
+from broker.controller.states import PartitionState, ReplicaState
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """The keys that the controller heeds, with Kafka's defaults.
+
+    ``unclean_election`` tells ``unclean.leader.election.enable`` of a topic.
+    """
+
+    inter_broker_listener: str
+    unclean_election: Callable[[str], bool]
+    delete_topic_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """All that a controller finds in ZooKeeper when it is elected.
+
+    Leaderships of partitions whose state znode is not there yet are left out.
+    """
+
+    brokers: Mapping[int, RegisteredBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicAssignment] = field(default_factory=dict)
+    leaderships: Mapping[TopicPartition, Leadership] = field(default_factory=dict)
+    deletions: Collection[str] = ()
+    reassignments: Targets = field(default_factory=dict)
+    preferred_election: Collection[TopicPartition] | None = None
+
+
+class KafkaController:
+    """The controller ``controller_id`` in its term ``controller_epoch``."""
+
+    def __init__(
+        self, controller_id: int, controller_epoch: int, config: ControllerConfig
+    ) -> None:
+        self.context = ControllerContext(controller_id, controller_epoch)
+        context = self.context
+        batch = RequestBatch(context, config.inter_broker_listener)
+        self._batch = batch
+        self._partitions = PartitionStateMachine(
+            context, batch, config.unclean_election
+        )
+        self._replicas = ReplicaStateMachine(context, batch)
+        self._deletions = TopicDeletions(
+            context,
+            batch,
+            self._partitions,
+            self._replicas,
+            enabled=config.delete_topic_enable,
+        )
+        self._reassignments = Reassignments(
+            context, batch, self._partitions, self._replicas, self._deletions
+        )
+        self._brokers = Brokers(
+            context,
+            batch,
+            self._partitions,
+            self._replicas,
+            self._deletions,
+            self._reassignments,
+        )
+        self._isr_changes = IsrChanges(context, batch, self._reassignments)
+        self._elections = Elections(
+            context, self._partitions, config.leader_imbalance_per_broker_percentage
+        )
+
+    # ---- the term begins --------------------------------------------------------
+
+    def start(self, found: ClusterState) -> Decisions[None]:
+        """Take over: tell all brokers what holds, and go on with what was begun."""
+        context = self.context
+        context.brokers.update(found.brokers)
+        for name, topic in found.topics.items():
+            context.put_topic(name, topic)
+        for key in context.all_partitions():
+            if key in found.leaderships:
+                context.put_leadership(key, found.leaderships[key])
+            if context.assignment(key).is_being_reassigned:
+                context.reassigned.setdefault(key)
+        yield from self._deletions.take_over(found.deletions)
+        # Brokers must know who is alive before they are told whom to follow.
+        self._batch.tell(context.brokers, [])
+        yield from self._batch.flush()
+        yield from self._replicas.start()
+        yield from self._partitions.start()
+        yield from self._reassignments.request_in_znode(found.reassignments)
+        yield from self._reassignments.resume(lambda assignment: True)
+        yield from self._deletions.resume()
+        if found.preferred_election is not None:
+            yield from self.preferred_election_requested(found.preferred_election)
+
+    # ---- what znodes say --------------------------------------------------------
+
+    def brokers_changed(
+        self, brokers: Mapping[int, RegisteredBroker]
+    ) -> Decisions[None]:
+        """Learn of the children of ``/brokers/ids``, all of them, and their data."""
+        yield from self._brokers.registered(brokers)
+
+    def topics_changed(
+        self, names: Collection[str], added: Mapping[str, TopicAssignment]
+    ) -> Decisions[None]:
+        """Learn of the children of ``/brokers/topics``.
+
+        ``added`` has those that ``context.topics`` has not, as far as they were there
+        when they were read. A topic without an id gets none here.
+        """
+        context = self.context
+        for name in [it for it in context.topics if it not in names]:
+            context.remove_topic(name)
+        new = [it for it in sorted(added) if it not in context.topics]
+        for name in new:
+            context.put_topic(name, added[name])
+        yield from self._create(
+            it for name in new for it in context.partitions_of(name)
+        )
+
+    def partitions_changed(self, name: str, topic: TopicAssignment) -> Decisions[None]:
+        """Learn of ``/brokers/topics/T``; what is new of it are partitions.
+
+        Partitions of a topic that is being deleted are taken back.
+        """
+        context = self.context
+        known = context.topics.get(name, {})
+        added = [
+            TopicPartition(name, it)
+            for it in sorted(topic.partitions)
+            if it not in known
+        ]
+        if name in context.to_delete:
+            if added:
+                yield WriteAssignment(name, context.assignment_of(name))
+            return
+        context.put_topic(name, topic)
+        yield from self._create(added)
+
+    def _create(self, new: Iterable[TopicPartition]) -> Decisions[None]:
+        keys = list(new)
+        replicas = self.context.replicas_of(keys)
+        self._partitions.put(keys, PartitionState.NEW)
+        yield from self._replicas.change(replicas, ReplicaState.NEW)
+        yield from self._partitions.elect(keys, Election.OFFLINE)
+        yield from self._replicas.change(replicas, ReplicaState.ONLINE)
+
+    def deletions_requested(self, topics: Collection[str]) -> Decisions[None]:
+        """Learn of the children of ``/admin/delete_topics``."""
+        yield from self._deletions.request(topics)
+
+    def isrs_changed(
+        self, found: Mapping[TopicPartition, Leadership]
+    ) -> Decisions[None]:
+        """Learn of states that ``/isr_change_notification`` told of, as they are."""
+        yield from self._isr_changes.changed(found)
+
+    def reassignments_in_znode(self, targets: Targets) -> Decisions[None]:
+        """Learn that there is ``/admin/reassign_partitions``, and what it says."""
+        yield from self._reassignments.request_in_znode(targets)
+
+    def preferred_election_requested(
+        self, keys: Collection[TopicPartition]
+    ) -> Decisions[None]:
+        """Learn that there is ``/admin/preferred_replica_election``."""
+        yield from self._elections.elect(keys, ElectionType.PREFERRED)
+        yield ForgetPreferredElection()
+
+    def log_dirs_failed(self, brokers: Collection[int]) -> Decisions[None]:
+        """Learn of the brokers that ``/log_dir_event_notification`` names."""
+        yield from self._brokers.lost_directory(brokers)
+
+    def unclean_election_enabled(self, topic: str | None) -> Decisions[None]:
+        """Learn that a topic's config, or all brokers' default, allows it by now."""
+        yield from self._partitions.bring_online(topic)
+
+    # ---- what brokers ask and answer --------------------------------------------
+
+    def leader_and_isr_answered(
+        self,
+        broker: int,
+        request: LeaderAndIsrRequest,
+        response: LeaderAndIsrResponse,
+    ) -> Decisions[None]:
+        """Learn which replicas have no disk."""
+        context = self.context
+        if self._is_late(broker, request) or response.error_code is not ErrorCode.none:
+            return
+        outcomes = {}
+        for it in response.partition_errors:
+            name = it.topic_name
+            if name is None and it.topic_id is not None:
+                name = context.topic_names.get(it.topic_id)
+            if name is not None and name in context.topics:
+                outcomes[TopicPartition(name, it.partition_index)] = it.error_code
+        yield from self._brokers.answered(broker, outcomes)
+
+    def stop_replica_answered(
+        self,
+        broker: int,
+        request: StopReplicaRequest,
+        response: StopReplicaResponse,
+    ) -> Decisions[None]:
+        """Learn which replicas of topics that are being deleted have gone."""
+        if self._is_late(broker, request):
+            return
+        outcomes = {
+            TopicPartition(it.topic_name, it.partition_index): it.error_code
+            for it in response.partition_errors
+        }
+        yield from self._deletions.answered(
+            broker,
+            {
+                key: outcomes.get(key, response.error_code)
+                for topic in request.topic_states
+                for state in topic.partition_states
+                if state.delete_partition
+                for key in [TopicPartition(topic.topic_name, state.partition_index)]
+            },
+        )
+
+    def _is_late(
+        self, broker: int, request: LeaderAndIsrRequest | StopReplicaRequest
+    ) -> bool:
+        """Tell whether who answers has gone, or come back, since."""
+        registered = self.context.brokers.get(broker)
+        return registered is None or registered.epoch != request.broker_epoch
+
+    def controlled_shutdown(
+        self, broker: int, broker_epoch: int
+    ) -> Decisions[tuple[TopicPartition, ...]]:
+        """Have a broker lead nothing any more; return what it leads all the same."""
+        return (yield from self._brokers.shut_down(broker, broker_epoch))
+
+    def alter_partition(
+        self,
+        broker: int,
+        broker_epoch: int,
+        proposals: Mapping[TopicPartition, IsrProposal],
+    ) -> Decisions[dict[TopicPartition, Judgement]]:
+        """Judge what a leader proposes; ``context.topic_names`` tells topics by id."""
+        return (yield from self._isr_changes.propose(broker, broker_epoch, proposals))
+
+    # ---- what operators ask -----------------------------------------------------
+
+    def elect_leaders(
+        self, keys: Collection[TopicPartition], kind: ElectionType
+    ) -> Decisions[dict[TopicPartition, ErrorCode]]:
+        """Elect leaders of partitions; return each one's outcome."""
+        return (yield from self._elections.elect(keys, kind))
+
+    def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
+        """Begin reassignments, or with None cancel them; return the refusals."""
+        return (yield from self._reassignments.request(wanted))
+
+    @property
+    def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """The reassignments that are under way."""
+        return {key: self.context.assignment(key) for key in self.context.reassigned}
+
+    def auto_rebalance(self) -> Decisions[None]:
+        """Give leaderships back to preferred replicas, where too many have strayed."""
+        yield from self._elections.rebalance()

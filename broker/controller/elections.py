@@ -1,0 +1,99 @@
+"""Elections that are asked for: preferred, unclean, and to balance leaders.
+
+KIP-183 and KIP-460 (ElectLeaders), ``/admin/preferred_replica_election``, and
+``auto.leader.rebalance.enable``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from broker.controller.context import ControllerContext
+from broker.controller.decisions import Decisions
+from broker.controller.partition_states import Election, PartitionStateMachine
+from broker.controller.selectors import preferred_leader
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+
+
+class ElectionType(IntEnum):
+    """The numbers of ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Elections:
+    """``imbalance_percentage`` is ``leader.imbalance.per.broker.percentage``."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        partitions: PartitionStateMachine,
+        imbalance_percentage: int,
+    ) -> None:
+        self._context = context
+        self._partitions = partitions
+        self._imbalance_percentage = imbalance_percentage
+
+    def elect(
+        self, keys: Iterable[TopicPartition], kind: ElectionType
+    ) -> Decisions[dict[TopicPartition, ErrorCode]]:
+        """Elect leaders; return each partition's outcome."""
+        outcome = {key: self._refusal(key, kind) for key in keys}
+        needed = [key for key, code in outcome.items() if code is ErrorCode.none]
+        if kind is ElectionType.PREFERRED:
+            election = Election.PREFERRED
+            failure = ErrorCode.preferred_leader_not_available
+        else:
+            election = Election.UNCLEAN
+            failure = ErrorCode.eligible_leaders_not_available
+        elected = yield from self._partitions.elect(needed, election)
+        outcome.update((key, failure) for key in needed if key not in elected)
+        return outcome
+
+    def _refusal(self, key: TopicPartition, kind: ElectionType) -> ErrorCode:
+        context = self._context
+        replicas = context.replicas(key)
+        if not replicas:
+            return ErrorCode.unknown_topic_or_partition
+        if key.topic in context.to_delete:
+            return ErrorCode.invalid_topic_exception
+        leadership = context.leadership(key)
+        if leadership is None:
+            return ErrorCode.none
+        if kind is ElectionType.PREFERRED:
+            needed = leadership.leader != replicas[0]
+        else:
+            needed = not context.is_live(leadership.leader)
+        return ErrorCode.none if needed else ErrorCode.election_not_needed
+
+    def rebalance(self) -> Decisions[None]:
+        """Give brokers back what they should lead, where others lead too much of it.
+
+        A broker should lead the partitions whose first replica it has. O(partitions).
+        """
+        context = self._context
+        preferring: dict[int, list[TopicPartition]] = {}
+        for key in context.all_partitions():
+            if key.topic not in context.to_delete:
+                preferring.setdefault(context.replicas(key)[0], []).append(key)
+        for broker in sorted(preferring):
+            keys = preferring[broker]
+            astray = [key for key in keys if self._is_led_by_another(key, broker)]
+            if 100 * len(astray) > self._imbalance_percentage * len(keys):
+                able = [key for key in astray if self._may_lead(key)]
+                yield from self._partitions.elect(able, Election.PREFERRED)
+
+    def _is_led_by_another(self, key: TopicPartition, broker: int) -> bool:
+        leadership = self._context.leadership(key)
+        return leadership is not None and leadership.leader != broker
+
+    def _may_lead(self, key: TopicPartition) -> bool:
+        context = self._context
+        leadership = context.leadership(key)
+        online = context.online_replicas(key)
+        return leadership is not None and (
+            preferred_leader(context.replicas(key), leadership.isr, online) is not None
+        )

@@ -1,0 +1,204 @@
+"""Partitions: new, online, offline, gone; and how each comes to its leader.
+
+Kafka's ``PartitionStateMachine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum, auto
+
+from broker.controller.batches import RequestBatch
+from broker.controller.context import ControllerContext
+from broker.controller.decisions import Decisions
+from broker.controller.leadership import RECOVERING, Leadership, first_leadership
+from broker.controller.selectors import (
+    leader_at_shutdown,
+    offline_leader,
+    preferred_leader,
+    reassigned_leader,
+    unclean_leader,
+)
+from broker.controller.states import PARTITION_BEFORE, PartitionState
+from broker.controller.writing import change_leaderships, write_leaderships
+from broker.protocol.topic_partition import TopicPartition
+
+
+class Election(Enum):
+    """Why, and by which rule, a leader is elected."""
+
+    # The leader is gone; unclean only where the topic's config allows it.
+    OFFLINE = auto()
+    # The same, and an operator has said that an unclean one will do.
+    UNCLEAN = auto()
+    PREFERRED = auto()
+    REASSIGNMENT = auto()
+    CONTROLLED_SHUTDOWN = auto()
+
+
+class PartitionStateMachine:
+    """``unclean_election`` tells a topic's ``unclean.leader.election.enable``."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        unclean_election: Callable[[str], bool],
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._unclean_election = unclean_election
+
+    def start(self) -> Decisions[None]:
+        """Find out which partitions have a live leader, and elect the others'."""
+        context = self._context
+        for key in context.all_partitions():
+            leadership = context.leadership(key)
+            if leadership is None:
+                state = PartitionState.NEW
+            elif context.is_online(leadership.leader, key):
+                state = PartitionState.ONLINE
+            else:
+                state = PartitionState.OFFLINE
+            context.partition_states[key] = state
+        yield from self.bring_online()
+
+    def bring_online(
+        self, topic: str | None = None
+    ) -> Decisions[dict[TopicPartition, Leadership]]:
+        """Try to elect leaders of all partitions, or a topic's, that have none."""
+        waiting = [
+            key
+            for key, state in self._context.partition_states.items()
+            if state in (PartitionState.NEW, PartitionState.OFFLINE)
+            and topic in (None, key.topic)
+            and key.topic not in self._context.to_delete
+        ]
+        return (yield from self.elect(waiting, Election.OFFLINE))
+
+    def put(self, keys: Iterable[TopicPartition], state: PartitionState) -> None:
+        """Change states that no broker is told of: new, offline, not there."""
+        for key in self._may_become(keys, state):
+            if state is PartitionState.NON_EXISTENT:
+                del self._context.partition_states[key]
+            else:
+                self._context.partition_states[key] = state
+
+    def elect(
+        self, keys: Iterable[TopicPartition], election: Election
+    ) -> Decisions[dict[TopicPartition, Leadership]]:
+        """Bring partitions online; return the leaderships of those that have come.
+
+        A new partition gets its first leader; any other has one elected, even if it has
+        one. Where nobody may lead all stays as it is.
+        """
+        states = self._context.partition_states
+        possible = self._may_become(keys, PartitionState.ONLINE)
+        new = [it for it in possible if self._context.leadership(it) is None]
+        elected = yield from self._create(new)
+        others = [it for it in possible if it not in elected]
+        elected |= yield from self._elect(others, election)
+        for key in elected:
+            states[key] = PartitionState.ONLINE
+        yield from self._batch.flush()
+        return elected
+
+    def _may_become(
+        self, keys: Iterable[TopicPartition], state: PartitionState
+    ) -> list[TopicPartition]:
+        states = self._context.partition_states
+        before = PARTITION_BEFORE[state]
+        nothing = PartitionState.NON_EXISTENT
+        return [it for it in keys if states.get(it, nothing) in before]
+
+    def _create(
+        self, keys: Collection[TopicPartition]
+    ) -> Decisions[dict[TopicPartition, Leadership]]:
+        """Write first leaderships: all live replicas in sync, the first of them leads.
+
+        Where somebody has written a state by hand, it is learned and holds.
+        """
+        context = self._context
+        live = {key: context.online_replicas(key) for key in keys}
+        written = yield from write_leaderships(
+            context,
+            {
+                key: first_leadership(replicas, context.epoch)
+                for key, replicas in live.items()
+                if replicas
+            },
+        )
+        for key, leadership in written.items():
+            assignment = context.assignment(key)
+            self._batch.lead_or_follow(
+                leadership.isr, key, leadership, assignment, is_new=True
+            )
+        return written
+
+    def _elect(
+        self, keys: Collection[TopicPartition], election: Election
+    ) -> Decisions[dict[TopicPartition, Leadership]]:
+        context = self._context
+        isrs: dict[TopicPartition, tuple[int, ...]] = {}
+
+        def choose(key: TopicPartition, before: Leadership) -> Leadership | None:
+            isrs[key] = before.isr
+            return self._choose(key, before, election)
+
+        elected = yield from change_leaderships(context, keys, choose)
+        for key, leadership in elected.items():
+            context.unclean_elections += leadership.leader not in isrs[key]
+            self._batch.lead_or_follow(
+                self._recipients(key, election),
+                key,
+                leadership,
+                context.assignment(key),
+            )
+        return elected
+
+    def _choose(
+        self, key: TopicPartition, before: Leadership, election: Election
+    ) -> Leadership | None:
+        """Return the leadership after an election; None if nobody may lead."""
+        context = self._context
+        assignment = context.assignment(key)
+        isr = before.isr
+        online = context.online_replicas(key)
+        recovery_state = None
+        match election:
+            case Election.OFFLINE | Election.UNCLEAN:
+                leader = offline_leader(assignment.replicas, isr, online)
+                isr = tuple(it for it in isr if context.is_online(it, key))
+                if leader is None and self._may_lose_records(key, election):
+                    leader = unclean_leader(assignment.replicas, online)
+                    isr = () if leader is None else (leader,)
+                    recovery_state = RECOVERING
+            case Election.PREFERRED:
+                leader = preferred_leader(assignment.replicas, isr, online)
+            case Election.REASSIGNMENT:
+                leader = reassigned_leader(assignment.target, isr, online)
+            case Election.CONTROLLED_SHUTDOWN:
+                stopping = context.shutting_down
+                up = context.online_or_shutting_down(key)
+                leader = leader_at_shutdown(assignment.replicas, isr, up, stopping)
+                isr = tuple(it for it in isr if it not in stopping)
+        if leader is None:
+            return None
+        return before.next(
+            context.epoch, leader=leader, isr=isr, recovery_state=recovery_state
+        )
+
+    def _may_lose_records(self, key: TopicPartition, election: Election) -> bool:
+        return election is Election.UNCLEAN or self._unclean_election(key.topic)
+
+    def _recipients(self, key: TopicPartition, election: Election) -> tuple[int, ...]:
+        context = self._context
+        match election:
+            case Election.OFFLINE | Election.UNCLEAN:
+                return context.online_replicas(key)
+            case Election.CONTROLLED_SHUTDOWN:
+                return context.online_or_shutting_down(key)
+            case Election.REASSIGNMENT:
+                return context.assignment(key).target
+            case Election.PREFERRED:
+                return context.replicas(key)

@@ -1,0 +1,300 @@
+"""Moving partitions to other brokers (KIP-455).
+
+RS is the replicas of a partition, AR and RR those being added and removed, TRS the
+target. What a topic's znode says is always enough to go on after a fail-over:
+
+U. RS = TRS and what was there before, AR and RR accordingly, in the znode, then here.
+   Replicas that an earlier target wanted and this one does not are deleted.
+A. As long as the ISR lacks replicas of TRS: a new leader epoch, so that the leader
+   learns of RS, and replicas in AR are started.
+B. When the ISR holds TRS: the leader moves into TRS, replicas in RR leave the ISR and
+   are deleted, RS = TRS in the znode, and all brokers are told.
+
+To cancel is to reassign to the replicas that were there before, whose order may have
+been lost with the target's coming first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from broker.controller.assignment import (
+    PartitionAndReplica,
+    ReplicaAssignment,
+)
+from broker.controller.batches import RequestBatch
+from broker.controller.context import ControllerContext
+from broker.controller.decisions import (
+    Decisions,
+    WriteAssignment,
+    WriteReassignments,
+)
+from broker.controller.deletion import TopicDeletions
+from broker.controller.leadership import Leadership
+from broker.controller.partition_states import Election, PartitionStateMachine
+from broker.controller.replica_states import ReplicaStateMachine
+from broker.controller.selectors import reassigned_leader
+from broker.controller.states import PartitionState, ReplicaState
+from broker.controller.writing import change_leaderships
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.topic_partition import TopicPartition
+
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+
+
+class Reassignments:
+    """The reassignments that are under way."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletions: TopicDeletions,
+    ) -> None:
+        self._context = context
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletions = deletions
+        # What ``/admin/reassign_partitions`` holds.
+        self._in_znode: dict[TopicPartition, tuple[int, ...]] = {}
+
+    # ---- from outside -----------------------------------------------------------
+
+    def request(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Decisions[dict[TopicPartition, KafkaError | None]]:
+        """Reassign partitions, or with None cancel; return the refusals."""
+        outcome: dict[TopicPartition, KafkaError | None] = {}
+        accepted: dict[TopicPartition, ReplicaAssignment] = {}
+        for key, target in wanted.items():
+            try:
+                accepted[key] = self._planned(key, target)
+            except KafkaError as refusal:
+                outcome[key] = refusal
+            else:
+                outcome[key] = None
+        # The latest reassignment holds, wherever it was asked for.
+        yield from self._forget_in_znode(accepted)
+        for key, assignment in accepted.items():
+            yield from self._advance(key, assignment)
+        return outcome
+
+    def request_in_znode(self, targets: Targets) -> Decisions[None]:
+        """Reassign as ``/admin/reassign_partitions`` says."""
+        self._in_znode = dict(targets)
+        refused = []
+        for key, target in targets.items():
+            if key in self._context.reassigned and (
+                self._context.assignment(key).target == target
+            ):
+                continue
+            try:
+                assignment = self._planned(key, target)
+            except KafkaError:
+                refused.append(key)
+            else:
+                yield from self._advance(key, assignment)
+        yield from self._forget_in_znode(refused)
+
+    def resume(self, wanted: Callable[[ReplicaAssignment], bool]) -> Decisions[None]:
+        """Go on with reassignments, since their brokers may be back."""
+        for key in list(self._context.reassigned):
+            assignment = self._context.assignment(key)
+            if wanted(assignment):
+                yield from self._advance(key, assignment)
+
+    def complete(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
+        """Complete what can be, since ISRs have changed."""
+        for key in keys:
+            if key in self._context.reassigned:
+                assignment = self._context.assignment(key)
+                if self._is_caught_up(key, assignment):
+                    yield from self._advance(key, assignment)
+
+    # ---- what is possible -------------------------------------------------------
+
+    def _planned(
+        self, key: TopicPartition, target: tuple[int, ...] | None
+    ) -> ReplicaAssignment:
+        """Return the assignment to go on with; raise why there is none."""
+        context = self._context
+        current = context.assignment(key)
+        if not current.replicas or key.topic in context.to_delete:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, "The partition does not exist."
+            )
+        if target is None:
+            if not current.is_being_reassigned:
+                raise KafkaError(ErrorCode.no_reassignment_in_progress)
+            target = current.origin
+        planned = current.reassign_to(target)
+        self._check(key, target, planned)
+        return planned
+
+    def _check(
+        self,
+        key: TopicPartition,
+        target: tuple[int, ...],
+        planned: ReplicaAssignment,
+    ) -> None:
+        leadership = self._context.leadership(key)
+        if not target:
+            reason = "The list of replicas is empty."
+        elif len(set(target)) < len(target):
+            reason = f"Brokers occur twice in the list of replicas {list(target)}."
+        elif min(target) < 0:
+            reason = f"The list of replicas {list(target)} has no valid broker ids."
+        elif not self._context.live_brokers.issuperset(planned.adding):
+            reason = (
+                f"Of the replicas to be added, {list(planned.adding)}, some are on "
+                f"brokers that are not alive; {sorted(self._context.live_brokers)} are."
+            )
+        elif leadership and not set(leadership.isr).intersection(planned.replicas):
+            # An earlier target is the only one in sync: its records would be lost.
+            reason = f"None of the replicas in sync, {list(leadership.isr)}, remains."
+        else:
+            return
+        raise KafkaError(ErrorCode.invalid_replica_assignment, reason)
+
+    def _is_caught_up(self, key: TopicPartition, assignment: ReplicaAssignment) -> bool:
+        """Tell whether the target is in sync, and one of it alive to lead.
+
+        Kafka asks for the former only, and so may leave nobody to lead.
+        """
+        leadership = self._context.leadership(key)
+        if leadership is None:
+            return False
+        target, isr = assignment.target, leadership.isr
+        online = self._context.online_replicas(key)
+        return set(isr).issuperset(target) and (
+            reassigned_leader(target, isr, online) is not None
+        )
+
+    # ---- the phases -------------------------------------------------------------
+
+    def _advance(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[None]:
+        """Do what can be done by now."""
+        self._deletions.hold(key.topic)
+        self._context.reassigned.setdefault(key)
+        yield from self._assign(key, assignment)
+        if self._context.leadership(key) is None:
+            # It never had a leader: a new replica may be the first that is alive.
+            yield from self._start_new_replicas(key, assignment)
+            yield from self._partitions.elect([key], Election.OFFLINE)
+        done = False
+        if self._is_caught_up(key, assignment):
+            done = yield from self._finish(key, assignment)
+        if not done:
+            yield from self._raise_epoch(key, assignment)
+            yield from self._start_new_replicas(key, assignment)
+
+    def _assign(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[None]:
+        before = self._context.assignment(key)
+        if before != assignment:
+            yield from self._write(key, assignment)
+            unneeded = [it for it in before.replicas if it not in assignment.replicas]
+            leadership = self._context.leadership(key)
+            if leadership is not None and leadership.leader in unneeded:
+                yield from self._partitions.elect([key], Election.OFFLINE)
+            yield from self._delete_replicas(key, unneeded)
+
+    def _write(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[None]:
+        self._context.put_assignment(key, assignment)
+        yield WriteAssignment(key.topic, self._context.assignment_of(key.topic))
+
+    def _raise_epoch(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[None]:
+        changed = yield from change_leaderships(
+            self._context, [key], self._in_next_epoch
+        )
+        for leadership in changed.values():
+            # A replica that was there must not be made anew where its disk is offline.
+            self._batch.lead_or_follow(
+                assignment.origin, key, leadership, assignment, is_new=False
+            )
+            self._batch.lead_or_follow(
+                assignment.adding, key, leadership, assignment, is_new=True
+            )
+        yield from self._batch.flush()
+
+    def _in_next_epoch(self, key: TopicPartition, before: Leadership) -> Leadership:
+        return before.next(self._context.epoch, leader=before.leader, isr=before.isr)
+
+    def _start_new_replicas(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[None]:
+        for broker in assignment.adding:
+            yield from self._replicas.change(
+                [PartitionAndReplica(key, broker)], ReplicaState.NEW
+            )
+
+    def _finish(
+        self, key: TopicPartition, assignment: ReplicaAssignment
+    ) -> Decisions[bool]:
+        """Complete a reassignment; False if the ISR has changed before the first write.
+
+        From that write on nobody can write an ISR without having heard of the target.
+        """
+        context = self._context
+        added = [PartitionAndReplica(key, it) for it in assignment.adding]
+        yield from self._replicas.change(added, ReplicaState.ONLINE)
+        completed = ReplicaAssignment(assignment.target)
+        context.put_assignment(key, completed)
+        yield from self._move_leader(key, completed)
+        if not self._is_caught_up(key, completed):
+            context.put_assignment(key, assignment)
+            return False
+        yield from self._delete_replicas(key, assignment.removing)
+        yield from self._write(key, completed)
+        context.reassigned.pop(key, None)
+        if self._in_znode.get(key) == completed.replicas:
+            yield from self._forget_in_znode([key])
+        self._batch.tell(context.brokers, [key])
+        yield from self._batch.flush()
+        yield from self._deletions.retry([key.topic])
+        return True
+
+    def _move_leader(
+        self, key: TopicPartition, completed: ReplicaAssignment
+    ) -> Decisions[None]:
+        leadership = self._context.leadership(key)
+        assert leadership is not None, key
+        leader = leadership.leader
+        stays = leader in completed.replicas and self._context.is_online(leader, key)
+        if stays:
+            yield from self._raise_epoch(key, completed)
+        else:
+            yield from self._partitions.elect([key], Election.REASSIGNMENT)
+
+    def _delete_replicas(
+        self, key: TopicPartition, brokers: Iterable[int]
+    ) -> Decisions[None]:
+        """Take replicas out of the ISR and have them deleted; nobody waits for it."""
+        replicas = [PartitionAndReplica(key, it) for it in brokers]
+        for state in (
+            ReplicaState.OFFLINE,
+            ReplicaState.DELETION_STARTED,
+            ReplicaState.DELETION_SUCCESSFUL,
+            ReplicaState.NON_EXISTENT,
+        ):
+            yield from self._replicas.change(replicas, state)
+        leadership = self._context.leadership(key)
+        if leadership is not None and leadership.leader == NO_LEADER:
+            # Whoever comes back first that is in sync shall lead.
+            self._partitions.put([key], PartitionState.OFFLINE)
+
+    def _forget_in_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
+        gone = [key for key in keys if self._in_znode.pop(key, None) is not None]
+        if gone:
+            yield WriteReassignments(dict(self._in_znode))

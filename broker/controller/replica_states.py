@@ -1,0 +1,152 @@
+"""Replicas: started, stopped, deleted; and who is told of it.
+
+Kafka's ``ReplicaStateMachine``. `change` takes replicas of one wish, in any order, and
+sends what follows in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.controller.assignment import PartitionAndReplica
+from broker.controller.batches import RequestBatch
+from broker.controller.context import ControllerContext
+from broker.controller.decisions import Decisions
+from broker.controller.leadership import Leadership
+from broker.controller.states import REPLICA_BEFORE, ReplicaState
+from broker.controller.writing import change_leaderships
+from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.topic_partition import TopicPartition
+
+
+class ReplicaStateMachine:
+    """Moves replicas from state to state."""
+
+    def __init__(self, context: ControllerContext, batch: RequestBatch) -> None:
+        self._context = context
+        self._batch = batch
+
+    def start(self) -> Decisions[None]:
+        """Start the replicas that are online, and take the others out of their ISRs.
+
+        The latter begin as if they could not be deleted, from where they go offline.
+        """
+        context = self._context
+        every = context.replicas_of(context.all_partitions())
+        online = [it for it in every if context.is_online(it.broker, it.key)]
+        offline = [it for it in every if not context.is_online(it.broker, it.key)]
+        context.replica_states.update(dict.fromkeys(online, ReplicaState.ONLINE))
+        context.replica_states.update(
+            dict.fromkeys(offline, ReplicaState.DELETION_INELIGIBLE)
+        )
+        yield from self.change(online, ReplicaState.ONLINE)
+        yield from self.change(offline, ReplicaState.OFFLINE)
+
+    def change(
+        self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
+    ) -> Decisions[None]:
+        """Bring replicas into a state, those that may come into it."""
+        possible = self._may_become(replicas, state)
+        match state:
+            case ReplicaState.NEW:
+                self._start_new(possible)
+            case ReplicaState.ONLINE:
+                self._start_again(possible)
+            case ReplicaState.OFFLINE:
+                yield from self._stop(possible)
+            case ReplicaState.DELETION_STARTED:
+                self._delete(possible)
+            case ReplicaState.NON_EXISTENT:
+                self._forget(possible)
+            case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
+                self._put(possible, state)
+        yield from self._batch.flush()
+
+    def _may_become(
+        self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
+    ) -> list[PartitionAndReplica]:
+        states = self._context.replica_states
+        before = REPLICA_BEFORE[state]
+        nothing = ReplicaState.NON_EXISTENT
+        return [it for it in replicas if states.get(it, nothing) in before]
+
+    def _put(
+        self, replicas: Iterable[PartitionAndReplica], state: ReplicaState
+    ) -> None:
+        self._context.replica_states.update(dict.fromkeys(replicas, state))
+
+    def _start_new(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Start replicas that begin empty; none of them leads already."""
+        context = self._context
+        for replica in replicas:
+            leadership = context.leadership(replica.key)
+            if leadership is not None:
+                if leadership.leader == replica.broker:
+                    continue
+                self._lead_or_follow([replica.broker], replica.key, is_new=True)
+            context.replica_states[replica] = ReplicaState.NEW
+
+    def _start_again(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Start replicas that may have a log; a new one has been started already."""
+        states = self._context.replica_states
+        for replica in replicas:
+            if states[replica] is not ReplicaState.NEW:
+                self._lead_or_follow([replica.broker], replica.key)
+            states[replica] = ReplicaState.ONLINE
+
+    def _stop(self, replicas: list[PartitionAndReplica]) -> Decisions[None]:
+        """Stop replicas, take them out of their ISRs, and tell the others."""
+        context = self._context
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for key, broker in replicas:
+            self._batch.stop([broker], key, delete=False)
+            by_broker.setdefault(broker, []).append(key)
+        for broker, keys in by_broker.items():
+            yield from change_leaderships(context, keys, self._leave_isr(broker))
+            for key in keys:
+                if context.leadership(key) is None:
+                    self._batch.tell(context.brokers, [])
+                elif key.topic not in context.to_delete:
+                    others = [it for it in context.replicas(key) if it != broker]
+                    self._lead_or_follow(others, key)
+                context.replica_states[PartitionAndReplica(key, broker)] = (
+                    ReplicaState.OFFLINE
+                )
+
+    def _leave_isr(
+        self, broker: int
+    ) -> Callable[[TopicPartition, Leadership], Leadership | None]:
+        """Return what takes a broker out; the last one in an ISR stays in it."""
+
+        def leave(key: TopicPartition, before: Leadership) -> Leadership | None:
+            if broker not in before.isr:
+                return None
+            isr = tuple(it for it in before.isr if it != broker) or before.isr
+            leader = NO_LEADER if before.leader == broker else before.leader
+            if (leader, isr) == (before.leader, before.isr):
+                return None
+            return before.next(self._context.epoch, leader=leader, isr=isr)
+
+        return leave
+
+    def _delete(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        for replica in replicas:
+            self._batch.stop([replica.broker], replica.key, delete=True)
+            self._context.replica_states[replica] = ReplicaState.DELETION_STARTED
+
+    def _forget(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        context = self._context
+        for replica in replicas:
+            assignment = context.assignment(replica.key)
+            context.put_assignment(replica.key, assignment.without(replica.broker))
+            del context.replica_states[replica]
+
+    def _lead_or_follow(
+        self, brokers: list[int], key: TopicPartition, *, is_new: bool = False
+    ) -> None:
+        leadership = self._context.leadership(key)
+        if leadership is not None:
+            assignment = self._context.assignment(key)
+            self._batch.lead_or_follow(
+                brokers, key, leadership, assignment, is_new=is_new
+            )

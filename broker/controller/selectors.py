@@ -1,0 +1,46 @@
+"""Whom to elect: Kafka's ``PartitionLeaderElectionAlgorithms``.
+
+All take replicas in the order of the assignment, in which they are asked, and return
+None where nobody may lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def offline_leader(
+    assignment: Sequence[int], isr: Collection[int], live: Collection[int]
+) -> int | None:
+    """Return the first live replica in the ISR: of a partition that has no leader."""
+    return next((it for it in assignment if it in live and it in isr), None)
+
+
+def unclean_leader(assignment: Sequence[int], live: Collection[int]) -> int | None:
+    """Return the first live replica, whatever it has missed."""
+    return next((it for it in assignment if it in live), None)
+
+
+def reassigned_leader(
+    target: Sequence[int], isr: Collection[int], live: Collection[int]
+) -> int | None:
+    """Return the first live replica in the ISR that stays after a reassignment."""
+    return offline_leader(target, isr, live)
+
+
+def preferred_leader(
+    assignment: Sequence[int], isr: Collection[int], live: Collection[int]
+) -> int | None:
+    """Return the first replica, if it is live and in the ISR."""
+    return offline_leader(assignment[:1], isr, live)
+
+
+def leader_at_shutdown(
+    assignment: Sequence[int],
+    isr: Collection[int],
+    live_or_shutting_down: Collection[int],
+    shutting_down: Collection[int],
+) -> int | None:
+    """Return the first live replica in the ISR whose broker is not stopping."""
+    staying = [it for it in assignment if it not in shutting_down]
+    return offline_leader(staying, isr, live_or_shutting_down)

@@ -1,0 +1,156 @@
+"""A broker as far as a controller meets it: fenced by epochs, and naive otherwise.
+
+The rules are Kafka's, as ``ReplicaManager`` has them: of an earlier controller, or for
+an earlier life of this broker, nothing is heard; a leadership counts if its epoch is
+above the one that is known; a replica is stopped under no earlier epoch.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from broker.protocol.topic_partition import TopicPartition
+
+DURING_DELETE = -2
+
+
+class Broker:
+    """Broker ``number``: its replicas, its disk, and what it tells clients."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.epoch = -1
+        self.controller_epoch = 0
+        # What is on its disks: a topic's id by partition.
+        self.logs: dict[TopicPartition, UUID | None] = {}
+        self.bad_dirs: set[TopicPartition] = set()
+        self.replicas: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
+        self.metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self.alive: set[int] = set()
+
+    def start(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.bad_dirs.clear()
+        self.replicas.clear()
+        self.metadata.clear()
+        self.alive.clear()
+
+    def obey(
+        self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+    ) -> LeaderAndIsrResponse | StopReplicaResponse | None:
+        fenced = (
+            request.broker_epoch < self.epoch
+            or request.controller_epoch < self.controller_epoch
+        )
+        if not fenced:
+            self.controller_epoch = request.controller_epoch
+        match request:
+            case LeaderAndIsrRequest():
+                return self._lead_or_follow(request, fenced)
+            case StopReplicaRequest():
+                return self._stop(request, fenced)
+            case UpdateMetadataRequest():
+                if not fenced:
+                    self._update(request)
+                return None
+
+    def _lead_or_follow(
+        self, request: LeaderAndIsrRequest, fenced: bool
+    ) -> LeaderAndIsrResponse:
+        if fenced:
+            return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
+        errors = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                key = TopicPartition(topic.topic_name, state.partition_index)
+                code = self._become(key, topic.topic_id, state)
+                errors.append(
+                    LeaderAndIsrPartitionError(
+                        topic_name=None,
+                        topic_id=topic.topic_id,
+                        partition_index=key.partition,
+                        error_code=code,
+                    )
+                )
+        return LeaderAndIsrResponse(
+            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        )
+
+    def _become(
+        self,
+        key: TopicPartition,
+        topic_id: UUID | None,
+        wanted: LeaderAndIsrPartitionState,
+    ) -> ErrorCode:
+        mine = self.replicas.get(key)
+        if key in self.logs and self.logs[key] != topic_id:
+            return ErrorCode.inconsistent_topic_id
+        if mine is not None and wanted.leader_epoch <= mine.leader_epoch:
+            return ErrorCode.stale_controller_epoch
+        if self.id not in wanted.replicas:
+            return ErrorCode.unknown_topic_or_partition
+        if key in self.bad_dirs:
+            self.replicas.pop(key, None)
+            return ErrorCode.kafka_storage_error
+        self.logs[key] = topic_id
+        self.replicas[key] = wanted
+        return ErrorCode.none
+
+    def _stop(self, request: StopReplicaRequest, fenced: bool) -> StopReplicaResponse:
+        if fenced:
+            return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
+        errors = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                key = TopicPartition(topic.topic_name, state.partition_index)
+                code = self._stop_one(key, state)
+                errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=key.topic,
+                        partition_index=key.partition,
+                        error_code=code,
+                    )
+                )
+        return StopReplicaResponse(
+            error_code=ErrorCode.none, partition_errors=tuple(errors)
+        )
+
+    def _stop_one(
+        self, key: TopicPartition, wanted: StopReplicaPartitionState
+    ) -> ErrorCode:
+        mine = self.replicas.get(key)
+        if key in self.bad_dirs:
+            return ErrorCode.kafka_storage_error
+        if mine is not None and 0 <= wanted.leader_epoch < mine.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        self.replicas.pop(key, None)
+        if wanted.delete_partition:
+            self.logs.pop(key, None)
+        return ErrorCode.none
+
+    def _update(self, request: UpdateMetadataRequest) -> None:
+        self.alive = {each.id for each in request.live_brokers}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                key = TopicPartition(topic.topic_name, state.partition_index)
+                if state.leader == DURING_DELETE:
+                    self.metadata.pop(key, None)
+                else:
+                    self.metadata[key] = state
