@@ -53,6 +53,7 @@ LAYERS = {
         ("records",),
         ("worlds",),
         ("worlds.model", "worlds.virtual", "worlds.live", "worlds.kafka"),
+        ("simulation",),
         ("running.worlds",),
         ("running", "theory"),
         ("running.executors", "bench"),

@@ -1,0 +1,61 @@
+"""ZooKeeper's connect string: ``host:port,host:port/chroot``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.protocol.errors import MalformedFrame
+
+PORT: Final = 2181
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectString:
+    """Servers in the order in which they were named, and the root of all paths."""
+
+    servers: tuple[tuple[str, int], ...]
+    # Empty, or a path that begins with a slash and does not end with one.
+    chroot: str
+
+    def outside(self, path: str) -> str:
+        """Return the server's path of a path within the chroot.
+
+        >>> parse("zoo/kafka").outside("/")
+        '/kafka'
+        """
+        return self.chroot if self.chroot and path == "/" else self.chroot + path
+
+    def inside(self, path: str) -> str:
+        """Return the path within the chroot of a server's path.
+
+        >>> parse("zoo/kafka").inside("/kafka/brokers")
+        '/brokers'
+        """
+        rest = path.removeprefix(self.chroot)
+        if not path.startswith(self.chroot) or rest[:1] not in ("", "/"):
+            raise MalformedFrame(f"{path} is not within {self.chroot}")
+        return rest or "/"
+
+
+def parse(text: str) -> ConnectString:
+    """Read a connect string; raises `ValueError`.
+
+    >>> parse("one:2182,[::1]/kafka/a")
+    ConnectString(servers=(('one', 2182), ('::1', 2181)), chroot='/kafka/a')
+    """
+    hosts, slash, rest = text.strip().partition("/")
+    chroot = (slash + rest) if rest else ""
+    if any(part in ("", ".", "..") for part in rest.split("/")) and rest:
+        raise ValueError(f"{chroot} is no path of a znode")
+    servers = tuple(_server(each.strip()) for each in hosts.split(","))
+    return ConnectString(servers, chroot)
+
+
+def _server(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{text!r} is no host with a port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,186 @@
+"""One connection to a server: requests out in order, answers in, events between them.
+
+Requests are submitted synchronously and answered by a synchronous call, so that what
+stands in the stream before an answer (an event, above all) is known before the answer
+is. A connection ends as a whole: when the server is silent for two thirds of the
+session's time-out, at bytes that are no answer, at an answer larger than
+`ANSWER_BYTES_MAX`. All that waits for an answer then fails with ConnectionLoss.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+
+from broker.client.connection import Stream
+from broker.client.signals import Signal
+from broker.protocol.errors import MalformedFrame
+from broker.zookeeper.jute import ANSWER_BYTES_MAX, Frames, Reader, framed, packed_int
+from broker.zookeeper.messages import (
+    EVENT_XID,
+    OK,
+    PING_XID,
+    Greeting,
+    OpCode,
+    Request,
+    read_event,
+    read_greeting,
+)
+from broker.zookeeper.watches import Watches
+from broker.zookeeper.znodes import ConnectionLoss, WatchEvent
+
+# As Java's client: silence is noticed while there is time to find another server, and
+# a ping gets a second chance before that.
+_SILENCE_SHARE: Final = 2 / 3
+_PING_SHARE: Final = 1 / 3
+_XID_MAX: Final = 0x7FFFFFFF
+
+BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, MalformedFrame)
+
+
+class Call:
+    """A request, and what has become of it: a code, and an answer if that is OK."""
+
+    def __init__(self, request: Request[Any]) -> None:
+        self.request = request
+        self.code = OK
+        self.answer: Any = None
+        self.done = trio.Event()
+        # Nobody waits for it any more: not to be sent if it has not been.
+        self.abandoned = False
+
+    def fail(self, code: int) -> None:
+        """Let whoever waits know that there is no answer."""
+        self.code = code
+        self.done.set()
+
+
+class Connection:
+    """A stream to one server, and what was asked over it."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        watches: Watches,
+        on_event: Callable[[WatchEvent], None],
+        last_zxid: int,
+    ) -> None:
+        self._stream = stream
+        self._watches = watches
+        self._on_event = on_event
+        # The last transaction that an answer told of.
+        self.last_zxid = last_zxid
+        self._frames = Frames(ANSWER_BYTES_MAX)
+        self._in_flight: deque[tuple[int, Call]] = deque()
+        self._outgoing: list[bytes] = []
+        self._written = Signal()
+        self._xid = 0
+        self._scope = trio.CancelScope()
+        self._silence_s = 0.0
+        self.why = "the connection was closed"
+
+    async def greet(self, request: bytes) -> Greeting:
+        """Ask for a session; raises one of `BROKEN`."""
+        await self._stream.send_all(framed(request))
+        greeting = read_greeting(await self._next_frame())
+        self._silence_s = greeting.timeout_ms / 1000 * _SILENCE_SHARE
+        self._ping_s = greeting.timeout_ms / 1000 * _PING_SHARE
+        return greeting
+
+    def submit(self, call: Call) -> None:
+        """Send a request, unless nobody waits for it."""
+        if call.abandoned:
+            return
+        self._xid = self._xid % _XID_MAX + 1
+        self._in_flight.append((self._xid, call))
+        self._write(self._xid, call.request.opcode, call.request.body)
+
+    async def run(self) -> None:
+        """Carry requests and answers until the connection ends; `why` then says why."""
+        async with trio.open_nursery() as nursery:
+            self._scope = nursery.cancel_scope
+            self._heard()
+            nursery.start_soon(self._write_all)
+            nursery.start_soon(self._read_all)
+            nursery.start_soon(self._ping)
+        if trio.current_time() >= self._scope.deadline:
+            self.why = f"the server said nothing for {self._silence_s} s"
+
+    async def aclose(self) -> None:
+        """Close the stream; what waits for an answer fails."""
+        while self._in_flight:
+            _, call = self._in_flight.popleft()
+            call.fail(ConnectionLoss.code)
+        with trio.CancelScope() as at_once:
+            at_once.cancel()
+            await self._stream.aclose()
+
+    # ---- writing --------------------------------------------------------------------
+
+    def _write(self, xid: int, opcode: int, body: bytes = b"") -> None:
+        self._outgoing.append(framed(packed_int(xid) + packed_int(opcode) + body))
+        self._written.notify()
+
+    async def _ping(self) -> None:
+        while True:
+            await trio.sleep(self._ping_s)
+            self._write(PING_XID, OpCode.PING)
+
+    async def _write_all(self) -> None:
+        try:
+            while True:
+                await self._written.wait()
+                frames, self._outgoing = self._outgoing, []
+                await self._stream.send_all(b"".join(frames))
+        except BROKEN as error:
+            self._end(error)
+
+    # ---- reading --------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        try:
+            while True:
+                self._take(await self._next_frame())
+        except BROKEN as error:
+            self._end(error)
+
+    async def _next_frame(self) -> bytes:
+        while (frame := self._frames.next()) is None:
+            chunk = await self._stream.receive_some()
+            if not chunk:
+                raise trio.BrokenResourceError("the server closed the connection")
+            self._frames.receive(chunk)
+            self._heard()
+        return frame
+
+    def _take(self, frame: bytes) -> None:
+        reader = Reader(frame)
+        xid, zxid, code = reader.read_int(), reader.read_long(), reader.read_int()
+        if xid == EVENT_XID:
+            event = read_event(reader)
+            self._watches.gone_off(event)
+            self._on_event(event)
+        elif xid != PING_XID:
+            self._answer(xid, zxid, code, reader)
+
+    def _answer(self, xid: int, zxid: int, code: int, reader: Reader) -> None:
+        if not self._in_flight or self._in_flight[0][0] != xid:
+            raise MalformedFrame(f"answer {xid} to another question")
+        _, call = self._in_flight[0]
+        call.answer = call.request.read(reader) if code == OK else None
+        call.code = code
+        self._in_flight.popleft()
+        self.last_zxid = max(self.last_zxid, zxid)
+        self._watches.answered(call.request, code)
+        call.done.set()
+
+    def _heard(self) -> None:
+        self._scope.deadline = trio.current_time() + self._silence_s
+
+    def _end(self, error: Exception) -> None:
+        self.why = str(error)
+        self._scope.cancel()

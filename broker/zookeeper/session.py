@@ -1,0 +1,271 @@
+"""A session with ZooKeeper: one connection after the other, until closed or expired.
+
+Java's ``ZooKeeper`` without its threads. A connection that is lost is made again, to
+the next server of the connect string, under the same session; the watches that stood
+are set again, as of the last transaction that was heard of. Only a server can say that
+the session has expired: as long as none answers, this end cannot know, and its calls
+wait.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import Final, TypeAlias, TypeVar
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.connection import Stream
+from broker.protocol.errors import MalformedFrame
+from broker.zookeeper import connect_string, messages
+from broker.zookeeper.connection import BROKEN, Call, Connection
+from broker.zookeeper.jute import REQUEST_BYTES_MAX
+from broker.zookeeper.messages import BAD_ARGUMENTS, OK, Greeting, OpFailed, Request
+from broker.zookeeper.watches import Watches
+from broker.zookeeper.znodes import (
+    Create,
+    Delete,
+    Event,
+    NodeExists,
+    NoNode,
+    Op,
+    OpResult,
+    SessionEvent,
+    SessionExpired,
+    SetData,
+    Stat,
+    WatchEvent,
+)
+
+Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
+T = TypeVar("T")
+
+# As Java's client, which waits up to a second between servers.
+_BACKOFF_S, _BACKOFF_MAX_S = 0.05, 1.0
+_HEADER_BYTES: Final = 8
+_PASSWORD_BYTES: Final = 16
+
+
+class ZooKeeperSession:
+    """One session; `Znodes` says what may be asked of it."""
+
+    def __init__(
+        self,
+        connect_to: str,
+        *,
+        timeout_ms: int,
+        connect: Connect,
+        rng: random.Random,
+    ) -> None:
+        """``timeout_ms`` is asked for; servers grant what lies in their bounds.
+
+        :raises ValueError: if the connect string is none.
+        """
+        self._where = connect_string.parse(connect_to)
+        # Clients of one connect string do not all go to its first server.
+        self._server_count = len(self._where.servers)
+        self._servers = cycle(rng.sample(self._where.servers, self._server_count))
+        self._timeout_ms = timeout_ms
+        self._connect = connect
+        self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, rng)
+        self.session_id = 0
+        self._password = bytes(_PASSWORD_BYTES)
+        self._last_zxid = 0
+        self._watches = Watches()
+        self._connection: Connection | None = None
+        self._unsent: deque[Call] = deque()
+        self._over = False
+        self._scope = trio.CancelScope()
+        self._task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self._told, self.events = trio.open_memory_channel[Event](math.inf)
+        # Why there is no connection, or why the last one ended.
+        self.why = "not connected yet"
+
+    # ---- what may be asked ----------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> str:
+        """Create a znode; return its path."""
+        op = Create(self._where.outside(path), data, ephemeral, sequential)
+        return self._where.inside(await self._ask(path, messages.create(op)))
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+        """Return a znode's data and stat."""
+        request = messages.get(self._where.outside(path), watch=watch)
+        return await self._ask(path, request)
+
+    async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
+        """Replace a znode's data."""
+        op = SetData(self._where.outside(path), data, version)
+        return await self._ask(path, messages.set_data(op))
+
+    async def delete(self, path: str, *, version: int = -1) -> None:
+        """Delete a znode."""
+        op = Delete(self._where.outside(path), version)
+        await self._ask(path, messages.delete(op))
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """Return a znode's stat, if it exists."""
+        request = messages.exists(self._where.outside(path), watch=watch)
+        try:
+            return await self._ask(path, request)
+        except NoNode:
+            return None
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
+        """Return the names of a znode's children, sorted."""
+        request = messages.children(self._where.outside(path), watch=watch)
+        names = await self._ask(path, request)
+        return tuple(sorted(names))
+
+    async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
+        """Carry out all operations, or none."""
+        outside = [replace(op, path=self._where.outside(op.path)) for op in ops]
+        path = ops[0].path if ops else "/"
+        results = await self._ask(path, messages.multi(outside))
+        if isinstance(results, OpFailed):
+            failed = ops[results.op]
+            raise messages.error_of(results.code, failed.path, op=results.op)
+        return tuple(
+            self._where.inside(result) if isinstance(result, str) else result
+            for result in results
+        )
+
+    async def make_chroot(self) -> None:
+        """Create the chroot of the connect string, as far as it is not there."""
+        names = self._where.chroot.split("/")[1:]
+        for count in range(1, len(names) + 1):
+            path = "/" + "/".join(names[:count])
+            try:
+                await self._ask(path, messages.create(Create(path)))
+            except NodeExists:
+                continue
+
+    async def close(self) -> None:
+        """End the session; one that cannot say so is left to expire."""
+        self._over = True
+        if self._connection is not None:
+            farewell = Call(messages.close_session())
+            self._connection.submit(farewell)
+            with trio.move_on_after(self._timeout_ms / 1000):
+                await farewell.done.wait()
+        self._scope.cancel()
+
+    async def _ask(self, path: str, request: Request[T]) -> T:
+        if self._over:
+            raise SessionExpired(path)
+        if len(request.body) + _HEADER_BYTES > REQUEST_BYTES_MAX:
+            # A server would hang up, and again when it is tried again.
+            raise messages.error_of(BAD_ARGUMENTS, path)
+        call = Call(request)
+        if self._connection is None:
+            self._unsent.append(call)
+        else:
+            self._connection.submit(call)
+        try:
+            await call.done.wait()
+        finally:
+            call.abandoned = True
+        if call.code != OK:
+            raise messages.error_of(call.code, path)
+        answer: T = call.answer
+        return answer
+
+    # ---- the connections ------------------------------------------------------------
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep the session until it is closed or has expired."""
+        self._task_status = task_status
+        failures = 0
+        try:
+            with self._scope:
+                while not self._over:
+                    await trio.sleep(self._backoff.after(failures))
+                    served = await self._visit(*next(self._servers))
+                    # One that greets and hangs up is as one that is away.
+                    failures = 1 if served else failures + 1
+        finally:
+            self._end()
+
+    async def _visit(self, host: str, port: int) -> bool:
+        """Connect to a server and stay until that ends; tell whether it served."""
+        patience_s = self._timeout_ms / 1000 / self._server_count
+        try:
+            with trio.fail_after(patience_s):
+                stream = await self._connect(host, port)
+        except (OSError, trio.TooSlowError) as error:
+            self.why = f"{host}:{port} cannot be reached: {error or 'too slow'}"
+            return False
+        connection = Connection(
+            stream,
+            watches=self._watches,
+            on_event=self._tell_inside,
+            last_zxid=self._last_zxid,
+        )
+        try:
+            with trio.fail_after(patience_s):
+                greeting = await connection.greet(self._greeting())
+            served = self._greeted(greeting, connection)
+            if served:
+                await connection.run()
+                self.why = f"{host}:{port}: {connection.why}"
+            return served
+        except (trio.TooSlowError, *BROKEN) as error:
+            self.why = f"{host}:{port} gives no session: {error or 'too slow'}"
+            return False
+        finally:
+            self._last_zxid = connection.last_zxid
+            if self._connection is not None:
+                self._connection = None
+                self._told.send_nowait(SessionEvent.DISCONNECTED)
+            await connection.aclose()
+
+    def _greeting(self) -> bytes:
+        return messages.connect_request(
+            self._last_zxid, self._timeout_ms, self.session_id, self._password
+        )
+
+    def _greeted(self, greeting: Greeting, connection: Connection) -> bool:
+        """Take a session, or learn that it has expired: False."""
+        if greeting.timeout_ms <= 0:
+            if self.session_id == 0:
+                raise MalformedFrame("a new session that has expired")
+            self._expire()
+            return False
+        self.session_id, self._password = greeting.session_id, greeting.password
+        for request in self._watches.requests(self._last_zxid):
+            connection.submit(Call(request))
+        while self._unsent:
+            connection.submit(self._unsent.popleft())
+        self._connection = connection
+        self._told.send_nowait(SessionEvent.CONNECTED)
+        self._task_status.started()
+        self._task_status = trio.TASK_STATUS_IGNORED
+        return True
+
+    def _tell_inside(self, event: WatchEvent) -> None:
+        self._told.send_nowait(event._replace(path=self._where.inside(event.path)))
+
+    def _expire(self) -> None:
+        self.why = "the session has expired"
+        self._over = True
+        self._told.send_nowait(SessionEvent.EXPIRED)
+
+    def _end(self) -> None:
+        self._over = True
+        while self._unsent:
+            self._unsent.popleft().fail(SessionExpired.code)
+        self._told.close()

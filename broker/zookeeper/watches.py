@@ -1,0 +1,55 @@
+"""The watches that stand: which to set again when another connection takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.zookeeper import messages
+from broker.zookeeper.messages import OK, OpCode, Request
+from broker.zookeeper.znodes import EventKind, NoNode, WatchEvent
+
+# A request that sets watches again names paths of about so many bytes: what is left of
+# the bound on its frame holds their sizes.
+_PATH_BYTES: Final = 128 << 10
+
+
+class Watches:
+    """Paths (the server's) with a watch on data, on coming into being, on children."""
+
+    def __init__(self) -> None:
+        self._data: set[str] = set()
+        self._exist: set[str] = set()
+        self._child: set[str] = set()
+
+    def answered(self, request: Request[object], code: int) -> None:
+        """Note the watch that an answered request has left."""
+        if not request.watch:
+            return
+        if code == NoNode.code and request.opcode is OpCode.EXISTS:
+            self._exist.add(request.path)
+        elif code == OK and request.opcode is OpCode.GET_CHILDREN:
+            self._child.add(request.path)
+        elif code == OK:
+            self._data.add(request.path)
+
+    def gone_off(self, event: WatchEvent) -> None:
+        """Forget the watches that an event has used up."""
+        if event.kind is not EventKind.CHILDREN_CHANGED:
+            self._data.discard(event.path)
+            self._exist.discard(event.path)
+        if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
+            self._child.discard(event.path)
+
+    def requests(self, zxid: int) -> Iterator[Request[None]]:
+        """Yield what sets all of them again, as of ``zxid``."""
+        kinds = (self._data, self._exist, self._child)
+        pending = [(i, path) for i in range(3) for path in sorted(kinds[i])]
+        while pending:
+            batch: tuple[list[str], list[str], list[str]] = ([], [], [])
+            size = 0
+            while pending and size < _PATH_BYTES:
+                kind, path = pending.pop()
+                batch[kind].append(path)
+                size += len(path.encode())
+            yield messages.set_watches(zxid, *batch)

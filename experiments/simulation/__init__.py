@@ -1,0 +1,1 @@
+"""Clusters simulated: their histories, what must hold of them, and whole bad days."""

@@ -1,0 +1,183 @@
+"""A server's messages: what clients ask, read from bytes, and answers as bytes.
+
+The other half of ``broker.zookeeper.messages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.protocol.errors import MalformedFrame
+from broker.zookeeper.jute import (
+    Reader,
+    framed,
+    packed_bool,
+    packed_buffer,
+    packed_int,
+    packed_long,
+    packed_stat,
+    packed_text,
+    packed_texts,
+)
+from broker.zookeeper.messages import (
+    EPHEMERAL,
+    EVENT_XID,
+    OK,
+    SEQUENTIAL,
+    Greeting,
+    OpCode,
+)
+from broker.zookeeper.znodes import (
+    Check,
+    Create,
+    Delete,
+    Op,
+    OpResult,
+    OtherError,
+    SetData,
+    Stat,
+    WatchEvent,
+)
+
+UNIMPLEMENTED: Final = -6
+# What operations of a multi say that come after the one that failed.
+_NOT_TRIED: Final = -2
+_CONNECTED: Final = 3
+WRITES: Final = (OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.MULTI)
+
+
+class Connect(NamedTuple):
+    """The first message of a connection."""
+
+    last_zxid: int
+    timeout_ms: int
+    session_id: int
+    password: bytes
+
+
+def read_connect(frame: bytes) -> Connect:
+    """Read the first message; raises `MalformedFrame`."""
+    reader = Reader(frame)
+    reader.read_int()
+    last_zxid, timeout_ms = reader.read_long(), reader.read_int()
+    return Connect(last_zxid, timeout_ms, reader.read_long(), reader.read_buffer())
+
+
+def greeting_frame(greeting: Greeting) -> bytes:
+    """Return the answer to the first message."""
+    return framed(
+        packed_int(0)
+        + packed_int(greeting.timeout_ms)
+        + packed_long(greeting.session_id)
+        + packed_buffer(greeting.password)
+        + packed_bool(False)
+    )
+
+
+def read_ops(opcode: int, reader: Reader) -> list[Op]:
+    """Read what a request is to write; raises `MalformedFrame`, or `OtherError`."""
+    if opcode != OpCode.MULTI:
+        return [_read_op(opcode, reader)]
+    ops: list[Op] = []
+    while True:
+        each, done, _ = reader.read_int(), reader.read_bool(), reader.read_int()
+        if done:
+            return ops
+        ops.append(_read_op(each, reader))
+
+
+def _read_op(opcode: int, reader: Reader) -> Op:
+    path = reader.read_text()
+    match opcode:
+        case OpCode.CREATE:
+            return _read_create(path, reader)
+        case OpCode.SET_DATA:
+            return SetData(path, reader.read_buffer(), reader.read_int())
+        case OpCode.DELETE:
+            return Delete(path, reader.read_int())
+        case OpCode.CHECK:
+            return Check(path, reader.read_int())
+    raise MalformedFrame(f"a multi with an operation {opcode}")
+
+
+def _read_create(path: str, reader: Reader) -> Create:
+    data = reader.read_buffer()
+    for _ in range(reader.read_count()):
+        # Who may do what: everybody may do everything here.
+        reader.read_int(), reader.read_text(), reader.read_text()
+    flags = reader.read_int()
+    if flags & ~(EPHEMERAL | SEQUENTIAL):
+        # Containers, and znodes that live for a time.
+        raise OtherError(path, UNIMPLEMENTED)
+    return Create(path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENTIAL))
+
+
+def answer_frame(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
+    """Return an answer: its header, and its body if all is well."""
+    header = packed_int(xid) + packed_long(zxid) + packed_int(code)
+    return framed(header + (body if code == OK else b""))
+
+
+def event_frame(zxid: int, event: WatchEvent) -> bytes:
+    """Return what a watcher is told."""
+    body = packed_int(event.kind) + packed_int(_CONNECTED) + packed_text(event.path)
+    return answer_frame(EVENT_XID, zxid, OK, body)
+
+
+def write_body(opcode: int, ops: Sequence[Op], results: Sequence[OpResult]) -> bytes:
+    """Return the body of the answer to what has been written."""
+    if opcode != OpCode.MULTI:
+        return _result(results[0])
+    pieces = []
+    for op, result in zip(ops, results, strict=True):
+        pieces += [_op_header(_opcode(op), OK), _result(result)]
+    return b"".join([*pieces, _op_end()])
+
+
+def failed_multi_body(count: int, failed: int, code: int) -> bytes:
+    """Return the body for ``count`` operations of which one failed: none was done."""
+    codes = [OK] * failed + [code] + [_NOT_TRIED] * (count - failed - 1)
+    pieces = (_op_header(OpCode.ERROR, it) + packed_int(it) for it in codes)
+    return b"".join(pieces) + _op_end()
+
+
+def data_body(data: bytes, stat: Stat) -> bytes:
+    """Return the body of a znode's data."""
+    return packed_buffer(data) + packed_stat(stat)
+
+
+def children_body(names: Sequence[str]) -> bytes:
+    """Return the body of a znode's children."""
+    return packed_texts(names)
+
+
+def stat_body(stat: Stat) -> bytes:
+    """Return the body of a znode's stat."""
+    return packed_stat(stat)
+
+
+def _opcode(op: Op) -> OpCode:
+    match op:
+        case Create():
+            return OpCode.CREATE
+        case SetData():
+            return OpCode.SET_DATA
+        case Delete():
+            return OpCode.DELETE
+        case Check():
+            return OpCode.CHECK
+
+
+def _result(result: OpResult) -> bytes:
+    if isinstance(result, str):
+        return packed_text(result)
+    return b"" if result is None else packed_stat(result)
+
+
+def _op_header(opcode: int, code: int) -> bytes:
+    return packed_int(opcode) + packed_bool(False) + packed_int(code)
+
+
+def _op_end() -> bytes:
+    return packed_int(-1) + packed_bool(True) + packed_int(-1)

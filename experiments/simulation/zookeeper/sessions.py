@@ -1,0 +1,77 @@
+"""Sessions, and when they expire: ``SessionTrackerImpl`` with its ``ExpiryQueue``.
+
+Times are milliseconds of the clock that is handed in. Expiry is rounded up to a whole
+number of ticks, as ZooKeeper's is: a session lives up to a tick longer than it asked.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+P = TypeVar("P")
+
+_PASSWORD_BYTES: Final = 16
+# A server's first session; Java's begins with the server's number and the time.
+_FIRST_ID: Final = 0x0100_0000_0000_0000
+_TICKS_MIN, _TICKS_MAX = 2, 20
+
+
+@dataclass(slots=True, eq=False)
+class Session(Generic[P]):
+    """A session, until it is closed or expires; ``peer`` is None while cut off."""
+
+    id: int
+    password: bytes
+    timeout_ms: int
+    expires_ms: int
+    peer: P | None
+
+
+class Sessions(Generic[P]):
+    """All sessions by id."""
+
+    def __init__(self, tick_ms: int, rng: random.Random) -> None:
+        self.tick_ms = tick_ms
+        self._rng = rng
+        self._next_id = _FIRST_ID
+        self._by_id: dict[int, Session[P]] = {}
+
+    def open(self, timeout_ms: int, now_ms: int, peer: P) -> Session[P]:
+        """Open a session whose time-out is between 2 and 20 ticks."""
+        granted_ms = min(
+            max(timeout_ms, _TICKS_MIN * self.tick_ms), _TICKS_MAX * self.tick_ms
+        )
+        password = self._rng.randbytes(_PASSWORD_BYTES)
+        session = Session(self._next_id, password, granted_ms, 0, peer)
+        self._next_id += 1
+        self._by_id[session.id] = session
+        self.touch(session, now_ms)
+        return session
+
+    def __getitem__(self, session_id: int) -> Session[P]:
+        return self._by_id[session_id]
+
+    def find(self, session_id: int, password: bytes) -> Session[P] | None:
+        """Return a session, if it lives and this is its password."""
+        session = self._by_id.get(session_id)
+        return session if session and session.password == password else None
+
+    def touch(self, session: Session[P], now_ms: int) -> None:
+        """Let a session live for its time-out from now on."""
+        end_ms = now_ms + session.timeout_ms
+        session.expires_ms = (end_ms // self.tick_ms + 1) * self.tick_ms
+
+    def touch_all(self, now_ms: int) -> None:
+        """Let all live on: their server has not been there to hear them."""
+        for session in self._by_id.values():
+            self.touch(session, now_ms)
+
+    def remove(self, session: Session[P]) -> None:
+        """Let a session be over."""
+        del self._by_id[session.id]
+
+    def expired(self, now_ms: int) -> list[Session[P]]:
+        """Return those whose time has come, in the order in which they were opened."""
+        return [it for it in self._by_id.values() if it.expires_ms <= now_ms]

@@ -1,0 +1,241 @@
+"""ZooKeeper's tree of znodes: transactions in, results and events out.
+
+``DataTree`` and the checks of ``PrepRequestProcessor``, decided synchronously. Each
+attempt to write is a transaction with a number of its own (zxid), whether it succeeds
+or not; one of several operations is carried out whole or leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from broker.zookeeper.messages import BAD_ARGUMENTS
+from broker.zookeeper.znodes import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    OpResult,
+    OtherError,
+    SetData,
+    Stat,
+    WatchEvent,
+    ZooKeeperError,
+)
+
+_INT_MAX: Final = 0x7FFFFFFF
+
+
+@dataclass(slots=True)
+class _Znode:
+    data: bytes
+    czxid: int
+    ctime_ms: int
+    owner: int
+    mzxid: int
+    mtime_ms: int
+    pzxid: int
+    version: int = 0
+    # How often a child was created: the number that the next sequential one gets.
+    births: int = 0
+    children: set[str] = field(default_factory=set)
+
+    def stat(self) -> Stat:
+        return Stat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime_ms=self.ctime_ms,
+            mtime_ms=self.mtime_ms,
+            version=self.version,
+            # Creations and deletions, of which only the former are counted.
+            cversion=2 * self.births - len(self.children),
+            aversion=0,
+            ephemeral_owner=self.owner,
+            data_length=len(self.data),
+            num_children=len(self.children),
+            pzxid=self.pzxid,
+        )
+
+
+class Tree:
+    """Znodes by path, and the number of the last transaction."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self._znodes = {"/": _Znode(b"", 0, 0, 0, 0, 0, 0)}
+        self._session = 0
+        self._now_ms = 0
+        self._events: list[WatchEvent] = []
+        # What the present transaction has changed, as it was before; None: nothing.
+        self._before: dict[str, _Znode | None] = {}
+
+    def transact(
+        self, ops: Sequence[Op], *, session: int, now_ms: int
+    ) -> tuple[list[OpResult], list[WatchEvent]]:
+        """Carry out all operations; return their results, and what watches see.
+
+        :raises ZooKeeperError: of the first that fails, with its index; none is done.
+        """
+        self.zxid += 1
+        self._session, self._now_ms = session, now_ms
+        self._events, self._before = [], {}
+        results: list[OpResult] = []
+        try:
+            for op in ops:
+                results.append(self._apply(op))
+        except ZooKeeperError as error:
+            error.op = len(results)
+            self._undo()
+            raise
+        return results, self._events
+
+    def skip(self) -> None:
+        """Use up a number: sessions come and go by transactions, too."""
+        self.zxid += 1
+
+    def get(self, path: str) -> tuple[bytes, Stat]:
+        """Return a znode; raises `NoNode`."""
+        znode = self._znode(path)
+        return znode.data, znode.stat()
+
+    def stat(self, path: str) -> Stat | None:
+        """Return a znode's stat, if it exists."""
+        znode = self._znodes.get(path)
+        return None if znode is None else znode.stat()
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a znode's children, sorted; raises `NoNode`."""
+        return sorted(self._znode(path).children)
+
+    def ephemerals(self, session: int) -> list[str]:
+        """Return the paths of a session's znodes. Cost: all znodes."""
+        return sorted(path for path, it in self._znodes.items() if it.owner == session)
+
+    # ---- operations -----------------------------------------------------------------
+
+    def _apply(self, op: Op) -> OpResult:
+        match op:
+            case Create():
+                return self._create(op)
+            case SetData():
+                return self._set(op)
+            case Delete():
+                self._delete(op)
+            case Check():
+                _expect_valid(op.path)
+                _expect_version(op.path, op.version, self._znode(op.path))
+        return None
+
+    def _create(self, op: Create) -> str:
+        parent_path = _parent_of(op.path)
+        parent = self._znode(parent_path)
+        number = f"{parent.births:010d}" if op.sequential else ""
+        path = op.path + number
+        _expect_valid(path)
+        if path in self._znodes:
+            raise NodeExists(path)
+        if parent.owner:
+            raise NoChildrenForEphemerals(path)
+        parent = self._changed(parent_path)
+        self._before.setdefault(path, None)
+        owner = self._session if op.ephemeral else 0
+        zxid, now_ms = self.zxid, self._now_ms
+        self._znodes[path] = _Znode(op.data, zxid, now_ms, owner, zxid, now_ms, zxid)
+        parent.children.add(path.rpartition("/")[2])
+        parent.births += 1
+        parent.pzxid = zxid
+        self._happened(EventKind.CREATED, path)
+        self._happened(EventKind.CHILDREN_CHANGED, parent_path)
+        return path
+
+    def _set(self, op: SetData) -> Stat:
+        _expect_valid(op.path)
+        _expect_version(op.path, op.version, self._znode(op.path))
+        znode = self._changed(op.path)
+        znode.data = op.data
+        # As Java's int that starts again at 0: -1 would match any.
+        znode.version = 0 if znode.version == _INT_MAX else znode.version + 1
+        znode.mzxid, znode.mtime_ms = self.zxid, self._now_ms
+        self._happened(EventKind.DATA_CHANGED, op.path)
+        return znode.stat()
+
+    def _delete(self, op: Delete) -> None:
+        parent_path = _parent_of(op.path)
+        if op.path == "/":
+            raise OtherError(op.path, BAD_ARGUMENTS)
+        _expect_version(op.path, op.version, self._znode(op.path))
+        if self._znode(op.path).children:
+            raise NotEmpty(op.path)
+        self._changed(op.path)
+        parent = self._changed(parent_path)
+        del self._znodes[op.path]
+        parent.children.remove(op.path.rpartition("/")[2])
+        parent.pzxid = self.zxid
+        self._happened(EventKind.DELETED, op.path)
+        self._happened(EventKind.CHILDREN_CHANGED, parent_path)
+
+    # ---- what operations are made of ------------------------------------------------
+
+    def _znode(self, path: str) -> _Znode:
+        try:
+            return self._znodes[path]
+        except KeyError:
+            raise NoNode(path) from None
+
+    def _changed(self, path: str) -> _Znode:
+        znode = self._znodes[path]
+        if path not in self._before:
+            self._before[path] = replace(znode, children=set(znode.children))
+        return znode
+
+    def _happened(self, kind: EventKind, path: str) -> None:
+        self._events.append(WatchEvent(kind, path))
+
+    def _undo(self) -> None:
+        for path, znode in self._before.items():
+            if znode is None:
+                self._znodes.pop(path, None)
+            else:
+                self._znodes[path] = znode
+
+
+def _parent_of(path: str) -> str:
+    """Return the path of the parent, which for the root is the root."""
+    parent, slash, _ = path.rpartition("/")
+    if not slash or "\0" in path:
+        raise OtherError(path, BAD_ARGUMENTS)
+    return parent or "/"
+
+
+def _expect_valid(path: str) -> None:
+    """Raise an error for what ``PathUtils.validatePath`` refuses."""
+    start, *names = path.split("/")
+    if start or not (names == [""] or all(map(_is_name, names))):
+        raise OtherError(path, BAD_ARGUMENTS)
+
+
+def _is_name(name: str) -> bool:
+    return name not in ("", ".", "..") and not any(map(_is_forbidden, name))
+
+
+def _is_forbidden(char: str) -> bool:
+    code = ord(char)
+    return (
+        code <= 0x1F
+        or 0x7F <= code <= 0x9F
+        or 0xD800 <= code <= 0xF8FF
+        or 0xFFF0 <= code <= 0xFFFF
+    )
+
+
+def _expect_version(path: str, version: int, znode: _Znode) -> None:
+    if version not in (-1, znode.version):
+        raise BadVersion(path)

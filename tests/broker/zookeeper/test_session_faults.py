@@ -1,0 +1,387 @@
+"""Connections break, servers die, sessions expire: in virtual time, to the tick."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from broker.zookeeper.messages import Greeting
+from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.znodes import (
+    ConnectionLoss,
+    EventKind,
+    NodeExists,
+    SessionEvent,
+    SessionExpired,
+    WatchEvent,
+)
+from experiments.simulation.zookeeper.messages import answer_frame, greeting_frame
+from tests.broker.zookeeper.zoo import TIMEOUT_MS, Zoo, heard, with_zoo
+
+TICK_S = 2.0
+CONNECTED, DISCONNECTED = SessionEvent.CONNECTED, SessionEvent.DISCONNECTED
+PASSWORD = bytes(16)
+
+
+async def until(session: ZooKeeperSession, event: object) -> None:
+    with trio.fail_after(60):
+        async for each in session.events:
+            if each == event:
+                return
+
+
+async def until_there_are(zoo: Zoo, count: int) -> None:
+    with trio.fail_after(1):
+        while True:
+            if len(zoo.service.tree.children("/")) == count:
+                return
+            await trio.sleep(0.000_005)
+
+
+# ---- cuts ---------------------------------------------------------------------------
+
+
+def test_what_waits_for_its_answer_when_the_line_breaks_is_lost_perhaps_done() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        outcomes = []
+
+        async def create(number: int) -> None:
+            try:
+                outcomes.append(await zk.create(f"/{number}"))
+            except ConnectionLoss as lost:
+                outcomes.append(lost)
+
+        for tens in (0, 1):
+            async with trio.open_nursery() as nursery:
+                for number in range(10 * tens, 10 * tens + 10):
+                    nursery.start_soon(create, number)
+                await trio.testing.wait_all_tasks_blocked()
+                # Latency is at least 20 us: nothing has come, or the answers have not.
+                await until_there_are(zoo, 10 * tens)
+                zoo.cut_all()
+        assert [type(it) for it in outcomes] == [ConnectionLoss] * 20
+        # What was lost on its way was not done, what was lost on its way back was.
+        names = await zk.children("/")
+        assert [int(name) for name in names] == list(range(10, 20))
+
+    with_zoo(scenario)
+
+
+def test_what_is_asked_while_there_is_no_connection_waits_for_the_next() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zoo.stop(2181)
+        await until(zk, DISCONNECTED)
+        order = []
+
+        async def create(path: str) -> None:
+            order.append(await zk.create(path))
+
+        async with trio.open_nursery() as nursery:
+            for path in ("/a", "/a/b", "/a/b/c"):
+                nursery.start_soon(create, path)
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(3)
+            assert order == []
+            await zoo.start(2181)
+        # In another order a parent would have been missing.
+        assert set(order) == {"/a", "/a/b", "/a/b/c"}
+
+    with_zoo(scenario)
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zoo.stop(2181)
+        await until(zk, DISCONNECTED)
+        with trio.move_on_after(1):
+            await zk.create("/given-up")
+        await zoo.start(2181)
+        assert await zk.children("/") == ()
+
+    with_zoo(scenario)
+
+
+def test_a_session_moves_to_another_server_and_takes_its_watches_along() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        await zoo.start(2182)
+        zk = await zoo.opened("one:2181,two:2182/chroot")
+        await zk.make_chroot()
+        await zk.create("/e", ephemeral=True)
+        await zk.get("/e", watch=True)
+        (_, first), *_ = zoo.attempts
+        await zoo.stop(first)
+        await until(zk, CONNECTED)
+        await until(zk, CONNECTED)
+        assert {port for _, port in zoo.attempts} == {2181, 2182}
+        assert await zk.exists("/e") is not None
+        await zk.set("/e", b"x")
+        await until(zk, WatchEvent(EventKind.DATA_CHANGED, "/e"))
+
+    with_zoo(scenario)
+
+
+def test_the_old_connection_of_a_session_that_has_moved_is_closed() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        (old,) = zoo.streams
+        # The other end does not hear of the break: only this one gives up.
+        await old.aclose()
+        await until(zk, CONNECTED)
+        await until(zk, CONNECTED)
+        assert await zk.children("/") == ()
+
+    with_zoo(scenario)
+
+
+def test_attempts_back_off_to_one_a_second() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zoo.stop(2181)
+        began_s = trio.current_time()
+        await trio.sleep(60)
+        times = [when for when, _ in zoo.attempts if when > began_s]
+        gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
+        assert gaps[0] < 0.25
+        # Jitter is a fifth to either side.
+        assert all(0.8 <= gap <= 1.2 for gap in gaps[5:])
+        assert "2181" in zk.why
+
+    with_zoo(scenario)
+
+
+def test_many_watches_are_set_again_in_frames_that_a_server_takes() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        names = [f"/{number:04d}-{'x' * 1000}" for number in range(1500)]
+        for name in names:
+            await zk.exists(name, watch=True)
+        zoo.cut_all()
+        await until(zk, DISCONNECTED)
+        await until(zk, CONNECTED)
+        other = await zoo.opened("zoo:2181")
+        for name in (names[0], names[700], names[-1]):
+            await other.create(name)
+            await until(zk, WatchEvent(EventKind.CREATED, name))
+
+    with_zoo(scenario)
+
+
+def test_no_event_is_lost_whenever_lines_break() -> None:
+    """A reader that reads again at each event knows the newest value in the end."""
+
+    async def scenario(zoo: Zoo) -> None:
+        await zoo.start(2182)
+        await zoo.start(2183)
+        reader = await zoo.opened("one:2181,two:2182")
+        writer = await zoo.opened("three:2183")
+        await writer.create("/a", b"0")
+        known: list[bytes] = []
+
+        async def read() -> None:
+            while True:
+                try:
+                    known.append((await reader.get("/a", watch=True))[0])
+                except ConnectionLoss:
+                    continue
+                while isinstance(await reader.events.receive(), SessionEvent):
+                    pass
+
+        zoo.nursery.start_soon(read)
+        for number in range(1, 200):
+            await writer.set("/a", b"%d" % number)
+            if zoo.rng.random() < 0.3:
+                for stream in [zoo.streams[0], *zoo.streams[2:]]:
+                    zoo.network.cut(stream.connection)
+            await trio.sleep(zoo.rng.random() * 0.1)
+        await trio.sleep(2)
+        assert known[-1] == b"199"
+        assert [int(it) for it in known] == sorted(int(it) for it in known)
+
+    for seed in range(5):
+        with_zoo(scenario, seed=seed)
+
+
+# ---- expiry -------------------------------------------------------------------------
+
+
+def test_a_session_expires_when_nothing_is_heard_of_it_and_not_before() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zoo.start(2182)
+        witness = await zoo.opened("zoo:2182")
+        await zk.create("/e", ephemeral=True)
+        # Pings keep it for as long as anybody likes.
+        await trio.sleep(600)
+        assert await witness.exists("/e", watch=True) is not None
+        zoo.unreachable.add(2181)
+        zoo.network.cut(zoo.streams[0].connection)
+        cut_s = trio.current_time()
+        await until(witness, WatchEvent(EventKind.DELETED, "/e"))
+        waited_s = trio.current_time() - cut_s
+        # The last ping was up to a third of the time-out ago; a tick rounds up.
+        assert TIMEOUT_MS / 1000 * 2 / 3 <= waited_s <= TIMEOUT_MS / 1000 + TICK_S
+        zoo.unreachable.clear()
+        await until(zk, SessionEvent.EXPIRED)
+        with pytest.raises(SessionExpired):
+            await zk.exists("/e")
+        with pytest.raises(trio.EndOfChannel):
+            await zk.events.receive()
+
+    with_zoo(scenario)
+
+
+def test_calls_that_wait_for_a_connection_hear_of_the_expiry() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zoo.stop(2181)
+        await until(zk, DISCONNECTED)
+        zoo.service.expire_now(zk.session_id)
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(expect_expired, zk)
+            await trio.sleep(1)
+            await zoo.start(2181)
+
+    async def expect_expired(zk: ZooKeeperSession) -> None:
+        with pytest.raises(SessionExpired):
+            await zk.get("/")
+
+    with_zoo(scenario)
+
+
+def test_a_restart_gives_sessions_their_whole_time_again() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        zk = await zoo.opened("zoo:2181")
+        await zk.create("/e", ephemeral=True)
+        await zoo.stop(2181)
+        # Far longer than the time-out: but nobody was there to count.
+        await trio.sleep(100)
+        await zoo.start(2181)
+        await until(zk, CONNECTED)
+        await until(zk, CONNECTED)
+        assert await zk.exists("/e") is not None
+
+    with_zoo(scenario)
+
+
+def test_who_is_killed_leaves_ephemerals_until_the_session_expires() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        witness = await zoo.opened("zoo:2181")
+        with trio.CancelScope() as life:
+            async with trio.open_nursery() as nursery:
+                dying = zoo.session("zoo:2181")
+                await nursery.start(dying.run)
+                await dying.create("/e", ephemeral=True)
+                life.cancel()
+        assert await witness.exists("/e") is not None
+        with pytest.raises(NodeExists):
+            await witness.create("/e")
+        await trio.sleep(TIMEOUT_MS / 1000 + TICK_S)
+        assert await witness.exists("/e") is None
+
+    with_zoo(scenario)
+
+
+# ---- peers that are no ZooKeeper ----------------------------------------------------
+
+GREETING = greeting_frame(Greeting(TIMEOUT_MS, 77, PASSWORD))
+FOREIGN = {
+    "nothing": b"",
+    "no greeting": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "a short greeting": (4).to_bytes(4, "big") + bytes(4),
+    "a session that has expired before it began": greeting_frame(
+        Greeting(0, 0, PASSWORD)
+    ),
+    "a frame beyond all bounds": GREETING + b"\x7f\xff\xff\xff",
+    "a frame of a negative size": GREETING + b"\xff\xff\xff\xff",
+    "a header that ends": GREETING + (3).to_bytes(4, "big") + bytes(3),
+    "an answer to nothing": GREETING + answer_frame(99, 1, 0),
+    "an event of no kind": GREETING
+    + answer_frame(-1, 1, 0, b"\x00\x00\x00\x63" + bytes(8)),
+    "an event elsewhere": GREETING
+    + answer_frame(-1, 1, 0, b"\x00\x00\x00\x01" + bytes(8)),
+    "an answer cut short": GREETING + answer_frame(1, 1, 0, b"\x00\x00\x00\x09abc"),
+    "a text that is none": GREETING
+    + answer_frame(-1, 1, 0, b"\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x01\xff"),
+}
+
+
+@pytest.mark.parametrize("said", FOREIGN.values(), ids=FOREIGN)
+def test_a_peer_that_talks_nonsense_costs_its_connection_and_nothing_else(
+    said: bytes,
+) -> None:
+    async def scenario(zoo: Zoo) -> None:
+        listener = zoo.network.listen("127.0.0.1", 2999)
+
+        async def talk() -> None:
+            connection, _ = await listener.accept()
+            connection.send(said)
+            if not said:
+                connection.close()
+            # Whoever connects once more is let down.
+            listener.close()
+
+        zoo.nursery.start_soon(talk)
+        zk = zoo.session("one:2999/chroot")
+        zoo.nursery.start_soon(zk.run)
+        with trio.move_on_after(30) as patience:
+            with pytest.raises(ConnectionLoss):
+                await zk.get("/")
+            # Those that got as far as a session.
+            assert GREETING in said
+            await trio.sleep_forever()
+        assert patience.cancelled_caught
+        assert "2999" in zk.why
+        assert len(zoo.attempts) > 20
+
+    with_zoo(scenario)
+
+
+def test_a_server_that_falls_silent_is_left_after_two_thirds_of_the_time_out() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        listener = zoo.network.listen("127.0.0.1", 2999)
+
+        async def greet() -> None:
+            connection, _ = await listener.accept()
+            connection.send(GREETING)
+            await trio.sleep(math.inf)
+
+        zoo.nursery.start_soon(greet)
+        zk = await zoo.opened("one:2999")
+        began_s = trio.current_time()
+        with pytest.raises(ConnectionLoss):
+            await zk.get("/")
+        waited_s = trio.current_time() - began_s
+        assert waited_s == pytest.approx(TIMEOUT_MS / 1000 * 2 / 3, abs=0.001)
+        assert "said nothing" in zk.why
+        assert heard(zk)[:2] == [CONNECTED, DISCONNECTED]
+
+    with_zoo(scenario)
+
+
+def test_random_bytes_end_connections_and_nothing_else() -> None:
+    async def scenario(zoo: Zoo) -> None:
+        rng = random.Random(zoo.rng.random())
+        zk = await zoo.opened("zoo:2181")
+        await zk.create("/a", b"kept")
+        for _ in range(300):
+            stream = await zoo.connect("zoo", 2181)
+            # Frames whose sizes are right reach further.
+            body = rng.randbytes(rng.randint(0, 60))
+            size = len(body) if rng.random() < 0.8 else rng.getrandbits(32)
+            if rng.random() < 0.7:
+                await stream.send_all(bytes.fromhex("0000002d") + bytes(45))
+            await stream.send_all(size.to_bytes(4, "big") + body)
+            await trio.sleep(0.01)
+            await stream.aclose()
+        assert (await zk.get("/a"))[0] == b"kept"
+
+    with_zoo(scenario)
