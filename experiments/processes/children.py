@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from experiments.processes.child import Binding
 
 _TICK_S = 1.0
 
@@ -59,7 +62,7 @@ class Child:
     ) -> None:
         self.name = name
         self._complaints = complaints
-        self._tick = tick
+        self.tick = tick
         with complaints.open("wb") as stderr:
             self._process = subprocess.Popen(
                 command,
@@ -124,7 +127,7 @@ class Child:
             if left_s <= 0:
                 raise self.failure(f"said nothing for {timeout_s:.0f} s")
             if not select.select([stdout], [], [], min(left_s, _TICK_S))[0]:
-                self._tick()
+                self.tick()
                 for other in others:
                     other.expect_alive()
                 continue
@@ -157,7 +160,15 @@ class Child:
 
         ``expected`` is the exit status of a process that ends in order.
         """
+        self.terminate()
+        return self.ending(timeout_s, expected)
+
+    def terminate(self) -> None:
+        """Ask the process to end, by SIGTERM."""
         self._process.terminate()
+
+    def ending(self, timeout_s: float, expected: int = 0) -> str:
+        """Wait for the end that was asked for; say what went wrong, as `stop` does."""
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -172,3 +183,15 @@ class Child:
         """Describe a failure, with the last line that the process complained."""
         lines = self._complaints.read_text(errors="replace").strip().splitlines()
         return RunFailed(f"{self.name} {what}" + (f": {lines[-1]}" if lines else ""))
+
+
+def bound_child(
+    name: str,
+    command: Sequence[str],
+    at: Path,
+    binding: Binding,
+    tick: Callable[[], None],
+) -> Child:
+    """Start a child that is bound; it complains to a file of its name in ``at``."""
+    bound = [sys.executable, "-m", "experiments.processes.child", binding.text()]
+    return Child(name, [*bound, *command], at / f"{name}.err", tick=tick)

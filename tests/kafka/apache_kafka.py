@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
+from experiments.processes.loopback import free_ports
 from experiments.worlds.kafka.apache_kafka import CLUSTER_ID, server_properties
 from tests.kafka.java_tools import KafkaPrograms
 
 _START_SECONDS, _STOP_SECONDS = 180, 60
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class ApacheKafka:

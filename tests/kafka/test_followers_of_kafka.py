@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from experiments.processes.child import Binding
+from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds.kafka import apache_kafka, nodes
 from tests.broker.apis.requests import values_of
 from tests.live.broker_process import BrokerProcess
@@ -41,9 +42,9 @@ class Cluster:
         self.ports = nodes.Ports.free()
         bound = Binding(parent=os.getpid(), cpu=None, nice=0)
         zookeeper = stack.enter_context(
-            nodes.zookeeper(at, self.ports, bound, lambda: None)
+            start_zookeeper(at, self.ports.zookeeper, bound, lambda: None)
         )
-        nodes.wait_for_zookeeper(zookeeper, self.ports, TIMEOUT_S)
+        wait_for_zookeeper(zookeeper, self.ports.zookeeper, TIMEOUT_S)
         keys = nodes.properties(
             at, self.ports, {"replica.lag.time.max.ms": "3000"}, control_plane=False
         )

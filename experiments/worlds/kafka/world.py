@@ -24,7 +24,9 @@ from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Target
 from experiments.load.trace import Trace
 from experiments.processes.children import Child, CpuTime, RunFailed
+from experiments.processes.java import TERMINATED
 from experiments.processes.places import Places
+from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.kafka import apache_kafka, nodes, phases
@@ -39,8 +41,6 @@ _CONTROLLER_EPOCH = 1
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S = 20.0
 _START_TIMEOUT_S, _STOP_TIMEOUT_S = 60.0, 30.0
-# What a JVM ends with that is told to by SIGTERM.
-_TERMINATED = 143
 # The kernel's CPUCLOCK_SCHED: a process with all its threads.
 _PROCESS_CPU_CLOCK = 2
 
@@ -99,8 +99,8 @@ class Kafka:
         ports = Ports.free()
         keys = nodes.properties(at, ports, settings, control_plane=has_control)
         bound = self._places.binding(self._places.broker)
-        with nodes.zookeeper(at, ports, bound, self._tick) as zookeeper:
-            nodes.wait_for_zookeeper(zookeeper, ports, _START_TIMEOUT_S)
+        with start_zookeeper(at, ports.zookeeper, bound, self._tick) as zookeeper:
+            wait_for_zookeeper(zookeeper, ports.zookeeper, _START_TIMEOUT_S)
             broker = nodes.broker(at, ports, keys, bound, self._tick)
             load = generating.start(cell, replayed, at, self._places, self._tick)
             with broker, load:
@@ -111,7 +111,7 @@ class Kafka:
                 summary = json.loads(load.line(patience_s, broker, zookeeper))
                 used = CpuTime(used_s=_cpu_s(broker) - before_s)
                 told = _phases(ports)
-                fault = broker.stop(_STOP_TIMEOUT_S, _TERMINATED)
+                fault = broker.stop(_STOP_TIMEOUT_S, TERMINATED)
         end = LoadEnd(**summary, broker_cpu=used, fault=fault)
         seen = generating.observations(at)
         result = record_run(self.name, cell, replayed, out, seen, None, end)

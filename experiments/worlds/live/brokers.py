@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Address, Target
-from experiments.processes.children import Child, RunFailed
+from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.places import Places
 from experiments.worlds.world import WorldError
 
@@ -27,13 +27,9 @@ def start(
     """Start an arm's broker, with its files below ``at``."""
     properties = at / "server.properties"
     properties.write_text(_properties(experiment, arm, at), encoding="utf-8")
-    binding = places.binding(places.broker).text()
-    command = [
-        *(sys.executable, "-m", "experiments.processes.child", binding),
-        *(sys.executable, "-m", "doorkeeper"),
-        *("serve", "--config", str(properties)),
-    ]
-    return Child("broker", command, at / "broker.err", tick=tick)
+    command = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
+    binding = places.binding(places.broker)
+    return bound_child("broker", command, at, binding, tick)
 
 
 def recording(at: Path) -> Path:

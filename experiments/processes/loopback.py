@@ -1,0 +1,43 @@
+"""Ports of the loopback interface: free ones, and whether somebody answers there."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from experiments.processes.children import Child
+
+HOST = "127.0.0.1"
+_ATTEMPT_S, _PAUSE_S = 1.0, 0.05
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that were free a moment ago, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def wait_for_answer(child: Child, port: int, probe: bytes, timeout_s: float) -> None:
+    """Wait until ``probe``, sent to a port, is answered with anything.
+
+    :raises RunFailed: if the process ends, or time is up.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        child.expect_alive()
+        child.tick()
+        try:
+            with socket.create_connection((HOST, port), _ATTEMPT_S) as client:
+                client.sendall(probe)
+                if client.recv(4):
+                    return
+        except OSError:
+            # Not listening yet, or not answering within the attempt.
+            time.sleep(_PAUSE_S)
+    raise child.failure(f"did not answer within {timeout_s:.0f} s")

@@ -1,0 +1,155 @@
+"""ZooKeeper itself keeps the contract, and the server in memory answers as it does."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+
+from broker.client.network_client import connect_tcp
+from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.znodes import (
+    Create,
+    Delete,
+    Event,
+    SetData,
+    Stat,
+    ZooKeeperError,
+)
+from experiments.processes.child import Binding
+from experiments.processes.loopback import free_ports
+from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+from tests.broker.zookeeper.contract_znodes import Place, Scenario, ZnodesContract
+from tests.broker.zookeeper.drawn_ops import draw_ops, draw_path
+from tests.broker.zookeeper.zoo import Zoo, heard, with_zoo
+
+pytestmark = pytest.mark.live
+
+START_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Start one server for all tests; return its port."""
+    at: Path = tmp_path_factory.mktemp("zookeeper")
+    (port,) = free_ports(1)
+    bound = Binding(parent=os.getpid(), cpu=None, nice=0)
+    with start_zookeeper(at, port, bound, lambda: None) as server:
+        wait_for_zookeeper(server, port, START_S)
+        yield port
+
+
+class TestZnodesOfZooKeeper(ZnodesContract):
+    chroots = itertools.count()
+
+    @pytest.fixture(autouse=True)
+    def _server(self, zookeeper: int) -> None:
+        self.port = zookeeper
+
+    def run(self, scenario: Scenario) -> None:
+        chroot = f"/contract-{next(self.chroots)}"
+        trio.run(scenario, Place(f"127.0.0.1:{self.port}", chroot, connect_tcp))
+
+
+# ---- the same requests to both ------------------------------------------------------
+
+STEPS = 300
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_server_in_memory_answers_as_zookeeper_does(
+    zookeeper: int, seed: int
+) -> None:
+    found: list[object] = []
+    expected: list[object] = []
+
+    async def in_zoo(zoo: Zoo) -> None:
+        place = Place("zoo:2181", f"/same-{seed}", zoo.connect)
+        found.extend(await transcript(place, seed))
+
+    async def for_real() -> None:
+        place = Place(f"127.0.0.1:{zookeeper}", f"/same-{seed}", connect_tcp)
+        expected.extend(await transcript(place, seed))
+
+    with_zoo(in_zoo)
+    trio.run(for_real)
+    # Most are refused; what is not must be enough to compare.
+    assert sum(not isinstance(it, Refused) for it in expected[::2]) > STEPS / 4
+    for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert ours == theirs, f"step {step // 2} of seed {seed}"
+
+
+class Refused(NamedTuple):
+    code: int
+    op: int | None
+
+
+async def transcript(place: Place, seed: int) -> list[object]:
+    """Make drawn requests by two sessions; return what came of each, and the events."""
+    rng = random.Random(seed)
+    told: list[object] = []
+    async with place.open() as one, place.open() as two:
+        first = await one.exists("/")
+        assert first is not None
+        sessions = [one, two]
+        for _ in range(STEPS):
+            zk = rng.choice(sessions)
+            try:
+                answer = await _ask(zk, rng)
+            except ZooKeeperError as error:
+                answer = Refused(error.code, error.op)
+            told.append(_comparable(answer, first.czxid, sessions))
+            told.append([await _heard(it) for it in sessions])
+    return told
+
+
+async def _ask(zk: ZooKeeperSession, rng: random.Random) -> object:
+    path, watch = draw_path(rng), rng.random() < 0.5
+    match rng.randrange(6):
+        case 0:
+            return await zk.get(path, watch=watch)
+        case 1:
+            return await zk.exists(path, watch=watch)
+        case 2:
+            return await zk.children(path, watch=watch)
+    ops = draw_ops(rng)
+    match ops:
+        case [Create() as op]:
+            kind = {"ephemeral": op.ephemeral, "sequential": op.sequential}
+            return await zk.create(op.path, op.data, **kind)
+        case [SetData() as op]:
+            return await zk.set(op.path, op.data, version=op.version)
+        case [Delete() as op]:
+            return await zk.delete(op.path, version=op.version)
+    return await zk.multi(ops)
+
+
+async def _heard(zk: ZooKeeperSession) -> list[Event]:
+    # Events stand before the answer in the same stream.
+    await zk.exists("/")
+    return heard(zk)
+
+
+def _comparable(
+    answer: object, first_zxid: int, sessions: list[ZooKeeperSession]
+) -> object:
+    """Count transactions from the first, and sessions; leave times out."""
+    if isinstance(answer, Stat):
+        owners = [0, *(it.session_id for it in sessions)]
+        return answer._replace(
+            czxid=answer.czxid - first_zxid,
+            mzxid=answer.mzxid - first_zxid,
+            pzxid=answer.pzxid - first_zxid,
+            ephemeral_owner=owners.index(answer.ephemeral_owner),
+            ctime_ms=0,
+            mtime_ms=0,
+        )
+    if type(answer) is tuple:
+        return [_comparable(it, first_zxid, sessions) for it in answer]
+    return answer
