@@ -1,4 +1,4 @@
-"""ZooKeeper itself keeps the contract, and the server in memory answers as it does."""
+"""ZooKeeper keeps both contracts, and the server in memory answers as it does."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from broker.zookeeper.znodes import (
 from experiments.processes.child import Binding
 from experiments.processes.loopback import free_ports
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
-from tests.broker.zookeeper.contract_znodes import Place, Scenario, ZnodesContract
+from tests.broker.zookeeper.contract_sessions import SessionsContract
+from tests.broker.zookeeper.contract_znodes import ZnodesContract
 from tests.broker.zookeeper.drawn_ops import draw_ops, draw_path
+from tests.broker.zookeeper.place import Place, Scenario
 from tests.broker.zookeeper.zoo import Zoo, heard, with_zoo
 
 pytestmark = pytest.mark.live
@@ -45,7 +47,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-class TestZnodesOfZooKeeper(ZnodesContract):
+class TestOfZooKeeper(ZnodesContract, SessionsContract):
     chroots = itertools.count()
 
     @pytest.fixture(autouse=True)

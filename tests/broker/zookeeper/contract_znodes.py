@@ -1,92 +1,31 @@
-"""What a session with ZooKeeper promises, whichever server stands behind it.
+"""What znodes promise, whichever server keeps them.
 
-A subclass runs a scenario in a `Place`: a directory of its own on a server, and how to
-get there. The expectations are sentences of ZooKeeper's Programmer's Guide and of its
-``KeeperException``; the real server keeps them, too.
+A subclass runs a scenario in a `Place`. The expectations are sentences of ZooKeeper's
+Programmer's Guide and of its ``KeeperException``; the real server keeps them, too.
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-
 import pytest
 import trio
 
-from broker.client.connection import Stream
 from broker.zookeeper.jute import REQUEST_BYTES_MAX
-from broker.zookeeper.session import Connect, ZooKeeperSession
 from broker.zookeeper.znodes import (
     BadVersion,
     Check,
     Create,
     Delete,
-    Event,
-    EventKind,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
     NotEmpty,
     OtherError,
-    SessionEvent,
-    SessionExpired,
     SetData,
-    WatchEvent,
+    Stat,
 )
+from tests.broker.zookeeper.place import Place, Scenario
 
 BAD_ARGUMENTS = -8
-# Within what a server grants whose tick is 2 s.
-TIMEOUT_MS = 6000
-PATIENCE_S = 30
-
-
-class Place:
-    """A server, and a directory on it that nobody else uses."""
-
-    def __init__(self, servers: str, chroot: str, connect: Connect) -> None:
-        self.servers = servers
-        self.chroot = chroot
-        self.connect = connect
-        self.streams: list[Stream] = []
-
-    async def _connect(self, host: str, port: int) -> Stream:
-        stream = await self.connect(host, port)
-        self.streams.append(stream)
-        return stream
-
-    def session(self, seed: int = 1) -> ZooKeeperSession:
-        """Return a session that does not run yet."""
-        return ZooKeeperSession(
-            self.servers + self.chroot,
-            timeout_ms=TIMEOUT_MS,
-            connect=self._connect,
-            rng=random.Random(seed),
-        )
-
-    @contextlib.asynccontextmanager
-    async def open(self) -> AsyncIterator[ZooKeeperSession]:
-        """Run a session for as long as the body, then close it."""
-        session = self.session()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(session.run)
-            await session.make_chroot()
-            assert await next_event(session) is SessionEvent.CONNECTED
-            yield session
-            await session.close()
-
-
-Scenario = Callable[[Place], Awaitable[None]]
-
-
-async def next_event(session: ZooKeeperSession) -> Event:
-    with trio.fail_after(PATIENCE_S):
-        return await session.events.receive()
-
-
-def expect_no_event(session: ZooKeeperSession) -> None:
-    with pytest.raises(trio.WouldBlock):
-        session.events.receive_nowait()
 
 
 class ZnodesContract:
@@ -258,7 +197,8 @@ class ZnodesContract:
                 new, other = await zk.exists("/new"), await zk.exists(numbered)
                 assert new is not None
                 assert other is not None
-                assert new.czxid == other.czxid == stat.mzxid  # type: ignore[union-attr]
+                assert isinstance(stat, Stat)
+                assert new.czxid == other.czxid == stat.mzxid
                 assert new.ephemeral_owner == zk.session_id
                 assert await zk.exists("/old") is None
 
@@ -303,161 +243,5 @@ class ZnodesContract:
                 )
                 assert results[:2] == ("/a", "/a/b")
                 assert await zk.children("/") == ()
-
-        self.run(scenario)
-
-    # ---- watches --------------------------------------------------------------------
-
-    def test_a_watch_on_data_goes_off_once(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk, place.open() as other:
-                await zk.create("/a")
-                await zk.get("/a", watch=True)
-                await other.set("/a", b"1")
-                await other.set("/a", b"2")
-                changed = WatchEvent(EventKind.DATA_CHANGED, "/a")
-                assert await next_event(zk) == changed
-                assert (await zk.get("/a"))[0] == b"2"
-                expect_no_event(zk)
-
-        self.run(scenario)
-
-    def test_an_event_comes_before_the_answer_that_shows_the_change(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                await zk.create("/a")
-                await zk.get("/a", watch=True)
-                await zk.set("/a", b"1")
-                # Already there: the answer has not overtaken it.
-                event = zk.events.receive_nowait()
-                assert event == WatchEvent(EventKind.DATA_CHANGED, "/a")
-
-        self.run(scenario)
-
-    def test_a_watch_that_exists_has_left_sees_a_znode_come_and_go(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                assert await zk.exists("/a", watch=True) is None
-                await zk.create("/a")
-                assert await next_event(zk) == WatchEvent(EventKind.CREATED, "/a")
-                assert await zk.exists("/a", watch=True) is not None
-                await zk.delete("/a")
-                assert await next_event(zk) == WatchEvent(EventKind.DELETED, "/a")
-                expect_no_event(zk)
-
-        self.run(scenario)
-
-    def test_a_watch_on_children_sees_them_come_and_go_but_not_change(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                await zk.create("/p")
-                await zk.create("/p/a")
-                changed = WatchEvent(EventKind.CHILDREN_CHANGED, "/p")
-                await zk.children("/p", watch=True)
-                await zk.set("/p/a", b"x")
-                await zk.set("/p", b"x")
-                await zk.create("/p/a/deep")
-                expect_no_event(zk)
-                await zk.create("/p/b")
-                assert await next_event(zk) == changed
-                await zk.children("/p", watch=True)
-                await zk.delete("/p/b")
-                assert await next_event(zk) == changed
-
-        self.run(scenario)
-
-    def test_who_watches_data_and_children_hears_of_a_deletion_once(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                await zk.create("/p")
-                await zk.get("/p", watch=True)
-                await zk.exists("/p", watch=True)
-                await zk.children("/p", watch=True)
-                await zk.delete("/p")
-                assert await next_event(zk) == WatchEvent(EventKind.DELETED, "/p")
-                await zk.create("/p")
-                expect_no_event(zk)
-
-        self.run(scenario)
-
-    def test_reading_what_is_not_there_leaves_no_watch(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                with pytest.raises(NoNode):
-                    await zk.get("/a", watch=True)
-                with pytest.raises(NoNode):
-                    await zk.children("/a", watch=True)
-                await zk.create("/a")
-                expect_no_event(zk)
-
-        self.run(scenario)
-
-    def test_a_multi_sets_off_watches_only_if_it_is_done(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                await zk.create("/a")
-                await zk.get("/a", watch=True)
-                with pytest.raises(BadVersion):
-                    await zk.multi([SetData("/a", b"1"), Check("/a", 9)])
-                expect_no_event(zk)
-                await zk.multi([SetData("/a", b"1"), Check("/a", 1)])
-                changed = WatchEvent(EventKind.DATA_CHANGED, "/a")
-                assert await next_event(zk) == changed
-
-        self.run(scenario)
-
-    # ---- sessions -------------------------------------------------------------------
-
-    def test_ephemeral_znodes_go_with_their_session(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                async with place.open() as other:
-                    await other.create("/e", ephemeral=True)
-                    await other.create("/stays")
-                    stat = await zk.exists("/e", watch=True)
-                    assert stat is not None
-                    assert stat.ephemeral_owner == other.session_id != zk.session_id
-                assert await next_event(zk) == WatchEvent(EventKind.DELETED, "/e")
-                assert await zk.children("/") == ("stays",)
-
-        self.run(scenario)
-
-    def test_a_closed_session_answers_nothing(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                await zk.close()
-                with pytest.raises(SessionExpired):
-                    await zk.get("/")
-
-        self.run(scenario)
-
-    def test_a_session_outlives_its_connection(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk, place.open() as other:
-                session_id = zk.session_id
-                await zk.create("/e", ephemeral=True)
-                await zk.create("/d")
-                await zk.create("/p")
-                await zk.get("/d", watch=True)
-                await zk.get("/e", watch=True)
-                await zk.exists("/born", watch=True)
-                await zk.children("/p", watch=True)
-                await place.streams[0].aclose()
-                # Changed while nobody could be told.
-                await other.set("/d", b"new")
-                await other.create("/born")
-                await other.create("/p/child")
-                assert await next_event(zk) is SessionEvent.DISCONNECTED
-                assert await next_event(zk) is SessionEvent.CONNECTED
-                assert zk.session_id == session_id
-                missed = {await next_event(zk) for _ in range(3)}
-                assert missed == {
-                    WatchEvent(EventKind.DATA_CHANGED, "/d"),
-                    WatchEvent(EventKind.CREATED, "/born"),
-                    WatchEvent(EventKind.CHILDREN_CHANGED, "/p"),
-                }
-                # The one that missed nothing stands.
-                await other.delete("/e")
-                assert await next_event(zk) == WatchEvent(EventKind.DELETED, "/e")
 
         self.run(scenario)

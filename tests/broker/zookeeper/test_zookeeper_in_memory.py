@@ -1,0 +1,16 @@
+"""The server in memory keeps both contracts, in virtual time."""
+
+from __future__ import annotations
+
+from tests.broker.zookeeper.contract_sessions import SessionsContract
+from tests.broker.zookeeper.contract_znodes import ZnodesContract
+from tests.broker.zookeeper.place import Place, Scenario
+from tests.broker.zookeeper.zoo import Zoo, with_zoo
+
+
+class TestInMemory(ZnodesContract, SessionsContract):
+    def run(self, scenario: Scenario) -> None:
+        async def in_zoo(zoo: Zoo) -> None:
+            await scenario(Place("zoo:2181", "/contract", zoo.connect))
+
+        with_zoo(in_zoo)
