@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.zookeeper.znodes import (
@@ -150,6 +150,7 @@ def seen_between(before: NaiveTree, after: NaiveTree) -> set[WatchEvent]:
     return seen
 
 
+@settings(max_examples=50)
 @given(st.randoms(use_true_random=False))
 def test_the_tree_does_what_a_naive_one_does(rng: random.Random) -> None:
     tree, naive = Tree(), NaiveTree()
