@@ -17,7 +17,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare test test-slow test-kafka kafka-tools check bench fuzz mutants soak neighbours paper clean
+.PHONY: setup compare test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak neighbours paper clean
 
 setup: $(STAMP)
 
@@ -85,6 +85,10 @@ neighbours: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench
+
+# This tree's broker and the one of an earlier commit, in turn on one CPU.
+bench-before: $(STAMP)
+	$(BIN)/python -m experiments.bench.before $(COMMIT)
 
 paper: $(STAMP)
 	test -f $(OUT)/report/results.json || $(MAKE) compare

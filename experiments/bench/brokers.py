@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import psutil
 
 from experiments.worlds.kafka import apache_kafka
 
+_THIS_TREE = Path(__file__).resolve().parents[2]
 KAFKA_VERSION = apache_kafka.VERSIONS[-1]
 # The kernel's CPUCLOCK_SCHED.
 _PROCESS_CPU_CLOCK = 2
@@ -102,14 +104,16 @@ def free_port() -> int:
 
 @contextmanager
 def doorkeeper(
-    data: Path | None = None, *, scheduler: str = "fifo"
+    data: Path | None = None, *, scheduler: str = "fifo", tree: Path = _THIS_TREE
 ) -> Iterator[Running]:
-    """Run `doorkeeper serve` on a data directory, by default a fresh one."""
+    """Run `doorkeeper serve` on a data directory, by default a fresh one.
+
+    ``tree`` is the checkout whose broker it is.
+    """
     port = free_port()
     with _kept_or_fresh(data) as data:
         command = [
-            str(Path(sys.executable).with_name("doorkeeper")),
-            "serve",
+            *(sys.executable, "-c", _entry_point(tree), "serve"),
             "--scheduler",
             scheduler,
             "--set",
@@ -117,8 +121,16 @@ def doorkeeper(
             "--set",
             f"log.dirs={data}",
         ]
-        with _run("doorkeeper", command, port) as running:
+        # With -c, Python imports from the working directory first.
+        with _run("doorkeeper", command, port, cwd=tree) as running:
             yield running
+
+
+def _entry_point(tree: Path) -> str:
+    """Return the program that a checkout's `doorkeeper` is."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text())
+    module, _, function = project["project"]["scripts"]["doorkeeper"].partition(":")
+    return f"from {module} import {function}; {function}()"
 
 
 @contextmanager
@@ -212,12 +224,17 @@ def directory() -> Iterator[Path]:
 
 @contextmanager
 def _run(
-    name: str, command: Sequence[str], port: int, **environment: str
+    name: str,
+    command: Sequence[str],
+    port: int,
+    cwd: Path | None = None,
+    **environment: str,
 ) -> Iterator[Running]:
     """Start a broker on every CPU; stop it by SIGTERM."""
     began_s = time.monotonic()
     process = subprocess.Popen(
         command,
+        cwd=cwd,
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
     )

@@ -28,6 +28,8 @@ TOPIC = "bench"
 _PATIENCE_S = 5.0
 _DRAIN_NS = 5_000_000_000
 _SEED = 4453
+# On a connection, by a client that saturates the broker.
+_OUTSTANDING = 32
 
 
 def closed_loop(
@@ -69,6 +71,46 @@ def _drive(
         answered / (now_s - began_s),
         answered / (broker.cpu_s() - began_cpu_s),
     )
+
+
+def saturated(broker: Running, connections: int, seconds: float) -> tuple[float, float]:
+    """Keep requests waiting on every connection, so that only the broker's CPU limits.
+
+    Half of what is outstanding is sent anew at a time, with one system call: where the
+    client takes its turns one by one (`closed_loop`), how often it falls asleep, and is
+    woken at the broker's cost, depends on the speed of both.
+
+    :returns: requests per second, and per second of the broker's CPU.
+    """
+    frame = _frame()
+    poller = select.epoll()
+    with _connected(broker, connections) as sockets:
+        clients = {each.fileno(): each for each in sockets}
+        unread = dict.fromkeys(clients, 0)
+        for client in sockets:
+            client.sendall(frame)
+            answer = client.recv(4096)
+            _check(answer)
+            poller.register(client.fileno(), select.EPOLLIN)
+            client.sendall(frame * _OUTSTANDING)
+        answered = 0
+        began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
+        now_s = began_s
+        while now_s - began_s < seconds:
+            events = poller.poll(_PATIENCE_S)
+            assert events, f"{broker.name} does not answer"
+            for descriptor, _ in events:
+                unread[descriptor] += len(clients[descriptor].recv(1 << 16))
+                count = unread[descriptor] // len(answer)
+                if 2 * count >= _OUTSTANDING:
+                    unread[descriptor] -= count * len(answer)
+                    clients[descriptor].sendall(frame * count)
+                    answered += count
+            now_s = time.perf_counter()
+        return (
+            answered / (now_s - began_s),
+            answered / (broker.cpu_s() - began_cpu_s),
+        )
 
 
 def p99_ms(
