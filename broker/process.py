@@ -35,6 +35,7 @@ from broker.network.epoll import TcpNetwork
 from broker.node.call_shell import CallThreads
 from broker.node.flush_shell import ThreadedFlush
 from broker.node.resolver_shell import look_up_in_thread
+from broker.observation.busy_time import BusyTime
 from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
 from broker.protocol.errors import LogDirsLost, UncleanStop
@@ -81,15 +82,18 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         form=config[DOORKEEPER_LOG_FORMAT],
     )
     record_file = config[DOORKEEPER_RECORD_FILE]
+    busy_time = BusyTime()
     surroundings = Surroundings(
         network=TcpNetwork(network_settings.socket_options(config)),
         now_ns=time.monotonic_ns,
         rng=random.Random(),
-        cpu_ns=time.process_time_ns,
+        busy_time=busy_time,
         recorder=open_recorder(Path(record_file)) if record_file else None,
     )
     try:
-        unclean = trio.run(_run_until_signal, config, application, surroundings)
+        unclean = trio.run(
+            _run_until_signal, config, application, surroundings, clock=busy_time
+        )
     except StoppedWhileStarting as stopped:
         if surroundings.recorder is not None:
             surroundings.recorder.close()

@@ -38,6 +38,7 @@ from broker.network.request_channel import (
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.network.transport import Network
 from broker.observation.accounts import Accounts
+from broker.observation.busy_time import BusyTime
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.metrics.acceptors import AcceptorMetrics
@@ -68,8 +69,8 @@ class Surroundings:
     """The world that a broker runs in.
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
-    handler, and moves the clock where time is virtual. ``cpu_ns`` is the CPU clock of
-    the process, if it is one of its own.
+    handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,
+    if the broker is a process of its own.
     """
 
     network: Network
@@ -77,7 +78,7 @@ class Surroundings:
     rng: random.Random
     spend: Callable[[Task], None] | None = None
     recorder: Recorder | None = None
-    cpu_ns: NowNs | None = None
+    busy_time: BusyTime | None = None
 
 
 class BrokerServer:
@@ -114,7 +115,7 @@ class BrokerServer:
         self.accounts = Accounts(
             self.topology.planes,
             self.dispatcher.housekeeping,
-            surroundings.cpu_ns,
+            surroundings.busy_time,
         )
         self.metrics_port: int | None = None
         # What came to grief with the logs, once `run` is over.

@@ -186,12 +186,6 @@ class PlaneCore:
         task.remote_done_ns = now_ns
         self.scheduler.leave(task, now_ns, done=True)
 
-    def complete(self, task: Task, now_ns: int) -> None:
-        """Stamp a task whose answer is there; its turn lasts until ``finish``."""
-        if task.local_done_ns < 0:
-            task.local_done_ns = now_ns
-        task.remote_done_ns = now_ns
-
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU that was used for a task outside of its turns to its flow."""
         assert used_ns >= 0, used_ns

@@ -53,17 +53,8 @@ class Stepper:
         try:
             trap = step(argument)
         finally:
-            # `bill`, written out for every slice.
             if self._spend is not None and type(trap) not in LOCK_TRAPS:
                 self._spend(runner)
             self.ended_ns = ended_ns = self._now_ns()
             self._charge(owner, ended_ns - began_ns, ended_ns)
         return trap
-
-    def bill(self, task: Task, began_ns: int) -> int:
-        """Charge what a task did in its turn, in one call; return the time."""
-        if self._spend is not None:
-            self._spend(task)
-        ended_ns = self._now_ns()
-        self._charge(task, ended_ns - began_ns, ended_ns)
-        return ended_ns

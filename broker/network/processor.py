@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import trio
 
@@ -143,7 +143,7 @@ class Processor:
         the response the wait for this task's turn. A processor that is blocked on a
         full request queue writes nothing: then the response does wait.
         """
-        request = cast(Request, task)
+        request: Request = task  # type: ignore[assignment]  # it made all tasks so
         selector = self._selector
         if self._waiting_since_ns is None or self._responses:
             self._responses.append((request, response))

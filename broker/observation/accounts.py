@@ -8,7 +8,6 @@ from typing import Final
 from broker.observation.busy_time import BusyTime
 from broker.observation.metric import Metric
 from planes import PlaneCore
-from planes.clock import NowNs
 from planes.housekeeping import Housekeeping
 
 _NS_PER_S: Final = 1e9
@@ -17,38 +16,37 @@ _NS_PER_S: Final = 1e9
 class Accounts:
     """What was billed while the broker served, beside the CPU that its process used.
 
-    ``cpu_ns`` is the process's CPU clock; where time is virtual there is none. What the
-    loop's thread did beyond the bills is the *event loop's* own; what the process used
-    beyond that is its threads', and the kernel's where the thread goes to wait.
+    ``busy_time`` has the process's clocks; where time is virtual there is none. What
+    the loop's thread did beyond the bills is the *event loop's* own; what the process
+    used beyond that is its threads', and the kernel's where the thread goes to wait.
     """
 
     def __init__(
         self,
         planes: Sequence[PlaneCore],
         housekeeping: Housekeeping,
-        cpu_ns: NowNs | None,
+        busy_time: BusyTime | None,
     ) -> None:
         self._planes = planes
         self._housekeeping = housekeeping
-        self._cpu_ns = cpu_ns
-        self._busy = BusyTime(housekeeping)
+        self._busy_time = busy_time
         self._began_ns = 0
 
     def begin(self) -> None:
         """Begin to serve, inside a run of Trio's."""
-        if self._cpu_ns is not None:
-            self._began_ns = self._cpu_ns()
-            self._busy.begin()
+        if self._busy_time is not None:
+            self._began_ns = self._busy_time.cpu_ns()
+            self._busy_time.begin(self._housekeeping)
 
     def totals(self) -> dict[str, int]:
         """Return what was used and billed, in nanoseconds; nothing in virtual time."""
-        if self._cpu_ns is None:
+        if self._busy_time is None:
             return {}
         requests_ns = sum(plane.attained_ns for plane in self._planes)
         housekeeping_ns = self._housekeeping.billed_ns
-        busy_ns = self._busy.busy_ns()
+        busy_ns = self._busy_time.busy_ns()
         return {
-            "cpu_ns": self._cpu_ns() - self._began_ns,
+            "cpu_ns": self._busy_time.cpu_ns() - self._began_ns,
             "busy_ns": busy_ns,
             "requests_ns": requests_ns,
             "housekeeping_ns": housekeeping_ns,

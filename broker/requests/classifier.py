@@ -95,11 +95,15 @@ class Classifier:
         request_class = self._class_of[api_key]
         if api_key == _API_FETCH and is_follower_fetch(header, frame):
             request_class = REPLICATION
+        # `expected_ns`, written out for every request.
+        cost_ns = self._cost_ns.get((api_key, len(frame).bit_length()))
+        if cost_ns is None:
+            cost_ns = self._cost_of_api_ns.get(api_key, _UNKNOWN_COST_NS)
         return (
             request_class,
             self._levels[request_class],
             self._flow_of(request_class, header, connection_id),
-            self.expected_ns(api_key, len(frame)),
+            cost_ns,
         )
 
     def expected_ns(self, api_key: int, size_bytes: int) -> int:
@@ -120,12 +124,11 @@ class Classifier:
         cost_ns = request.service_ns if request.refusal is None else 0
         api_key = request.api_key
         bucket = api_key, request.size_bytes.bit_length()
-        known_ns = self._cost_ns.get(bucket, cost_ns)
-        self._cost_ns[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)
-        known_ns = self._cost_of_api_ns.get(api_key, cost_ns)
-        self._cost_of_api_ns[api_key] = known_ns + (
-            cost_ns - known_ns >> _AVERAGE_SHIFT
-        )
+        by_bucket, by_api = self._cost_ns, self._cost_of_api_ns
+        known_ns = by_bucket.get(bucket, cost_ns)
+        by_bucket[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)
+        known_ns = by_api.get(api_key, cost_ns)
+        by_api[api_key] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)
 
 
 def is_follower_fetch(header: RequestHeader, frame: bytes) -> bool:

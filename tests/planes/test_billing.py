@@ -1,5 +1,7 @@
 """Who pays for what: all that is done for a task, in its turns and around them."""
 
+import threading
+import time
 from functools import partial
 
 import trio
@@ -121,19 +123,43 @@ async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_o
 def test_a_wait_of_the_loop_is_nobodys_and_a_look_is_somebodys():
     now_ns = 0
     books = Housekeeping(lambda: now_ns)
-    busy = BusyTime(books)
-    books.spans = True
+    busy = BusyTime(lambda: now_ns)
+    busy.begin(books)
     now_ns = 10
-    busy.before_io_wait(0.0)
+    assert busy.deadline_to_sleep_time(busy.current_time() - 1) < 0
     now_ns = 12
-    busy.after_io_wait(0.0)
+    busy.current_time()
     assert (books.until_ns, busy.busy_ns()) == (0, 12)
     now_ns = 20
-    busy.before_io_wait(1.5)
+    assert 9 < busy.deadline_to_sleep_time(busy.current_time() + 10) < 11
     now_ns = 100
-    busy.after_io_wait(1.5)
+    busy.current_time()
     now_ns = 103
+    busy.current_time()
     assert (books.until_ns, busy.busy_ns()) == (100, 23)
+
+
+def test_trio_asks_the_clock_where_its_loop_waits_and_where_a_wait_has_ended():
+    busy = BusyTime()
+    books = Housekeeping(time.monotonic_ns)
+
+    async def main():
+        busy.begin(books)
+        began_ns = time.monotonic_ns()
+        for _ in range(50):
+            await trio.lowlevel.checkpoint()
+        assert books.until_ns <= began_ns
+        there = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        thread = threading.Thread(target=token.run_sync_soon, args=(there.set,))
+        thread.start()
+        await there.wait()
+        thread.join()
+        assert began_ns < books.until_ns <= time.monotonic_ns()
+        spent_ns = time.monotonic_ns() - began_ns
+        assert busy.busy_ns() < spent_ns
+
+    trio.run(main, clock=busy)
 
 
 @simulated("fifo", "wfq")
