@@ -65,17 +65,14 @@ class Dispatcher:
         self._room, self._workers = Room(planes, now_ns), Workers(self._work)
         self.housekeeping = self._books = Housekeeping(now_ns)
         self._quantum_ns = quantum_ns
-        self._token_free = True
+        self._token_free, self._closed = True, False
         self._suspended: dict[Task, None] = {}
         self._back_from_device: set[Task] = set()
-        self._last_poll_ns = 0
-        self._closed = False
-        self._alarm = Alarm(self._workers, now_ns, self._awaken_any)
+        self._alarm = Alarm(self._workers, now_ns, self._awaken)
         self._sources: list[Callable[[], None]] = []
-        self._upkeep = upkeep or no_upkeep()
-        self._spend = spend
-        # By the worker with the token, since it last looked for more to serve.
-        self._served = 0
+        self._upkeep, self._spend = upkeep or no_upkeep(), spend
+        # By the worker with the token; served since it last looked for more to serve.
+        self._last_poll_ns = self._served = 0
 
     # ---- what the broker calls --------------------------------------------------
 
@@ -101,8 +98,8 @@ class Dispatcher:
             self._room.wanted.add(plane)
             return False
         self._cpu.wake(plane)
-        if self._token_free and not self._closed:
-            self._pass_token()
+        if self._token_free:
+            self._awaken()
         return True
 
     async def put(self, plane: PlaneCore, task: Task) -> None:
@@ -129,24 +126,15 @@ class Dispatcher:
     def begin_upkeep(self) -> None:
         """Let a step of upkeep wait for its turn."""
         self._upkeep.begin(self.now_ns())
-        self._awaken_any()
+        self._awaken()
 
     # ---- the token --------------------------------------------------------------
 
-    def _awaken(self, plane: PlaneCore) -> None:
-        """See that a worker holds the token, now that ``plane`` has work."""
-        self._cpu.wake(plane)
-        self._awaken_any()
-
-    def _awaken_any(self) -> None:
-        """See that a worker holds the token, whatever there is to do."""
+    def _awaken(self) -> None:
+        """See that a worker holds the token: an idle one, or a new one."""
         if self._token_free and not self._closed:
-            self._pass_token()
-
-    def _pass_token(self) -> None:
-        """Give the token to an idle worker, or to a new one."""
-        self._token_free = False
-        self._workers.wake()
+            self._token_free = False
+            self._workers.wake()
 
     async def _work(self) -> None:
         """Hold the token while there is work; sleep without it otherwise."""
@@ -369,7 +357,8 @@ class Dispatcher:
 
         def wake() -> None:
             plane.resume(task, self.now_ns())
-            self._awaken(plane)
+            self._cpu.wake(plane)
+            self._awaken()
 
         waits = trap.register(wake)
         self.debit(task, self.now_ns() - now_ns)
@@ -393,19 +382,19 @@ class Dispatcher:
             return task.coroutine.throw, error
         plane = task.plane
         plane.block(task, now_ns)
-        self._pass_token()
-        step: Step
+        self._workers.wake()
+        step: Step = task.coroutine.send
         argument: Any
         try:
             argument = yield trap
-            step = task.coroutine.send
         except BaseException as error:  # it is the handler's to deal with
             step, argument = task.coroutine.throw, error
         if not self._closed:
             task.seat = trio.lowlevel.current_task()
             self._back_from_device.add(task)
             plane.unblock(task, self.now_ns())
-            self._awaken(plane)
+            self._cpu.wake(plane)
+            self._awaken()
             # At shutdown too: a cancellation must reach the handler while it runs.
             yield from rescheduled()
         return step, argument
