@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
-from typing import Final
 
 import trio
 
 from planes.clock import NowNs
 from planes.housekeeping import Housekeeping
-
-# As Trio's own clock does: times of two runs are not mistaken for each other.
-_OFFSET_S: Final = (10_000.0, 200_000.0)
 
 
 class BusyTime(trio.abc.Clock):
@@ -33,7 +28,6 @@ class BusyTime(trio.abc.Clock):
     ) -> None:
         self._now_ns = now_ns
         self.cpu_ns = cpu_ns
-        self._offset_s = random.uniform(*_OFFSET_S)
         self._books: Housekeeping | None = None
         self._since_ns = self._waits_since_ns = self._waited_ns = 0
 
@@ -61,7 +55,7 @@ class BusyTime(trio.abc.Clock):
             self._waits_since_ns = 0
             if self._books is not None:
                 self._books.until_ns = now_ns
-        return self._offset_s + time.perf_counter()
+        return time.perf_counter()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return the seconds until ``deadline``; a wait begins, unless it is past."""
