@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic, check_name
+from broker.coordination.cluster_state import ClusterState, Deletion
 from broker.coordination.coordinator import FoundLog
-from broker.coordination.registry import ClusterState, Deletion
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
 

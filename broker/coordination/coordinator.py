@@ -15,6 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from broker.cluster.topics import Topic
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -116,12 +117,19 @@ class Coordinator(Protocol):
         """
 
     @property
+    def remembers_at_length(self) -> bool:
+        """Tell whether `compaction` has something to do."""
+
+    def compaction(self) -> Steps[None]:
+        """Remember the same in less room; raise OSError. One at a time."""
+
+    @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration (KIP-380); it grows with starts."""
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that exist, by name."""
+        """The topics that exist, by name: a view that changes with them."""
 
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:

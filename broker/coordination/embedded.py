@@ -23,10 +23,12 @@ from uuid import UUID
 
 from broker.cluster.topics import Topic
 from broker.coordination.adoption import reconcile
+from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
 from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
-from broker.coordination.registry import Deletion, Registry
+from broker.coordination.registry import Registry
 from broker.disk.identity import kafka_uuid
+from broker.log.steps import Steps
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
@@ -73,6 +75,15 @@ class EmbeddedCoordinator:
         """Return this broker's id."""
         return (self._id,)
 
+    @property
+    def remembers_at_length(self) -> bool:
+        """Tell whether changes have outgrown what they change."""
+        return self._registry.is_long
+
+    def compaction(self) -> Steps[None]:
+        """Write the registry anew; raise OSError."""
+        return self._registry.compaction()
+
     def load(self) -> None:
         """Read the registry; raise OSError or `MalformedCheckpoint`."""
         self._registry.load()
@@ -93,11 +104,15 @@ class EmbeddedCoordinator:
                 ),
             )
         state = outcome.state
-        self._registry.change(
-            broker_epoch=state.broker_epoch + 1,
-            next_producer_id=state.next_producer_id,
-            topics={name: _next_life(it, found) for name, it in state.topics.items()},
-            deleting=state.deleting,
+        self._registry.renew(
+            replace(
+                state,
+                broker_epoch=state.broker_epoch + 1,
+                topics={
+                    name: _next_life(topic, found)
+                    for name, topic in state.topics.items()
+                },
+            )
         )
         return outcome.strays
 
@@ -109,10 +124,10 @@ class EmbeddedCoordinator:
             for index in topic.partitions:
                 led = self._lead(topic, index, is_new=False) is ErrorCode.none
                 self._announce(topic, [index], self._id if led else NO_LEADER)
-        kept = {k: v for k, v in deleting.items() if not self._delete_all(k, v)}
-        if len(kept) < len(deleting):
+        done = [k for k, v in deleting.items() if self._delete_all(k, v)]
+        if done:
             self._broker.settle_deletions_now()
-            self._registry.change(deleting=kept)
+            self._registry.change(Change(deleting=dict.fromkeys(done)))
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Tell clients that partitions have no leader: there is no other replica."""
@@ -141,7 +156,7 @@ class EmbeddedCoordinator:
             leader_epochs=(0,) * len(new.assignment),
             configs=dict(new.configs),
         )
-        self._remember(topics={**self.topics, topic.name: topic})
+        self._remember(Change(topics={topic.name: topic}))
         try:
             async with self._broker.state_change_lock:
                 await self._create_replicas(topic, topic.partitions)
@@ -167,14 +182,11 @@ class EmbeddedCoordinator:
         await self._remove(name)
 
     def _forget(self, topic: Topic) -> None:
+        deletion = Deletion(
+            topic_id=topic.topic_id, partitions=len(topic.leader_epochs)
+        )
         self._remember(
-            topics={k: v for k, v in self.topics.items() if k != topic.name},
-            deleting={
-                **self._registry.state.deleting,
-                topic.name: Deletion(
-                    topic_id=topic.topic_id, partitions=len(topic.leader_epochs)
-                ),
-            },
+            Change(topics={topic.name: None}, deleting={topic.name: deletion})
         )
 
     async def _remove(self, name: str) -> None:
@@ -202,8 +214,8 @@ class EmbeddedCoordinator:
     async def _settle(self, name: str) -> None:
         """Forget a deletion, once no loss of power can undo it."""
         await self._broker.settle_deletions()
-        deleting = self._registry.state.deleting
-        self._remember(deleting={k: v for k, v in deleting.items() if k != name})
+        if name in self._registry.state.deleting:
+            self._remember(Change(deleting={name: None}))
 
     async def create_partitions(
         self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
@@ -218,7 +230,7 @@ class EmbeddedCoordinator:
                 return False
             epochs = (*before.leader_epochs, *(0 for _ in assignment))
             topic = replace(before, leader_epochs=epochs)
-            self._remember(topics={**self.topics, name: topic})
+            self._remember(Change(topics={name: topic}))
             added = topic.partitions[first:]
             try:
                 await self._create_replicas(topic, added)
@@ -230,12 +242,12 @@ class EmbeddedCoordinator:
     async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace a topic's configs, and see that they take effect."""
         topic = replace(self._topic(name), configs=dict(configs))
-        self._remember(topics={**self.topics, name: topic})
+        self._remember(Change(topics={name: topic}))
         await self._broker.topic_changed(name)
 
     async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
         """Replace dynamic broker configs, and see that they take effect."""
-        self._remember(broker_configs={**self.broker_configs, broker: dict(configs)})
+        self._remember(Change(broker_configs={broker: dict(configs)}))
         await self._broker.broker_configs_changed()
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
@@ -271,7 +283,7 @@ class EmbeddedCoordinator:
             self._delete(topic.name, index, topic.topic_id)
         known = self.topics[topic.name]
         kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
-        self._remember(topics={**self.topics, topic.name: kept})
+        self._remember(Change(topics={topic.name: kept}))
 
     # ---- the rest ---------------------------------------------------------------
 
@@ -281,7 +293,7 @@ class EmbeddedCoordinator:
         following = first + PRODUCER_ID_BLOCK
         if following > _PRODUCER_ID_MAX:
             raise KafkaError(ErrorCode.unknown_server_error, "producer ids exhausted")
-        self._remember(next_producer_id=following)
+        self._remember(Change(next_producer_id=following))
         return range(first, following)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
@@ -317,9 +329,9 @@ class EmbeddedCoordinator:
             )
         return topic
 
-    def _remember(self, **changes: object) -> None:
+    def _remember(self, change: Change) -> None:
         try:
-            self._registry.change(**changes)
+            self._registry.change(change)
         except OSError as error:
             raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
 

@@ -1,73 +1,41 @@
 """What the embedded coordinator must not forget: topics, configs, epochs, producer ids.
 
-One JSON file, the same in every log directory, so that the loss of any one of them
-loses none of it. A change counts the generation up and replaces the copies one after
-the other, each atomically (temporary file, fsync, rename, fsync of the directory): a
-kill at any moment leaves old or new ones, and the newest is the one that holds. Two
-copies that differ under one generation were written by two brokers, each without the
-other's directory; which of them is right only an operator can say.
+The same file in every log directory (registry_file.py), so that the loss of any one of
+them loses none of it. A change counts the generation up and is added to each copy; the
+newest copy is the one that holds. Two copies that differ under one generation were
+written by two brokers, each without the other's directory; which of them is right only
+an operator can say.
 
 It is a file and not a directory because Kafka takes every directory beside its logs for
 a partition. A value in memory changes only after a file has.
 
-Cost: a change rewrites the file in each directory, O(topics).
+Cost: a change writes and syncs O(change) bytes in each directory; a start writes all.
 """
 
 from __future__ import annotations
 
 import errno
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from logging import getLogger
-from typing import Any, Final
-from uuid import UUID
 
-from broker.cluster.topics import Topic
-from broker.disk.checkpoints import MalformedCheckpoint
+from broker.coordination.cluster_state import Change, ClusterState, write_change
+from broker.coordination.registry_file import FILE_NAME, RegistryFile, line
 from broker.disk.log_dirs import LogDirs
-from broker.disk.storage import Storage, join, read_whole, write_atomically
+from broker.disk.storage import Storage, join
+from broker.log.steps import Steps
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
-
-FILE_NAME: Final = "doorkeeper-cluster.json"
-_VERSION: Final = 2
-# Its ``deleting`` knows no ids, and it has no generation.
-_FIRST_VERSION: Final = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
-    """A topic whose logs are still being removed; the id is not known of old ones."""
-
-    topic_id: UUID | None
-    partitions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
-    """All of it; ``broker_epoch`` counts the starts of this broker.
-
-    ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
-    default of all brokers. A state that was never written has the generation 0.
-    """
-
-    generation: int = 0
-    broker_epoch: int = 0
-    next_producer_id: int = 0
-    topics: Mapping[str, Topic] = field(default_factory=dict)
-    deleting: Mapping[str, Deletion] = field(default_factory=dict)
-    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class Registry:
     """The state, in memory and in every directory alike."""
 
     def __init__(self, storage: Storage, log_dirs: LogDirs) -> None:
-        self._storage = storage
         self._log_dirs = log_dirs
+        self._files = {each: RegistryFile(storage, each) for each in log_dirs.all}
         # Counts attempts, so that no two states are ever written under one number.
         self._generation = 0
         self.state = ClusterState()
@@ -81,7 +49,7 @@ class Registry:
         copies = {}
         for directory in self._log_dirs.online:
             try:
-                state = self._read(directory)
+                state = self._files[directory].read()
             except OSError as error:
                 self._log_dirs.take_offline(directory, error)
                 continue
@@ -108,94 +76,56 @@ class Registry:
                 expected = "copies of one registry, or one of them removed"
                 raise ConfigError("log.dirs", found, expected)
 
-    def change(self, **changes: Any) -> None:
-        """Replace fields of the state, durably; raise OSError and change nothing.
+    def renew(self, state: ClusterState) -> None:
+        """Take another state, durably; raise OSError and change nothing.
+
+        At a start: all copies are the same afterwards, whatever they were.
+        """
+        self._generation += 1
+        state = replace(state, generation=self._generation)
+        self._write(lambda file: file.replace(state))
+        self.state = state
+
+    def change(self, change: Change) -> None:
+        """Make a change, durably; raise OSError and change nothing.
 
         One copy makes it durable. A directory that does not take its copy has an older
         one until the next change, or goes offline.
         """
         self._generation += 1
-        state = replace(self.state, generation=self._generation, **changes)
-        content = json.dumps(_to_json(state), separators=(",", ":")).encode()
+        added = line(write_change(change, self._generation, self.state.generation))
+
+        def write(file: RegistryFile) -> None:
+            if not file.append(added):
+                file.replace(self.state, added)
+
+        self._write(write)
+        self.state.apply(change, self._generation)
+
+    def _write(self, write: Callable[[RegistryFile], None]) -> None:
         refused: OSError | None = None
         written = 0
         for directory in self._log_dirs.online:
             try:
-                write_atomically(self._storage, directory, FILE_NAME, content)
+                write(self._files[directory])
                 written += 1
             except OSError as error:
                 refused = error
                 self._log_dirs.failed(directory, error)
         if not written:
             raise refused or OSError(errno.EIO, "no log directory is online")
-        self.state = state
 
-    def _read(self, directory: str) -> ClusterState | None:
-        path = join(directory, FILE_NAME)
-        try:
-            content = read_whole(self._storage, path)
-        except FileNotFoundError:
-            return None
-        try:
-            return _from_json(json.loads(content))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            expected = "the cluster state that this broker wrote"
-            raise MalformedCheckpoint(path, repr(error), expected) from error
+    @property
+    def is_long(self) -> bool:
+        """Tell whether `compaction` has something to do."""
+        return any(self._files[each].is_long for each in self._log_dirs.online)
 
-
-def _to_json(state: ClusterState) -> dict[str, Any]:
-    return {
-        "version": _VERSION,
-        "generation": state.generation,
-        "broker_epoch": state.broker_epoch,
-        "next_producer_id": state.next_producer_id,
-        "deleting": {
-            name: {
-                "id": None if each.topic_id is None else str(each.topic_id),
-                "partitions": each.partitions,
-            }
-            for name, each in state.deleting.items()
-        },
-        "broker_configs": {k: dict(v) for k, v in state.broker_configs.items()},
-        "topics": {
-            topic.name: {
-                "id": str(topic.topic_id),
-                "leader_epochs": topic.leader_epochs,
-                "configs": dict(topic.configs),
-            }
-            for topic in state.topics.values()
-        },
-    }
-
-
-def _from_json(found: dict[str, Any]) -> ClusterState:
-    version = found["version"]
-    if version not in (_FIRST_VERSION, _VERSION):
-        raise ValueError(f"version {version!r}")
-    return ClusterState(
-        # One that was written counts, whatever its version.
-        generation=1 if version == _FIRST_VERSION else int(found["generation"]),
-        broker_epoch=int(found["broker_epoch"]),
-        next_producer_id=int(found["next_producer_id"]),
-        deleting={name: _deletion(each) for name, each in found["deleting"].items()},
-        broker_configs={k: dict(v) for k, v in found["broker_configs"].items()},
-        topics={
-            name: Topic(
-                name=name,
-                topic_id=UUID(topic["id"]),
-                leader_epochs=tuple(map(int, topic["leader_epochs"])),
-                configs=dict(topic["configs"]),
-            )
-            for name, topic in found["topics"].items()
-        },
-    )
-
-
-def _deletion(found: int | dict[str, Any]) -> Deletion:
-    if isinstance(found, int):
-        return Deletion(topic_id=None, partitions=found)
-    topic_id = found["id"]
-    return Deletion(
-        topic_id=None if topic_id is None else UUID(topic_id),
-        partitions=int(found["partitions"]),
-    )
+    def compaction(self) -> Steps[None]:
+        """Make files short that have outgrown what they say; raise OSError."""
+        for directory in self._log_dirs.online:
+            if self._files[directory].is_long:
+                try:
+                    yield from self._files[directory].compaction(self.state.copy())
+                except OSError as error:
+                    self._log_dirs.failed(directory, error)
+                    raise

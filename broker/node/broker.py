@@ -175,6 +175,7 @@ class Broker:
         self.maintenance = Maintenance(
             self.logs,
             self.replicas,
+            self.coordinator,
             lambda: self.config,
             now_ns=self.now_ns,
             calls=self._threads,

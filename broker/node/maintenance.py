@@ -1,5 +1,6 @@
 """What is done to logs now and then: retention, cleaning, checkpoints, flushes.
 
+And to what the coordinator remembers: it is written anew when it has become long.
 Kafka's scheduled tasks of ``LogManager`` and its ``LogCleaner``, each with its own
 interval, and its delay before the first. Nothing runs by itself: `next_ns` says when,
 `work` does one small step, so that requests go on in between; what a device may hold
@@ -29,6 +30,7 @@ from broker.config import (
     LOG_RETENTION_CHECK_INTERVAL_MS,
     BrokerConfig,
 )
+from broker.coordination.coordinator import Coordinator
 from broker.log.log import Log
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.steps import Steps
@@ -57,6 +59,7 @@ class Maintenance:
         self,
         logs: LogManager,
         replicas: ReplicaManager,
+        coordinator: Coordinator,
         config: Callable[[], BrokerConfig],
         *,
         now_ns: Callable[[], int],
@@ -65,13 +68,14 @@ class Maintenance:
     ) -> None:
         self._logs = logs
         self._replicas = replicas
+        self._coordinator = coordinator
         self._config = config
         self._calls = calls
         self._moved = moved
         # Pieces of upkeep that failed since the start.
         self.failures = 0
-        self._first_ns = now_ns() + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
         self._now_ns = now_ns
+        self._first_ns = now_ns() + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
         self._cleaner = LogCleaner(
             logs, self._cleaner_config, self._safe_below, self._log_failed
         )
@@ -89,14 +93,8 @@ class Maintenance:
             lambda: rounds.flush(logs, self._log_failed),
             LOG_FLUSH_SCHEDULER_INTERVAL_MS,
         )
-        self._removal = Chore(
-            lambda: rounds.removal(logs, self._log_failed),
-            lambda: 0,
-            first_ns=now_ns(),
-            failed=self._round_failed,
-            calls=calls,
-            moved=moved,
-        )
+        self._removal = self._at_need(lambda: rounds.removal(logs, self._log_failed))
+        self._compaction = self._at_need(coordinator.compaction)
         self._cleaners: list[Chore] = []
 
     def _chore(
@@ -106,6 +104,17 @@ class Maintenance:
             begin,
             lambda: self._config()[interval],
             first_ns=self._first_ns,
+            failed=self._round_failed,
+            calls=self._calls,
+            moved=self._moved,
+        )
+
+    def _at_need(self, begin: Callable[[], Steps[None]]) -> Chore:
+        """Return a chore without an interval; whether it is due is asked apart."""
+        return Chore(
+            begin,
+            lambda: 0,
+            first_ns=self._now_ns(),
             failed=self._round_failed,
             calls=self._calls,
             moved=self._moved,
@@ -133,6 +142,8 @@ class Maintenance:
         """Iterate over those that there is work for at some time."""
         yield self._retention
         yield self._checkpoint
+        if self._coordinator.remembers_at_length or not self._compaction.is_idle:
+            yield self._compaction
         config = self._config()
         if config[LOG_FLUSH_SCHEDULER_INTERVAL_MS] < LONG_MAX:
             yield self._flush
@@ -149,7 +160,7 @@ class Maintenance:
         return min((at_ns for at_ns in due_ns if at_ns is not None), default=_NEVER_NS)
 
     def _removal_ns(self) -> int | None:
-        """Return when something is to be removed: the one chore without an interval."""
+        """Return when something is to be removed: files have their time."""
         at_ns, due_ms = self._removal.next_ns(), self._logs.doomed.next_ms()
         if at_ns is None or due_ms is None:
             return None if self._removal.is_idle else at_ns

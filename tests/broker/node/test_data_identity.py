@@ -6,14 +6,16 @@ directory of a log is removed, and producer ids go on where they were.
 
 from __future__ import annotations
 
-import json
 from uuid import UUID
 
 import pytest
 
-from broker.coordination.registry import FILE_NAME
+from broker.coordination.cluster_state import Change
+from broker.coordination.registry import Registry
+from broker.coordination.registry_file import FILE_NAME
 from broker.disk.checkpoints import PARTITION_METADATA
 from broker.disk.identity import kafka_uuid
+from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join, read_whole, write_atomically
 from broker.log.reading import read
@@ -236,9 +238,10 @@ def test_two_logs_of_one_partition_stop_the_start_and_both_are_named() -> None:
 
 def test_registries_that_disagree_under_one_number_stop_the_start() -> None:
     storage = filled(TWO).storage.after_kill()
-    state = json.loads(read_whole(storage, join(NEW, FILE_NAME)))
-    state["next_producer_id"] += 1
-    write_atomically(storage, NEW, FILE_NAME, json.dumps(state).encode())
+    for number, directory in enumerate((OLD, NEW)):
+        registry = Registry(storage, LogDirs([directory]))
+        registry.load()
+        registry.change(Change(next_producer_id=10_000 + number))
     with pytest.raises(ConfigError, match=r"log.dirs: found .*cluster.json"):
         World(TWO, storage)
 
@@ -271,6 +274,21 @@ def test_a_deleted_topic_does_not_come_back_with_the_registry_lost() -> None:
 
 def test_a_start_without_any_disk_left_behind_begins_with_the_first_id() -> None:
     assert World(ONE).send(ApiKey.INIT_PRODUCER_ID, 4).producer_id == 0
+
+
+def test_upkeep_keeps_the_registry_short() -> None:
+    world = filled(TWO)
+    throttled = ",".join(f"{index}:0" for index in range(4_000))
+    for number in range(11):
+        name = f"long-{number}"
+        world.create(name, leader_replication_throttled_replicas=throttled)
+        delete(world, name)
+    paths = [join(directory, FILE_NAME) for directory in (OLD, NEW)]
+    assert all(world.storage.open(path).size() > 280_000 for path in paths)
+    world.pass_ms(0)
+    assert all(world.storage.open(path).size() < 2_000 for path in paths)
+    assert world.broker.maintenance.failures == 0
+    assert_all_there(again(world, {}))
 
 
 # ---- helpers ----

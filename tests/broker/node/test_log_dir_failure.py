@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordination.registry import FILE_NAME
+from broker.coordination.registry_file import FILE_NAME
 from broker.disk.memory import Faults, MemoryStorage
 from broker.log.flushing import flush
 from broker.log.log import Log

@@ -1,0 +1,214 @@
+"""What a cluster of one remembers, as values, and how it and its changes are written.
+
+A state and a change have one form, an object of JSON: a change has only what becomes
+other, and null for what is gone. So the same words stand in a file's first line and in
+those behind it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from broker.cluster.topics import Topic
+
+VERSION: Final = 3
+# Its ``deleting`` knows no ids, and it has no generation.
+_FIRST_VERSION: Final = 1
+
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """A topic whose logs are still being removed; the id is not known of old ones."""
+
+    topic_id: UUID | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What becomes other; None is a number that stays, or a value that is gone."""
+
+    broker_epoch: int | None = None
+    next_producer_id: int | None = None
+    topics: Mapping[str, Topic | None] = field(default_factory=dict)
+    deleting: Mapping[str, Deletion | None] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterState:
+    """All of it; ``broker_epoch`` counts the starts of this broker.
+
+    ``broker_configs`` holds dynamic broker configs by broker id, as text, "" being the
+    default of all brokers. A state that was never written has the generation 0.
+    """
+
+    generation: int = 0
+    broker_epoch: int = 0
+    next_producer_id: int = 0
+    topics: dict[str, Topic] = field(default_factory=dict)
+    deleting: dict[str, Deletion] = field(default_factory=dict)
+    broker_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def apply(self, change: Change, generation: int) -> None:
+        """Make a change in place. Cost: O(change)."""
+        self.generation = generation
+        if change.broker_epoch is not None:
+            self.broker_epoch = change.broker_epoch
+        if change.next_producer_id is not None:
+            self.next_producer_id = change.next_producer_id
+        _put(self.topics, change.topics)
+        _put(self.deleting, change.deleting)
+        _put(self.broker_configs, change.broker_configs)
+
+    def copy(self) -> ClusterState:
+        """Return a state that changes of this one do not change."""
+        return replace(
+            self,
+            topics=dict(self.topics),
+            deleting=dict(self.deleting),
+            broker_configs=dict(self.broker_configs),
+        )
+
+
+def _put(values: dict[str, _V], changed: Mapping[str, _V | None]) -> None:
+    for name, value in changed.items():
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+
+
+# ---- written ------------------------------------------------------------------------
+
+
+def write_state(state: ClusterState) -> str:
+    """Return a state as JSON on one line.
+
+    Encoded topic by topic, so that a thread that does it lets others run meanwhile.
+    """
+    numbers = {
+        "version": VERSION,
+        "generation": state.generation,
+        "broker_epoch": state.broker_epoch,
+        "next_producer_id": state.next_producer_id,
+    }
+    pieces = [_dumps(numbers)[:-1], *_mappings(state), "}"]
+    return "".join(pieces)
+
+
+def write_change(change: Change, generation: int, after: int) -> str:
+    """Return a change of the state ``after`` as JSON on one line."""
+    numbers = {"generation": generation, "after": after}
+    if change.broker_epoch is not None:
+        numbers["broker_epoch"] = change.broker_epoch
+    if change.next_producer_id is not None:
+        numbers["next_producer_id"] = change.next_producer_id
+    return "".join([_dumps(numbers)[:-1], *_mappings(change), "}"])
+
+
+def _mappings(it: ClusterState | Change) -> Iterator[str]:
+    yield from _mapping("topics", it.topics, _topic_form)
+    yield from _mapping("deleting", it.deleting, _deletion_form)
+    yield from _mapping("broker_configs", it.broker_configs, dict)
+
+
+def _mapping(
+    key: str, values: Mapping[str, _V | None], form: Callable[[_V], Any]
+) -> Iterator[str]:
+    separator = f',"{key}":{{'
+    for name, value in values.items():
+        written = _dumps(None if value is None else form(value))
+        yield f"{separator}{_dumps(name)}:{written}"
+        separator = ","
+    if values:
+        yield "}"
+
+
+def _topic_form(topic: Topic) -> dict[str, Any]:
+    return {
+        "id": str(topic.topic_id),
+        "leader_epochs": topic.leader_epochs,
+        "configs": dict(topic.configs),
+    }
+
+
+def _deletion_form(deletion: Deletion) -> dict[str, Any]:
+    topic_id = deletion.topic_id
+    return {
+        "id": None if topic_id is None else str(topic_id),
+        "partitions": deletion.partitions,
+    }
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+# ---- read ---------------------------------------------------------------------------
+
+
+def read_state(versions: Sequence[int], found: dict[str, Any]) -> ClusterState:
+    """Return the state of an object; raise ValueError, KeyError or TypeError."""
+    version = found["version"]
+    if version not in versions:
+        raise ValueError(f"version {version!r}")
+    state = ClusterState()
+    # One that was written counts, whatever its version.
+    generation = 1 if version == _FIRST_VERSION else int(found["generation"])
+    state.apply(_read(found), generation)
+    return state
+
+
+def read_change(found: dict[str, Any]) -> tuple[Change, int, int]:
+    """Return a change, its generation, and that of the state before it; raise alike."""
+    return _read(found), int(found["generation"]), int(found["after"])
+
+
+def _read(found: dict[str, Any]) -> Change:
+    return Change(
+        broker_epoch=_number(found.get("broker_epoch")),
+        next_producer_id=_number(found.get("next_producer_id")),
+        topics=_each(found.get("topics", {}), _topic),
+        deleting=_each(found.get("deleting", {}), _deletion),
+        broker_configs=_each(
+            found.get("broker_configs", {}), lambda _, found: dict(found)
+        ),
+    )
+
+
+def _number(found: Any) -> int | None:
+    return None if found is None else int(found)
+
+
+def _each(
+    found: dict[str, Any], read: Callable[[str, Any], _V]
+) -> dict[str, _V | None]:
+    return {
+        name: None if each is None else read(name, each) for name, each in found.items()
+    }
+
+
+def _topic(name: str, found: dict[str, Any]) -> Topic:
+    return Topic(
+        name=name,
+        topic_id=UUID(found["id"]),
+        leader_epochs=tuple(map(int, found["leader_epochs"])),
+        configs=dict(found["configs"]),
+    )
+
+
+def _deletion(_: str, found: int | dict[str, Any]) -> Deletion:
+    if isinstance(found, int):
+        return Deletion(topic_id=None, partitions=found)
+    topic_id = found["id"]
+    return Deletion(
+        topic_id=None if topic_id is None else UUID(topic_id),
+        partitions=int(found["partitions"]),
+    )

@@ -1,0 +1,181 @@
+"""The registry's file in one directory: a state in its first line, changes behind it.
+
+``doorkeeper-cluster.json``: each line is the CRC-32 of an object of JSON, in eight hex
+digits, a space, and the object. A change names the generation that it follows, so none
+can be missing unnoticed. What a kill left of the last line was never answered and is
+left out; a bad line before a good one is damage, and reported. Files of before, one
+object without a checksum, are read, too.
+
+A change costs one write and one sync. When the changes have outgrown the state, the
+file is written anew beside the old one, by whoever has a thread for it, and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from logging import getLogger
+from typing import Any, Final
+from zlib import crc32
+
+from broker.coordination.cluster_state import (
+    VERSION,
+    ClusterState,
+    read_change,
+    read_state,
+    write_state,
+)
+from broker.disk.checkpoints import MalformedCheckpoint
+from broker.disk.storage import (
+    Storage,
+    join,
+    read_whole,
+    remove_if_there,
+    write_atomically,
+)
+from broker.log.steps import Steps
+from broker.observation.logs import fields
+
+logger = getLogger(__name__)
+
+FILE_NAME: Final = "doorkeeper-cluster.json"
+# The file that is to take its place.
+_ASIDE: Final = ".compacted"
+_OLD_VERSIONS: Final = (1, 2)
+# Bytes of changes from which on they may be more than the state.
+_CHANGES_MIN: Final = 1 << 18
+_DAMAGE: Final = (ValueError, KeyError, TypeError, AttributeError)
+
+
+def line(written: str) -> bytes:
+    """Return a line of the file."""
+    content = written.encode()
+    return b"%08x %s\n" % (crc32(content), content)
+
+
+class RegistryFile:
+    """One copy of the registry; `OSError` is left to the caller."""
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._path = join(directory, FILE_NAME)
+        # Bytes of a file that lacks nothing; None until `replace`, and after an error.
+        self._size: int | None = None
+        self._state_size = 0
+        # Counts whole files written.
+        self._written = 0
+
+    def read(self) -> ClusterState | None:
+        """Return the state, None if there is no file; raise `MalformedCheckpoint`."""
+        try:
+            content = read_whole(self._storage, self._path)
+        except FileNotFoundError:
+            return None
+        try:
+            if content.startswith(b"{"):
+                return read_state(_OLD_VERSIONS, json.loads(content))
+            return self._folded(content)
+        except _DAMAGE as error:
+            expected = "the cluster state that this broker wrote"
+            raise MalformedCheckpoint(self._path, repr(error), expected) from error
+
+    def _folded(self, content: bytes) -> ClusterState:
+        first, *changes = content.split(b"\n")
+        found = _parsed(first)
+        if found is None:
+            raise ValueError("its first line does not have its checksum")
+        state = read_state((VERSION,), found)
+        torn: bytes | None = None
+        for each in changes:
+            found = _parsed(each)
+            if found is None:
+                torn = torn or each
+                continue
+            change, generation, after = read_change(found)
+            if torn or after != state.generation:
+                at = state.generation
+                raise ValueError(f"no change of {at}, but of {after}: {each[:80]!r}")
+            state.apply(change, generation)
+        if torn:
+            logger.warning(
+                "a change that was cut short is left out of the registry",
+                extra=fields(file=self._path, generation=state.generation),
+            )
+        return state
+
+    def replace(self, state: ClusterState, changes: bytes = b"") -> None:
+        """Write the whole file: a state, and lines behind it."""
+        self._size = None
+        remove_if_there(self._storage, self._path + _ASIDE)
+        content = line(write_state(state))
+        write_atomically(self._storage, self._directory, FILE_NAME, content + changes)
+        self._note(len(content), len(content) + len(changes))
+
+    def append(self, change: bytes) -> bool:
+        """Add a line; False if the file is not as it was left: write all of it."""
+        size, self._size = self._size, None
+        try:
+            file = self._storage.open(self._path)
+        except FileNotFoundError:
+            return False
+        if size is None or file.size() != size:
+            return False
+        file.write(size, (change,), len(change))
+        file.sync()
+        self._size = size + len(change)
+        return True
+
+    @property
+    def is_long(self) -> bool:
+        """Tell whether `compaction` makes it much shorter."""
+        if self._size is None:
+            return False
+        return self._size - self._state_size > max(self._state_size, _CHANGES_MIN)
+
+    def compaction(self, state: ClusterState) -> Steps[None]:
+        """Write the file anew, beginning with its present state, a copy.
+
+        What is appended meanwhile is brought along; a file that was replaced meanwhile
+        stays. Where that fails for want of space it is tried again at twice the length.
+        """
+        begun, start = self._written, self._size
+        assert start is not None
+        try:
+            yield partial(self._write_aside, state)
+        except OSError:
+            self._state_size = start
+            raise
+        if self._size is None or self._written != begun:
+            return
+        stop, self._size = self._size, None
+        aside = self._storage.open(self._path + _ASIDE)
+        state_size = aside.size()
+        if stop > start:
+            since = self._storage.open(self._path).read(start, stop - start)
+            aside.write(state_size, (since,), len(since))
+            aside.sync()
+        self._storage.rename(self._path + _ASIDE, self._path)
+        self._storage.sync_directory(self._directory)
+        self._note(state_size, state_size + stop - start)
+
+    def _write_aside(self, state: ClusterState) -> None:
+        content = line(write_state(state))
+        file = self._storage.open(self._path + _ASIDE, create=True)
+        file.truncate(0)
+        file.write(0, (content,), len(content))
+        file.sync()
+
+    def _note(self, state_size: int, size: int) -> None:
+        self._state_size = state_size
+        self._size = size
+        self._written += 1
+
+
+def _parsed(written: bytes) -> dict[str, Any] | None:
+    """Return a line's object; None if it is not as it was written."""
+    checksum, _, content = written.partition(b" ")
+    if checksum != b"%08x" % crc32(content):
+        return None
+    found: dict[str, Any] = json.loads(content)
+    return found
