@@ -17,9 +17,12 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from posixpath import dirname
+from typing import Final
 from weakref import WeakValueDictionary
 
 from broker.protocol.buffer import Buffer
+
+_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Crashed(BaseException):
@@ -31,7 +34,8 @@ class Faults:
 
     ``short`` bytes of a failing write reach the file. ``crash``: the machine stops at
     that call, and no later one succeeds either. Reads, and openings of files that are
-    there, are counted if ``reads``.
+    there, are counted if ``reads``. Where descriptors are what is short, only calls
+    that need one are.
     """
 
     def __init__(
@@ -49,14 +53,25 @@ class Faults:
         self.reads = reads
         self._error = error
         self._crash = crash
+        self._opens = False
 
     @property
     def reached(self) -> bool:
         """Tell whether the chosen call has been made."""
         return 0 < self.fail_at <= self.calls
 
+    def count_opening(self, call: str) -> None:
+        """Count a call that needs a descriptor; raise if it is the one."""
+        self._opens = True
+        try:
+            self.count(call)
+        finally:
+            self._opens = False
+
     def count(self, call: str) -> None:
         """Count a call; raise if it is the one."""
+        if self._error in _DESCRIPTORS and not self._opens:
+            return
         self.calls += 1
         if self.reached and self._crash:
             raise Crashed(call)
@@ -214,11 +229,11 @@ class MemoryStorage:
                 raise IsADirectoryError(errno.EISDIR, "is a directory", path)
             if not create or not self.is_directory(dirname(path)):
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self.faults.count(f"create {path}")
+            self.faults.count_opening(f"create {path}")
             node = _Node()
             self._change((None, path, node))
         elif self.faults.reads:
-            self.faults.count(f"open {path}")
+            self.faults.count_opening(f"open {path}")
         return MemoryFile(self, path, node)
 
     def names(self, directory: str) -> list[str]:
@@ -291,7 +306,7 @@ class MemoryStorage:
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
         self._must_exist(path)
-        self.faults.count(f"sync {path}")
+        self.faults.count_opening(f"sync {path}")
         rest = []
         for change in self._pending:
             if path in {dirname(name) for name in change[:2] if name is not None}:

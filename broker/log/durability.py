@@ -22,6 +22,7 @@ from broker.log.epochs import LeaderEpochs
 from broker.log.segments.segment import Segment
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Syncs(NamedTuple):
@@ -43,6 +44,8 @@ class Syncs(NamedTuple):
             try:
                 self.storage.sync_directory(directory)
             except OSError as error:
+                if error.errno in _NO_DESCRIPTOR:
+                    raise
                 # Files can be written again; names cannot, whatever was short.
                 raise OSError(errno.EIO, f"names are not durable: {error}") from error
 
@@ -137,7 +140,7 @@ class Durability:
         try:
             syncs.run()
         except OSError as error:
-            raise self.failed(error) from error
+            raise self.sync_failed(error) from error
         self.done(syncs)
 
     def syncs(
@@ -145,7 +148,7 @@ class Durability:
     ) -> Syncs | None:
         """Return what there is to sync, None if all is durable.
 
-        Whoever runs it reports with ``done`` or ``failed``. Raises KAFKA_STORAGE_ERROR
+        Whoever runs it reports with ``done`` or ``sync_failed``. Raises KAFKA_STORAGE_ERROR
         if the files could not be written, after which the log is as it was.
         """
         self.check_in_service()
@@ -215,6 +218,15 @@ class Durability:
         self.closed = True
         self.mendable = False
         self.generation += 1
+
+    def sync_failed(self, error: OSError) -> LogStorageError | LogUnavailable:
+        """Return the error to raise; the log leaves service if pages may be lost.
+
+        A directory that could not be opened was not synced: the next flush does it.
+        """
+        if error.errno in _NO_DESCRIPTOR and not self.closed:
+            return self._storage.failure(self._directory, error)
+        return self.failed(error)
 
     def failed(self, error: OSError) -> LogStorageError | LogUnavailable:
         """Take the log out of service; return the error to raise."""

@@ -66,14 +66,14 @@ def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
     try:
         yield syncs.run
     except OSError as error:
-        raise log.durability.failed(error) from error
+        raise log.durability.sync_failed(error) from error
     log.durability.done(syncs)
 
 
 def due_syncs(log: Log) -> Syncs | None:
     """Return what a flush has to sync, for another thread; None if nothing.
 
-    Report to `flushed` or ``durability.failed``.
+    Report to `flushed` or ``durability.sync_failed``.
     """
     return log.durability.syncs(log.segments.active, log.log_end_offset)
 

@@ -41,7 +41,7 @@ class ThreadedFlush:
         try:
             await trio.to_thread.run_sync(syncs.run)
         except OSError as error:
-            raise log.durability.failed(error) from error
+            raise log.durability.sync_failed(error) from error
         else:
             flushed(log, syncs, self._now_ms())
         finally:

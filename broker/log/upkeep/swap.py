@@ -67,9 +67,12 @@ class Swap:
         log.durability.gone(self._group)
         try:
             self._finish()
-            yield partial(log.storage.sync_directory, log.directory)
         except OSError as error:
             raise log.durability.failed(error) from error
+        try:
+            yield partial(log.storage.sync_directory, log.directory)
+        except OSError as error:
+            raise log.durability.sync_failed(error) from error
 
     def _still_there(self) -> int | None:
         """Return the number of the group's first segment; None if it changed."""

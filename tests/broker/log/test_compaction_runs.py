@@ -1,5 +1,6 @@
 """When compaction runs, what it leaves alone, and how it is interrupted."""
 
+import errno
 import random
 from contextlib import suppress
 
@@ -182,42 +183,56 @@ def test_what_a_full_map_does_not_know_stays():
     assert [value for _, _, value in records(log)] == [b"2", b"3"]
 
 
-def test_any_call_may_fail_during_a_compaction():
+@pytest.mark.parametrize(
+    ("error", "crash"),
+    [
+        (errno.EIO, False),
+        (errno.ENOSPC, False),
+        (errno.EMFILE, False),
+        (errno.EIO, True),
+    ],
+)
+def test_any_call_may_fail_during_a_compaction(error, crash):
     at, reached = 0, True
     while reached:
         at += 1
-        for error, crash in ((5, False), (28, False), (5, True)):
-            log = small_segments(disk())
-            flushing.flush(log)
-            expected = {key: value for _, key, value in records(log)}
-            faults = log.storage.disk.faults = Faults(
-                at, error=error, crash=crash, short=50
-            )
-            failed = False
-            try:
-                compacted(log, up_to=24)
-            except KafkaError:
-                failed = True
-            except Crashed:
-                pass
-            reached = faults.reached
-            log.storage.disk.faults = Faults()
-            for left in (
-                log.storage.disk.after_kill(),
-                log.storage.disk.after_power_loss(random.Random(at)),
-            ):
-                again = open_log(left, opening={"recovery_point": 24}, **CONFIG)
-                again.check()
-                assert again.log_end_offset == 24, at
-                found = {key: value for _, key, value in records(again)}
-                assert found == expected, at
-                with suppress(KafkaError):
-                    compacted(again)
-                found = {key: value for _, key, value in records(again)}
-                assert found == expected, at
-            if failed and not log.durability.out_of_service:
-                # Nothing was committed: the log is as it was, and can try again.
-                compacted(log)
-                found = {key: value for _, key, value in records(log)}
-                assert found == expected, at
-    assert at > 20
+        log = small_segments(disk())
+        flushing.flush(log)
+        expected = {key: value for _, key, value in records(log)}
+        faults = log.storage.disk.faults = Faults(
+            at,
+            error=error,
+            crash=crash,
+            short=50,
+            reads=error == errno.EMFILE,
+        )
+        failed = False
+        try:
+            run(cleaner.compaction(log, NOW_MS, 24))
+        except KafkaError:
+            failed = True
+        except Crashed:
+            pass
+        reached = faults.reached
+        log.storage.disk.faults = Faults()
+        for left in (
+            log.storage.disk.after_kill(),
+            log.storage.disk.after_power_loss(random.Random(at)),
+        ):
+            again = open_log(left, opening={"recovery_point": 24}, **CONFIG)
+            again.check()
+            assert again.log_end_offset == 24, at
+            found = {key: value for _, key, value in records(again)}
+            assert found == expected, at
+            with suppress(KafkaError):
+                compacted(again)
+            found = {key: value for _, key, value in records(again)}
+            assert found == expected, at
+        if error == errno.EMFILE:
+            assert log.durability.out_of_service is None, at
+        if failed and not log.durability.out_of_service:
+            # Nothing was committed: the log is as it was, and can try again.
+            compacted(log)
+            found = {key: value for _, key, value in records(log)}
+            assert found == expected, at
+    assert at > (10 if error == errno.EMFILE else 20)

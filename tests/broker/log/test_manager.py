@@ -266,8 +266,9 @@ def test_a_log_that_cannot_close_costs_its_directory_the_marker():
     assert [values_of(log) for log in again.logs.values()] == [[b"v"], [b"v"]]
 
 
-def test_a_disk_without_room_for_checkpoints_costs_only_itself_the_marker():
-    """Whatever write finds the first disk full, the other is closed in order."""
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_a_disk_that_is_short_costs_only_itself_the_marker(error):
+    """Whatever call finds nothing left on the first, the other is closed in order."""
     at, reached = 0, True
     while reached:
         at += 1
@@ -275,7 +276,7 @@ def test_a_disk_without_room_for_checkpoints_costs_only_itself_the_marker():
         made = manager(storage, DIRECTORIES)
         for partition in range(2):
             append(made.open_log(("t", partition), None), b"v")
-        faults = storage.faults = Faults(at, error=errno.ENOSPC)
+        faults = storage.faults = Faults(at, error=error, reads=True)
         with suppress(UncleanStop):
             close(made, {})
         reached = faults.reached

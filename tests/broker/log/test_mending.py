@@ -20,7 +20,7 @@ from tests.broker.log.witness import HOME, NOW_MS, batch, disk, open_log, values
 CONFIG = {"segment_bytes": 300, "index_interval_bytes": 100}
 
 
-def filled(fail_at, error=errno.ENOSPC):
+def filled(fail_at, error=errno.ENOSPC, reads=False):
     """Return (disk, log, values): flushed once, then a flush that fails somewhere."""
     storage = disk()
     log = open_log(storage, **CONFIG)
@@ -31,7 +31,7 @@ def filled(fail_at, error=errno.ENOSPC):
         values[number] = b"value %d" % number
         log.append(batch([values[number]]), 0, NOW_MS)
     assert len(log.segments) > 2
-    storage.faults = Faults(fail_at, error=error)
+    storage.faults = Faults(fail_at, error=error, reads=reads)
     return storage, log, values
 
 
@@ -65,6 +65,53 @@ def test_whatever_sync_fails_nothing_confirmed_is_lost(again):
         if not reached:
             break
     assert taken_up > 3, "no sync was reached"
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_for_want_of_a_descriptor_a_flush_fails_and_no_log_leaves_service(error):
+    """Nothing was synced, so that nothing was dropped: the next flush does it all."""
+    at = 0
+    while True:
+        at += 1
+        storage, log, values = filled(at, error, reads=True)
+        with suppress(KafkaError):
+            flushing.flush(log)
+        if not storage.faults.reached:
+            break
+        assert log.durability.out_of_service is None, at
+        flushing.flush(log)
+        values[9] = b"after"
+        log.append(batch([b"after"]), 0, NOW_MS)
+        flushing.flush(log)
+        for seed in range(10):
+            left = storage.after_power_loss(random.Random(seed))
+            assert values_of(open_log(left, **CONFIG)) == values, (at, seed)
+    assert at > 4
+
+
+def test_without_descriptors_a_log_is_mended_later():
+    """Any opening may fail while a full disk's log is written once more."""
+    at = 0
+    while True:
+        at += 1
+        storage, log, values = filled(1)
+        with pytest.raises(KafkaError):
+            flushing.flush(log)
+        assert log.durability.mendable
+        storage.faults = Faults(at, error=errno.EMFILE, reads=True)
+        with suppress(KafkaError):
+            mending.mend(log)
+        if not storage.faults.reached:
+            break
+        assert values_of(log) == values
+        mending.mend(log)
+        assert log.durability.out_of_service is None
+        flushing.flush(log)
+        log.check()
+        for seed in range(10):
+            left = storage.after_power_loss(random.Random(seed))
+            assert values_of(open_log(left, **CONFIG)) == values, (at, seed)
+    assert at > 4
 
 
 def test_syncing_again_alone_would_lose_what_was_confirmed():

@@ -176,7 +176,7 @@ def test_what_cannot_be_removed_is_tried_again():
     manager = open_logs({"file_delete_delay_ms": 0}, now_ms=lambda: now[0])
     manager.delete_log(A)
     manager.delete_log(B)
-    manager.storage.faults = Faults(1, error=errno.EMFILE)
+    manager.storage.faults = Faults(1, error=errno.ENOMEM)
     failures = Failures()
     run(rounds.removal(manager, failures))
     assert len(failures) == 1
