@@ -11,7 +11,7 @@ from broker.disk.failures import LogStorageError
 from broker.disk.files import RealStorage
 from broker.disk.memory import Faults
 from broker.disk.storage import join
-from broker.log import flushing
+from broker.log import flushing, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds
@@ -304,3 +304,35 @@ def test_an_orderly_stop_leaves_alone_what_has_not_changed():
     assert [name for name in calls.names if "/b-0" in name]
     last = open_logs({}, storage=manager.storage)
     assert [len(values_of(last.logs[key])) for key in (A, B)] == [3, 1]
+
+
+def test_an_orderly_stop_makes_durable_what_has_only_changed_its_names():
+    """Records let go of are all that has happened since the start."""
+    manager = open_logs({"segment_bytes": 100}, keys=(A,))
+    fill(manager.logs[A], 6)
+    manager.close({}.get, lambda calls: [call() for call in calls])
+    again = open_logs({"segment_bytes": 100}, storage=manager.storage, keys=(A,))
+    log = again.logs[A]
+    assert log.settled_offset == log.recovery_point == 6
+    assert log.durability.everything
+    trimming.delete_records_before(log, 3)
+    assert not log.durability.everything
+    calls = manager.storage.faults = Calls()
+    again.close({}.get, lambda calls: [call() for call in calls])
+    assert f"sync {log.directory}" in calls.names
+
+
+def test_a_flush_of_what_ended_long_ago_leaves_the_rest_to_be_synced():
+    manager = open_logs({"segment_bytes": 100}, keys=(A,))
+    log = manager.logs[A]
+    for offset in range(3):
+        fill(log, 1)
+        log.roll(NOW_MS + 60_000 * offset)
+    assert not log.durability.everything
+    syncs = flushing.syncs_of_ended(log, NOW_MS + 120_000)
+    run(flushing.flush_in_steps(log, syncs))
+    # The names of all are on the disk; one segment's records may not be.
+    assert 0 < log.recovery_point < 3
+    assert not log.durability.everything
+    flushing.flush(log)
+    assert log.durability.everything

@@ -1,0 +1,115 @@
+"""Who pays for what one poll reads and writes: the request that it is done for."""
+
+from broker.network.kafka_channel import KafkaChannel
+from broker.network.kafka_selector import KafkaSelector
+from broker.network.transport import READABLE, WRITABLE
+from planes.housekeeping import Housekeeping
+
+CALL_NS, ROOM = 7_000, 10
+
+
+class Wire:
+    """Connections that take ten bytes per call and then block, in time that moves."""
+
+    def __init__(self):
+        self.now_ns = 1_000_000
+        self.events = []
+        self.bills = []
+        self.selector = KafkaSelector(
+            self,
+            pool=None,
+            books=Housekeeping(lambda: self.now_ns),
+            debit=lambda request, used_ns: self.bills.append((request, used_ns)),
+        )
+
+    def channel(self, number):
+        channel = KafkaChannel(
+            Connection(self, number),
+            connection_id=number,
+            host="host",
+            listener="PLAINTEXT",
+            frame_bytes_max=100,
+            pool=None,
+            now_ns=0,
+        )
+        channel.request = f"request {number}"
+        self.selector.register(channel)
+        return channel
+
+    # What a `Selector` does.
+
+    def register(self, connection):
+        pass
+
+    unregister = register
+
+    def poll(self):
+        events, self.events = self.events, []
+        return events
+
+    async def wait(self):
+        raise AssertionError("nobody waits here")
+
+    def wakeup(self):
+        pass
+
+    def send_many(self, connection, pieces, more):
+        return connection.send(b"".join(pieces))
+
+
+class Connection:
+    def __init__(self, wire, number):
+        self.wire = wire
+        self.number = number
+        self.blocked = False
+
+    def fileno(self):
+        return self.number
+
+    def send(self, data):
+        self.wire.now_ns += CALL_NS
+        self.blocked = not self.blocked
+        if not self.blocked:
+            raise BlockingIOError
+        return min(len(data), ROOM)
+
+    def recv_into(self, buffer, size=0):
+        self.wire.now_ns += CALL_NS
+        raise BlockingIOError
+
+    recv = recv_into
+
+    def close(self):
+        pass
+
+
+def test_what_is_written_later_is_billed_to_the_request_that_is_answered():
+    wire = Wire()
+    one, two = wire.channel(1), wire.channel(2)
+    assert not wire.selector.send(one, [b"x" * 25])
+    assert not wire.selector.send(two, [b"y" * 15])
+    # Writing at once is a part of the turn that hands the response over.
+    assert wire.bills == []
+    wire.now_ns += 500_000
+    wire.events = [(1, WRITABLE), (2, WRITABLE)]
+    assert wire.selector.poll() == []
+    # Each pays for its own calls: one that takes ten bytes, and one that would block.
+    assert wire.bills == [("request 1", 2 * CALL_NS), ("request 2", CALL_NS)]
+    assert wire.selector.completed_sends == [two]
+    wire.now_ns += 500_000
+    wire.events = [(1, WRITABLE)]
+    wire.selector.poll()
+    assert wire.bills[2:] == [("request 1", CALL_NS)]
+    assert wire.selector.completed_sends == [two, one]
+    wire.selector.check()
+
+
+def test_what_is_read_is_kept_for_the_request_that_is_not_whole_yet():
+    wire = Wire()
+    one, two = wire.channel(1), wire.channel(2)
+    wire.selector.send(two, [b"y" * 15])
+    wire.events = [(1, READABLE), (2, WRITABLE), (1, READABLE)]
+    wire.selector.poll()
+    assert wire.bills == [("request 2", CALL_NS)]
+    assert one.reading_ns == 2 * CALL_NS
+    assert two.reading_ns == 0
