@@ -179,7 +179,7 @@ class Joining:
         self._rebalance.end_session(group, member.member_id)
         group.roster.rename(member, member_id)
         _update(group, member, request)
-        member.joining = waiting
+        group.roster.joins(member, waiting)
         chosen = group.roster.select_protocol()
         same = chosen == group.protocol_name
         action = group.step(Event.REPLACE if same else Event.REPLACE_CHANGED).action
@@ -207,7 +207,7 @@ class Joining:
             effects = Effects()
             if member.joining is not waiting:
                 return effects  # A rebalance has answered it, or it is gone.
-            member.joining = None
+            group.roster.joins(member, None)
             if error is not ErrorCode.none:
                 effects.answer(waiting, join_refusal(UNKNOWN_MEMBER_ID, error))
                 self._revert(group, member, before, now)
@@ -267,7 +267,7 @@ class Joining:
         replaced = join_refusal(member_id, ErrorCode.rebalance_in_progress)
         effects.answer(member.joining, replaced)
         _update(group, member, request)
-        member.joining = waiting
+        group.roster.joins(member, waiting)
         self._rebalance.rebalance_or_complete(group, effects, now)
 
 

@@ -223,7 +223,7 @@ class Rebalance:
         for member in group.roster:
             member.is_next = True
             member.is_new = False
-            member.joining = None
+            group.roster.joins(member, None)
         return self._tell(group, told, waiting, now)
 
     def _tell(

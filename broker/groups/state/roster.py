@@ -26,7 +26,10 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """One member; ``joining`` and ``syncing`` are its parked requests."""
+    """One member; ``joining`` and ``syncing`` are its parked requests.
+
+    Whoever parks or answers a JoinGroup tells the roster (`Roster.joins`).
+    """
 
     member_id: str
     instance_id: str | None
@@ -70,7 +73,15 @@ class Member:
 class Roster:
     """The members of one group. Lookups are O(1), votes O(members x protocols)."""
 
-    __slots__ = ("_static", "_supporters", "leader", "members", "pending", "unsynced")
+    __slots__ = (
+        "_joined",
+        "_static",
+        "_supporters",
+        "leader",
+        "members",
+        "pending",
+        "unsynced",
+    )
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
@@ -81,6 +92,8 @@ class Roster:
         self.leader: str | None = None
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
+        # Members whose JoinGroup waits: each that comes asks how many there are.
+        self._joined: set[Member] = set()
 
     def __len__(self) -> int:
         return len(self.members)
@@ -102,6 +115,7 @@ class Roster:
         self.members[member.member_id] = member
         member.learn(member.protocols)
         self._supporters.update(_names(member.protocols))
+        self.joins(member, member.joining)
         self.pending.discard(member.member_id)
         if self.leader is None:
             self.leader = member.member_id
@@ -113,6 +127,7 @@ class Roster:
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self._joined.discard(member)
         self._supporters.subtract(_names(member.protocols))
         self._supporters += Counter()
         if member.instance_id is not None:
@@ -149,6 +164,14 @@ class Roster:
         member.learn(protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def joins(self, member: Member, waiting: Waiting[JoinAnswer] | None) -> None:
+        """Note a member's parked JoinGroup, or None: it is answered."""
+        member.joining = waiting
+        if waiting is None:
+            self._joined.discard(member)
+        else:
+            self._joined.add(member)
 
     def elect_joined_leader(self) -> bool:
         """Make sure the leader is one that has joined; False if nobody has."""
@@ -201,7 +224,7 @@ class Roster:
 
     def joined_count(self) -> int:
         """Count the members whose JoinGroup waits."""
-        return len(self) - [member.joining for member in self].count(None)
+        return len(self._joined)
 
     def all_joined(self) -> bool:
         """Say whether everyone known, handed-out ids included, has joined."""
@@ -233,6 +256,7 @@ class Roster:
         assert static == self._static, (static, self._static)
         supporters = Counter(n for member in self for n in _names(member.protocols))
         assert supporters == self._supporters, (supporters, self._supporters)
+        assert self._joined == {m for m in self if m.joining is not None}
         assert self.unsynced <= self.members.keys(), self.unsynced
         assert not self.pending & self.members.keys(), self.pending
         assert (self.leader in self.members) if self.members else self.leader is None
