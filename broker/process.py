@@ -32,8 +32,7 @@ from broker.disk.files import RealStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.network import settings as network_settings
 from broker.network.epoll import TcpNetwork
-from broker.node.call_shell import CallThreads
-from broker.node.flush_shell import ThreadedFlush
+from broker.node.call_shell import CallThreads, call_in_thread
 from broker.node.resolver_shell import look_up_in_thread
 from broker.observation.busy_time import BusyTime
 from broker.observation.logs import configure_logs, fields
@@ -66,7 +65,7 @@ def main(config: BrokerConfig) -> None:
         now_ns=time.monotonic_ns,
         now_ms=_wall_clock_ms,
         rng=rng,
-        flush=ThreadedFlush(_wall_clock_ms),
+        blocking=call_in_thread,
         look_up=look_up_in_thread,
         threads=CallThreads(_DEVICE_THREADS),
         connect=connect_tcp,

@@ -16,8 +16,8 @@ from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.log.upkeep.chore import Calls
+from broker.node.blocking import Blocking, call_here
 from broker.node.broker import Broker
-from broker.node.flushes import Flush, flush_here
 from broker.node.hosts import LookUp, look_up_here
 from broker.node.replication_shell import connect_nowhere
 
@@ -29,7 +29,7 @@ def standalone_broker(
     now_ns: Callable[[], int],
     now_ms: Callable[[], int],
     rng: random.Random,
-    flush: Flush = flush_here,
+    blocking: Blocking = call_here,
     look_up: LookUp = look_up_here,
     threads: Calls | None = None,
     connect: Connect = connect_nowhere,
@@ -49,7 +49,7 @@ def standalone_broker(
         now_ns=now_ns,
         now_ms=now_ms,
         rng=rng,
-        flush=flush,
+        blocking=blocking,
         look_up=look_up,
         threads=threads,
         connect=connect,

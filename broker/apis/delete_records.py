@@ -50,7 +50,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             except KafkaError as error:
                 outcomes[key] = Outcome(error.code)
             await preempt()
-    _keep(wanted, outcomes, broker)
+    await _keep(wanted, outcomes, broker)
     outcomes |= await _wait(wanted, to_ms(body.timeout), broker)
     return answer(
         topics=[
@@ -96,20 +96,21 @@ def _delete(key: TopicPartition, offset: int, broker: Broker) -> int:
     return offset
 
 
-def _keep(
+async def _keep(
     wanted: dict[TopicPartition, int],
     outcomes: dict[TopicPartition, Outcome],
     broker: Broker,
 ) -> None:
     """Write down where the logs start now; what cannot be is an outcome."""
-    logs = broker.logs.logs
-    homes = {key: logs[key].home for key in wanted if key in logs}
-    for home in sorted(set(homes.values())):
-        keys = [key for key, its in homes.items() if its == home]
+    homes = {
+        key: broker.logs.logs[key].home for key in wanted if key in broker.logs.logs
+    }
+    for home, call in broker.logs.keeping_starts(homes).items():
         try:
-            broker.logs.keep_starts(keys)
-        except OSError:
-            for key in keys:
+            await broker.blocking(call)
+        except OSError as error:
+            broker.log_dirs.failed(home, error)
+            for key in [key for key, its in homes.items() if its == home]:
                 del wanted[key]
                 outcomes[key] = Outcome(ErrorCode.kafka_storage_error)
 

@@ -49,13 +49,20 @@ class OffsetFiles:
         return partial(self._write, directory, files, view)
 
     def add(
-        self, directory: str, name: str, offsets: Mapping[TopicPartition, int]
+        self,
+        directory: str,
+        name: str,
+        look: Callable[[], Mapping[TopicPartition, int]],
     ) -> None:
-        """Write a few offsets beside what a file holds; raise OSError."""
-        view = self.view()
+        """Write a few offsets beside what a file holds; raise OSError.
+
+        They are looked at when it is their turn, so that of two calls the later does
+        not bring back what the earlier has seen.
+        """
         with self._writing:
+            view = self.view()
             held = self._held.get((directory, name), {})
-            self._put(directory, name, {**held, **offsets})
+            self._put(directory, name, {**held, **look()})
             self._written[directory, name] = view
 
     def forget(self, directory: str, key: TopicPartition) -> None:

@@ -148,8 +148,9 @@ class Durability:
     ) -> Syncs | None:
         """Return what there is to sync, None if all is durable.
 
-        Whoever runs it reports with ``done`` or ``sync_failed``. Raises KAFKA_STORAGE_ERROR
-        if the files could not be written, after which the log is as it was.
+        Whoever runs it reports with ``done`` or ``sync_failed``. Raises
+        KAFKA_STORAGE_ERROR if the files could not be written, after which the log is as
+        it was.
         """
         self.check_in_service()
         if log_end_offset == self.recovery_point and self._names == self._names_synced:

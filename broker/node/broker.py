@@ -42,8 +42,9 @@ from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
 from broker.node.background import Duty
+from broker.node.blocking import Blocking, call_here
 from broker.node.deletions import Deletions
-from broker.node.flushes import Flush, flush_here
+from broker.node.flushes import SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
@@ -83,7 +84,7 @@ class Broker:
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
-        flush: Flush = flush_here,
+        blocking: Blocking = call_here,
         look_up: LookUp = look_up_here,
         threads: Calls | None = None,
         connect: Connect = connect_nowhere,
@@ -93,7 +94,8 @@ class Broker:
         self.log_dirs = log_dirs
         self.now_ns = now_ns
         self.now_ms = now_ms
-        self.flush = flush
+        self.blocking = blocking
+        self.flush = SharedFlush(now_ms, blocking)
         self.hosts = Hosts(look_up)
         self.alterations = Alterations(config, coordinator, self.hosts)
         self.cluster_id: str | None = None

@@ -12,6 +12,11 @@ from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import Done
 
 
+async def call_in_thread(call: BlockingCall) -> None:
+    """Make a call that a handler waits for; raise what it raises."""
+    await trio.to_thread.run_sync(call)
+
+
 class CallThreads:
     """Runs calls in up to ``threads`` threads, which begin with the first call."""
 

@@ -41,6 +41,7 @@ from broker.log.upkeep.offsets import (
     HighWatermark,
     gather,
     no_files,
+    starts_by_home,
 )
 from broker.log.upkeep.recovery import Report, open_log
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
@@ -322,15 +323,15 @@ class LogManager:
         if refused is not None:
             raise refused
 
-    def keep_starts(self, keys: Iterable[TopicPartition]) -> None:
-        """Write where these logs of one directory start; raise OSError.
+    def keeping_starts(self, keys: Iterable[TopicPartition]) -> dict[str, BlockingCall]:
+        """Return the calls, by directory, that write where these logs start.
 
-        So that no kill brings back what lies before. Cost: a small file and its fsync.
+        So that no kill brings back what lies before. An OSError of theirs is to be
+        reported. Cost: a small file and its fsync.
         """
-        starts = {key: self.logs[key].log_start_offset for key in keys}
-        home = self.logs[next(iter(starts))].home
-        with self._reporting(home):
-            self._files.add(home, checkpoints.LOG_START_OFFSETS, starts)
+        looks = starts_by_home({key: self.logs[key] for key in keys})
+        add, name = self._files.add, checkpoints.LOG_START_OFFSETS
+        return {home: partial(add, home, name, look) for home, look in looks.items()}
 
     def remove(self, path: str) -> Steps[None]:
         """Remove something that is `doomed`; raise OSError.

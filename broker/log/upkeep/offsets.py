@@ -8,6 +8,7 @@ was deleted meanwhile is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from broker.disk import checkpoints
@@ -60,3 +61,20 @@ def _note(
         files[checkpoints.HIGH_WATERMARKS][key] = high_watermark
     if log.config.compacts:
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
+
+
+def starts_by_home(
+    logs: Mapping[TopicPartition, Log],
+) -> dict[str, Callable[[], dict[TopicPartition, int]]]:
+    """Return, by directory, how to learn where logs start at any later time."""
+    by_home: dict[str, dict[TopicPartition, Log]] = {}
+    for key, log in logs.items():
+        by_home.setdefault(log.home, {})[key] = log
+    return {home: partial(_starts, each) for home, each in sorted(by_home.items())}
+
+
+def _starts(logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
+    """Return where logs start, but for those whose name may be another's by now."""
+    return {
+        key: log.log_start_offset for key, log in logs.items() if log.closed is None
+    }

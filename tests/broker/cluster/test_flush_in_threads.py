@@ -15,7 +15,8 @@ from broker.log import flushing
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.recovery import open_log
-from broker.node.flush_shell import ThreadedFlush
+from broker.node.call_shell import call_in_thread
+from broker.node.flushes import SharedFlush
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.apis.requests import START_MS, batch
 
@@ -61,7 +62,7 @@ def append(log: Log) -> None:
 async def test_a_flush_is_over_when_the_records_are_durable(log: Log) -> None:
     append(log)
     assert flushing.flush_due(log, START_MS + 1000)
-    await ThreadedFlush(lambda: START_MS + 1000)(log)
+    await SharedFlush(lambda: START_MS + 1000, call_in_thread)(log)
     assert log.recovery_point == 1
     append(log)
     # flush.ms counts from the flush.
@@ -71,13 +72,13 @@ async def test_a_flush_is_over_when_the_records_are_durable(log: Log) -> None:
 
 async def test_nothing_to_flush_costs_no_thread(log: Log) -> None:
     file = slow(log)
-    await ThreadedFlush(lambda: 0)(log)
+    await SharedFlush(lambda: 0, call_in_thread)(log)
     assert file.syncs == 0
 
 
 async def test_who_comes_during_a_flush_shares_the_next(log: Log) -> None:
     file = slow(log)
-    flush = ThreadedFlush(lambda: START_MS)
+    flush = SharedFlush(lambda: START_MS, call_in_thread)
     done: list[int] = []
 
     async def append_and_flush(number: int) -> None:
@@ -105,7 +106,7 @@ async def test_a_failed_flush_fails_all_who_wait_and_every_later_append(
 ) -> None:
     file = slow(log)
     file.error = OSError(5, os.strerror(5))
-    flush = ThreadedFlush(lambda: START_MS)
+    flush = SharedFlush(lambda: START_MS, call_in_thread)
     failures: list[ErrorCode] = []
 
     async def append_and_flush() -> None:

@@ -49,6 +49,6 @@ def test_what_is_added_outlives_a_view_that_began_before() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {B: 1}}, files.view())()
     view = files.view()
-    files.add(HOME, NAME, {A: 5})
+    files.add(HOME, NAME, lambda: {A: 5})
     files.writing(HOME, {NAME: {A: 4, B: 1}}, view)()
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 5, B: 1}

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from broker.disk.checkpoints import LOG_START_OFFSETS, read_offsets
 from broker.disk.failures import LogStorageError
 from broker.disk.files import RealStorage
 from broker.disk.memory import Faults
@@ -336,3 +337,29 @@ def test_a_flush_of_what_ended_long_ago_leaves_the_rest_to_be_synced():
     assert not log.durability.everything
     flushing.flush(log)
     assert log.durability.everything
+
+
+def test_where_logs_start_is_looked_at_when_it_is_written():
+    """Two deletions of records whose threads finish in the other order."""
+    manager = open_logs(SMALL)
+    for key in (A, B):
+        fill(manager.logs[key], 9)
+    trimming.delete_records_before(manager.logs[A], 3)
+    (first,) = manager.keeping_starts([A, B]).values()
+    trimming.delete_records_before(manager.logs[A], 5)
+    (second,) = manager.keeping_starts([A]).values()
+    second()
+    first()
+    starts = read_offsets(manager.storage, HOME, LOG_START_OFFSETS)
+    assert starts == {A: 5, B: 0}
+
+
+def test_where_a_log_started_is_not_said_of_the_next_one_of_its_name():
+    manager = open_logs(SMALL)
+    fill(manager.logs[A], 9)
+    trimming.delete_records_before(manager.logs[A], 3)
+    (late,) = manager.keeping_starts([A]).values()
+    manager.delete_log(A)
+    manager.open_log(A, None)
+    late()
+    assert read_offsets(manager.storage, HOME, LOG_START_OFFSETS) == {}
