@@ -19,9 +19,8 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topic_configs import (
     DescribedConfig,
     describe_topic_configs,
-    log_config,
-    topic_value,
 )
+from broker.cluster.topic_settings import TopicSettings
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
     BROKER_RACK,
@@ -36,7 +35,6 @@ from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.groups.state.messages import Instant
-from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
@@ -44,7 +42,7 @@ from broker.node.alterations import Alterations
 from broker.node.background import Duty
 from broker.node.blocking import Blocking, call_here
 from broker.node.deletions import Deletions
-from broker.node.flushes import SharedFlush
+from broker.node.flushes import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
@@ -105,7 +103,7 @@ class Broker:
         self._static_config = config
         self._storage = storage
         self._rng = rng
-        self._topic_settings: dict[str, tuple[LogConfig, int]] = {}
+        self._settings = TopicSettings(self._configs_of, lambda: self.config)
         self.producer_ids = ProducerIds(coordinator)
         self._connect = connect
         # The newest epoch by which a controller has addressed this broker (KIP-380).
@@ -163,9 +161,13 @@ class Broker:
             raise OSError(str(LogDirsLost(self.log_dirs.offline)))
         self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))
         offsets_topic = self.coordinator.topics.get(GROUP_METADATA_TOPIC)
+        self._group_flushes = QueuedFlushes(
+            self.now_ns, self.now_ms, self._threads, timer_moved
+        )
         self.groups = start_groups(
             self.config,
             self.replicas,
+            self._group_flushes,
             partitions=len(offsets_topic.leader_epochs)
             if offsets_topic
             else config[OFFSETS_TOPIC_NUM_PARTITIONS],
@@ -198,14 +200,14 @@ class Broker:
         self.logs = LogManager(
             self.log_dirs,
             self._storage,
-            config_of=self.log_config,
+            config_of=self._settings.log_config,
             now_ms=self.now_ms,
             report=tell_loss,
         )
         self.replicas = ReplicaManager(
             self.logs,
             local_id=node_id,
-            min_insync=self.min_insync,
+            min_insync=self._settings.min_insync,
             on_earlier_deadline=timer_moved,
             inherits=config[DOORKEEPER_LOCK_INHERITANCE],
         )
@@ -236,7 +238,7 @@ class Broker:
     def _set_aside(self, strays: Mapping[TopicPartition, str]) -> None:
         set_aside(self.logs, strays)
         # Some topics were not known when the logs were opened.
-        self._topic_settings.clear()
+        self._settings.forget()
         for topic in self.logs.topics():
             run(self.logs.configure(topic))
 
@@ -265,6 +267,9 @@ class Broker:
                 Duty(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
                 for each in self.replicas.purgatories
             ),
+            Duty(
+                "group flushes", self._group_flushes.next_ns, self._group_flushes.work
+            ),
             Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
             Duty(
                 "isr expiration",
@@ -284,24 +289,9 @@ class Broker:
 
     # ---- configs ----------------------------------------------------------------
 
-    def log_config(self, topic: str) -> LogConfig:
-        """Return the settings of a topic's logs."""
-        return self._settings(topic)[0]
-
-    def min_insync(self, topic: str) -> int:
-        """Return ``min.insync.replicas`` of a topic."""
-        return self._settings(topic)[1]
-
-    def _settings(self, topic: str) -> tuple[LogConfig, int]:
-        known = self._topic_settings.get(topic)
-        if known is None:
-            found = self.coordinator.topics.get(topic)
-            configs: Mapping[str, str] = found.configs if found else {}
-            known = self._topic_settings[topic] = (
-                log_config(configs, self.config),
-                topic_value("min.insync.replicas", configs, self.config),
-            )
-        return known
+    def _configs_of(self, topic: str) -> Mapping[str, str]:
+        found = self.coordinator.topics.get(topic)
+        return found.configs if found else {}
 
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
         """Return all configs of a topic that overrides ``configs``."""
@@ -309,14 +299,14 @@ class Broker:
 
     async def topic_changed(self, name: str) -> None:
         """Take the topic's configs into effect."""
-        self._topic_settings.pop(name, None)
+        self._settings.forget(name)
         for _ in self.logs.configure(name):
             await preempt()
 
     async def broker_configs_changed(self) -> None:
         """Take the dynamic broker configs into effect."""
         self.config = self.alterations.in_force()
-        self._topic_settings.clear()
+        self._settings.forget()
         for listener in self.config_listeners:
             listener(self.config)
         for name in self.logs.topics():

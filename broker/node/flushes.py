@@ -7,13 +7,19 @@ a Kafka handler thread does in ``FileChannel.force``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
+from typing import TypeAlias
 
 import trio
 
+from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log
+from broker.log.upkeep.chore import Calls
 from broker.node.blocking import Blocking
+from broker.protocol.errors import ErrorCode, KafkaError
 
 
 class SharedFlush:
@@ -49,3 +55,103 @@ class SharedFlush:
         finally:
             del self._running[log]
             ended.set()
+
+
+# Hears that a log is durable up to where it was asked for, or why it is not.
+Then: TypeAlias = Callable[[KafkaError | None], None]
+
+
+class QueuedFlushes:
+    """Flushes for who cannot wait but is called back, a log's callers in their order.
+
+    A call that ends in a thread is only noted there: `work` tells, when `next_ns` says
+    so, and ``moved`` is called when that has come nearer.
+    """
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+        calls: Calls,
+        moved: Callable[[], None],
+    ) -> None:
+        self._now_ns = now_ns
+        self._now_ms = now_ms
+        self._calls = calls
+        self._moved = moved
+        # Who waits for each log, with the offset below which it has to be durable.
+        self._waiting: dict[Log, deque[tuple[int, Then]]] = {}
+        self._ended: deque[tuple[Log, Syncs, Exception | None]] = deque()
+
+    def is_busy(self, log: Log) -> bool:
+        """Tell whether somebody waits: who comes later has to, too."""
+        return log in self._waiting
+
+    def add(self, log: Log, then: Then) -> None:
+        """Make durable what ``log`` holds now, then call ``then``; perhaps at once."""
+        queue = self._waiting.setdefault(log, deque())
+        queue.append((log.log_end_offset, then))
+        if len(queue) == 1:
+            self._begin(log)
+
+    def next_ns(self) -> int | None:
+        """Return when `work` has something to do."""
+        return self._now_ns() if self._ended else None
+
+    def work(self, _: int) -> None:
+        """Tell who waited for one flush that has ended."""
+        if self._ended:
+            self._end(*self._ended.popleft())
+
+    def _begin(self, log: Log) -> None:
+        try:
+            syncs = due_syncs(log)
+        except KafkaError as refused:
+            self._tell(log, len(self._waiting[log]), refused)
+            return
+        if syncs is None:
+            self._tell(log, len(self._waiting[log]), None)
+            return
+        here = True
+
+        def done(error: Exception | None) -> None:
+            self._ended.append((log, syncs, error))
+            if not here:
+                self._moved()
+
+        self._calls.start(syncs.run, done)
+        here = False
+        while self._ended and self._ended[-1][0] is log:
+            self._end(*self._ended.pop())
+
+    def _end(self, log: Log, syncs: Syncs, error: Exception | None) -> None:
+        queue = self._waiting[log]
+        if error is None:
+            flushed(log, syncs, self._now_ms())
+            durable = takewhile(lambda it: it[0] <= log.recovery_point, queue)
+            self._tell(log, len(list(durable)), None)
+        elif isinstance(error, OSError):
+            self._tell(log, len(queue), log.durability.sync_failed(error))
+        elif isinstance(error, KafkaError):
+            # The log was closed meanwhile.
+            self._tell(log, len(queue), error)
+        else:
+            fault = KafkaError(ErrorCode.unknown_server_error, repr(error))
+            self._tell(log, len(queue), fault)
+            raise error
+
+    def _tell(self, log: Log, count: int, fault: KafkaError | None) -> None:
+        """Call the first of those who wait; go on with those that are left."""
+        queue = self._waiting[log]
+        try:
+            for _ in range(count):
+                # It stays the first meanwhile, so that what it adds comes behind it.
+                try:
+                    queue[0][1](fault)
+                finally:
+                    queue.popleft()
+        finally:
+            if queue:
+                self._begin(log)
+            else:
+                del self._waiting[log]

@@ -28,6 +28,7 @@ from broker.config import (
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.shards import Clock
 from broker.groups.state.config import GroupConfig
+from broker.node.flushes import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog
 
 _MS_PER_MINUTE = 60_000
@@ -36,6 +37,7 @@ _MS_PER_MINUTE = 60_000
 def start_groups(
     config: BrokerConfig,
     replicas: ReplicaManager,
+    flushes: QueuedFlushes,
     *,
     partitions: int,
     clock: Clock,
@@ -49,6 +51,7 @@ def start_groups(
     """
     log = ReplicatedGroupLog(
         replicas,
+        flushes,
         clock,
         codec=config[OFFSETS_TOPIC_COMPRESSION_CODEC],
         timeout_ms=config[OFFSETS_COMMIT_TIMEOUT_MS],

@@ -4,8 +4,8 @@ The coordinator is a client of the broker's own replicas: a batch is appended as
 producer's with acks=all is, and waits in the produce purgatory for the in-sync replicas
 no longer than ``offsets.commit.timeout.ms``. Reading goes to the log's end, not to the
 high watermark: a new leader may hold acknowledged commits that it does not know yet to
-be replicated. What ``flush.messages`` or ``flush.ms`` wants flushed is flushed at once,
-and nothing else is done meanwhile.
+be replicated. What ``flush.messages`` or ``flush.ms`` wants flushed counts once it is,
+and what was appended behind it not before that.
 
 A batch that cannot be read costs its own records, or the rest of its segment where not
 even its end is known: it is told with its offset, counted, and passed over, since a
@@ -18,6 +18,7 @@ from the transaction's commit marker on, and never if it was aborted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
@@ -27,8 +28,9 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.messages import Instant, Record
-from broker.log.flushing import flush, flush_due
+from broker.log.flushing import flush_due
 from broker.log.reading import read
+from broker.node.flushes import QueuedFlushes
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (
@@ -55,6 +57,7 @@ class ReplicatedGroupLog:
     def __init__(
         self,
         replicas: ReplicaManager,
+        flushes: QueuedFlushes,
         clock: Callable[[], Instant],
         *,
         codec: int,
@@ -62,6 +65,7 @@ class ReplicatedGroupLog:
         load_bytes: int,
     ) -> None:
         self._replicas = replicas
+        self._flushes = flushes
         self._clock = clock
         self._codec = codec
         self._timeout_ns = timeout_ms * NS_PER_MS
@@ -82,13 +86,22 @@ class ReplicatedGroupLog:
             led = self._replicas.leader(key)
             batch = new_batch(stamped, codec=self._codec)
             appended = led.append(batch, ALL_REPLICAS, now.wall_ms)
-            if flush_due(led.log, now.wall_ms):
-                flush(led.log, now.wall_ms)
         except KafkaError as refused:
             done(refused.code)
             return
         self._replicas.note_append(led)
-        self._wait(key, led, appended.last_offset + 1, now, done)
+        wait = partial(self._wait, key, led, appended.last_offset + 1, now, done)
+        if not self._flushes.is_busy(led.log) and not flush_due(led.log, now.wall_ms):
+            wait()
+            return
+
+        def flushed(fault: KafkaError | None) -> None:
+            if fault is None:
+                wait()
+            else:
+                done(fault.code)
+
+        self._flushes.add(led.log, flushed)
 
     def _wait(
         self,

@@ -18,6 +18,7 @@ from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
+from broker.log.upkeep.chore import Calls
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrResponse
@@ -61,7 +62,10 @@ class World:
     """One broker, open, and the requests that were sent to it."""
 
     def __init__(
-        self, settings: dict[str, str] | None = None, storage: Any = None
+        self,
+        settings: dict[str, str] | None = None,
+        storage: Any = None,
+        threads: Calls | None = None,
     ) -> None:
         self.now_ns = 0
         self.storage = storage or MemoryStorage()
@@ -75,6 +79,7 @@ class World:
             now_ns=lambda: self.now_ns,
             now_ms=lambda: START_MS + self.now_ns // MS,
             rng=rng,
+            threads=threads,
         )
         self.apis = KafkaApis(self.broker)
         self.broker.open(config.advertised, self._timer_moved)

@@ -20,7 +20,9 @@ from broker.groups.state.messages import Instant, Record
 from broker.log import reading
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
+from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.recovery import open_log
+from broker.node.flushes import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
@@ -70,6 +72,9 @@ class Replica:
         self.now = NOW
         self.topic = ReplicatedGroupLog(
             self.manager,
+            QueuedFlushes(
+                lambda: self.now.ns, lambda: self.now.wall_ms, CallsHere(), lambda: None
+            ),
             lambda: self.now,
             codec=0,
             timeout_ms=5_000,
