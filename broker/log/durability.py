@@ -20,14 +20,33 @@ from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.storage import File, Storage
 from broker.log.epochs import LeaderEpochs
 from broker.log.segments.segment import Segment
+from broker.log.steps import BlockingCall
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
+class NothingSynced(OSError):
+    """What failed before anything was synced: no page is lost, and it can be repeated.
+
+    Raised from the error of the device.
+    """
+
+
+def sync_names(storage: Storage, directory: str) -> None:
+    """Make the names in a directory durable; raise OSError, perhaps `NothingSynced`."""
+    try:
+        storage.sync_directory(directory)
+    except OSError as error:
+        if error.errno in _NO_DESCRIPTOR:
+            raise NothingSynced(error.errno, str(error)) from error
+        raise
+
+
 class Syncs(NamedTuple):
     """What has to be synced for the log to be durable below ``offset``."""
 
+    epochs: BlockingCall | None
     storage: Storage
     directories: Sequence[str]
     files: Sequence[File]
@@ -38,14 +57,19 @@ class Syncs(NamedTuple):
 
     def run(self) -> None:
         """Sync files, then names. Touches no log: may run in another thread."""
+        if self.epochs is not None:
+            try:
+                self.epochs()
+            except OSError as error:
+                raise NothingSynced(error.errno, str(error)) from error
         for file in self.files:
             file.sync()
         for directory in self.directories:
             try:
-                self.storage.sync_directory(directory)
+                sync_names(self.storage, directory)
+            except NothingSynced:
+                raise
             except OSError as error:
-                if error.errno in _NO_DESCRIPTOR:
-                    raise
                 # Files can be written again; names cannot, whatever was short.
                 raise OSError(errno.EIO, f"names are not durable: {error}") from error
 
@@ -177,7 +201,6 @@ class Durability:
         names_changed = self._names != self._names_synced
         files: list[File] = []
         try:
-            self._epochs.write()
             for path in self._snapshots:
                 # One that was removed since is not needed.
                 with suppress(FileNotFoundError):
@@ -187,6 +210,7 @@ class Durability:
         except OSError as error:
             raise self._storage.failure(self._directory, error) from error
         return Syncs(
+            self._epochs.writing(),
             self._storage,
             (self._directory, dirname(self._directory)) if names_changed else (),
             [*files, *more],
@@ -221,11 +245,8 @@ class Durability:
         self.generation += 1
 
     def sync_failed(self, error: OSError) -> LogStorageError | LogUnavailable:
-        """Return the error to raise; the log leaves service if pages may be lost.
-
-        A directory that could not be opened was not synced: the next flush does it.
-        """
-        if error.errno in _NO_DESCRIPTOR and not self.closed:
+        """Return the error to raise; the log leaves service if pages may be lost."""
+        if isinstance(error, NothingSynced) and not self.closed:
             return self._storage.failure(self._directory, error)
         return self.failed(error)
 

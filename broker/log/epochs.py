@@ -7,18 +7,23 @@ history wins.
 
 The batches carry their epochs, so recovery finds again what was assigned since the last
 flush, and it cuts off what began before the log's start: both stay in memory until
-``write``. What a truncation removes at the end goes from the file at once, since other
-batches may come to stand there under an older epoch.
+`writing` is done, by any thread. What a truncation removes at the end goes from the
+file at once, since other batches may come to stand there under an older epoch; what a
+thread looked at before does not come back.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+from threading import Lock
 from typing import Final
 
 from broker.disk.checkpoints import read_epochs, write_epochs
 from broker.disk.storage import Storage
+from broker.log.steps import BlockingCall
 
 UNDEFINED: Final = -1
 
@@ -26,13 +31,23 @@ UNDEFINED: Final = -1
 class LeaderEpochs:
     """The epochs of one log, in memory and in ``leader-epoch-checkpoint``."""
 
-    __slots__ = ("_directory", "_entries", "_storage", "_unwritten", "latest")
+    __slots__ = (
+        "_changes",
+        "_directory",
+        "_entries",
+        "_storage",
+        "_writing",
+        "_written",
+        "latest",
+    )
 
     def __init__(self, storage: Storage, directory: str) -> None:
         self._storage = storage
         self._directory = directory
         self._entries = read_epochs(storage, directory)
-        self._unwritten = False
+        # Counts changes; how many of them the file has.
+        self._changes = self._written = 0
+        self._writing = Lock()
         # The newest epoch, -1 if there is none.
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED
 
@@ -47,7 +62,7 @@ class LeaderEpochs:
         kept = [entry for entry in self._entries if entry[1] < start_offset]
         self._entries = [*kept, (epoch, start_offset)]
         self.latest = epoch
-        self._unwritten = True
+        self._changes += 1
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest epoch not above ``epoch``, and where it ended.
@@ -71,8 +86,12 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at ``end_offset`` or later."""
         kept = [entry for entry in self._entries if entry[1] < end_offset]
-        if len(kept) != len(self._entries):
-            self._replace(kept)
+        if len(kept) == len(self._entries):
+            return
+        self._write(kept, self._changes + 1)
+        self._changes += 1
+        self._entries = kept
+        self.latest = kept[-1][0] if kept else UNDEFINED
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before ``start_offset``."""
@@ -80,22 +99,26 @@ class LeaderEpochs:
         if above > 1 or (above and self._entries[0][1] < start_offset):
             epoch = self._entries[above - 1][0]
             self._entries = [(epoch, start_offset), *self._entries[above:]]
-            self._unwritten = True
+            self._changes += 1
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (epoch, start offset) pairs, oldest first."""
         return list(self._entries)
 
-    def write(self) -> None:
-        """Make durable what is in memory only; free of charge if nothing is."""
-        if self._unwritten:
-            self._replace(self._entries)
+    def writing(self) -> BlockingCall | None:
+        """Return the call that makes durable what is in memory only, if anything is.
 
-    def _replace(self, entries: list[tuple[int, int]]) -> None:
-        write_epochs(self._storage, self._directory, entries)
-        self._unwritten = False
-        self._entries = entries
-        self.latest = entries[-1][0] if entries else UNDEFINED
+        It may raise OSError.
+        """
+        if self._written == self._changes:
+            return None
+        return partial(self._write, tuple(self._entries), self._changes)
+
+    def _write(self, entries: Sequence[tuple[int, int]], changes: int) -> None:
+        with self._writing:
+            if changes > self._written:
+                write_epochs(self._storage, self._directory, entries)
+                self._written = changes
 
     def check(self) -> None:
         """Assert that both columns grow."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from broker.disk.storage import File, join, remove_if_there
+from broker.log.durability import sync_names
 from broker.log.log import Log
 from broker.log.segments.segment import Segment, file_name
 from broker.log.steps import Steps
@@ -70,7 +71,7 @@ class Swap:
         except OSError as error:
             raise log.durability.failed(error) from error
         try:
-            yield partial(log.storage.sync_directory, log.directory)
+            yield partial(sync_names, log.storage, log.directory)
         except OSError as error:
             raise log.durability.sync_failed(error) from error
 

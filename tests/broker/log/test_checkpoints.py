@@ -10,6 +10,7 @@ from broker.disk import checkpoints
 from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.identity import claim, kafka_uuid, parse_kafka_uuid
 from broker.disk.log_dirs import LogDirs
+from broker.disk.memory import Faults
 from broker.disk.storage import join, read_whole
 from broker.log.epochs import LeaderEpochs
 from broker.protocol.errors import ConfigError
@@ -192,9 +193,39 @@ def test_epochs_are_written_as_kafka_writes_them():
     epochs.assign(0, 0)
     epochs.assign(3, 17)
     assert storage.names(HOME) == []
-    epochs.write()
+    epochs.writing()()
     content = read_whole(storage, "/data/leader-epoch-checkpoint")
     assert content == b"0\n2\n0 0\n3 17\n"
+    assert LeaderEpochs(storage, HOME).entries() == [(0, 0), (3, 17)]
+
+
+def test_epochs_that_a_truncation_removed_do_not_come_back_with_a_slow_thread():
+    storage = disk()
+    epochs = LeaderEpochs(storage, HOME)
+    epochs.assign(0, 0)
+    epochs.assign(3, 17)
+    slow = epochs.writing()
+    epochs.truncate_from_end(10)
+    slow()
+    assert LeaderEpochs(storage, HOME).entries() == [(0, 0)]
+    assert epochs.writing() is None
+    # What comes after the cut is written, whatever the truncation wrote already.
+    epochs.assign(1, 10)
+    epochs.writing()()
+    assert LeaderEpochs(storage, HOME).entries() == [(0, 0), (1, 10)]
+
+
+def test_a_truncation_that_cannot_be_written_changes_no_epoch():
+    storage = disk()
+    epochs = LeaderEpochs(storage, HOME)
+    epochs.assign(0, 0)
+    epochs.assign(3, 17)
+    late = epochs.writing()
+    storage.faults = Faults(1)
+    with pytest.raises(OSError, match="error"):
+        epochs.truncate_from_end(10)
+    assert (epochs.entries(), epochs.latest) == ([(0, 0), (3, 17)], 3)
+    late()
     assert LeaderEpochs(storage, HOME).entries() == [(0, 0), (3, 17)]
 
 

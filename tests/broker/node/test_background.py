@@ -115,6 +115,7 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
         "Produce purgatory",
         "Fetch purgatory",
         "DeleteRecords purgatory",
+        "group flushes",
         "groups",
         "isr expiration",
         "upkeep",
