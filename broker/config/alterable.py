@@ -5,7 +5,8 @@ cluster-wide ones; what is set for one broker wins over what is set for all. Tho
 Kafka alters per broker only belong to listeners and to their security: listeners are
 opened at start here, and no security is served, so all of them are read-only.
 
-Numbers of threads take effect with the next start; all else at once.
+Numbers of seats, processors and recovery threads take effect with the next start, as
+their descriptions say; all else at once.
 """
 
 from __future__ import annotations

@@ -57,13 +57,15 @@ CONTROLLER_LISTENER_NAMES: Final = words(
 NUM_NETWORK_THREADS: Final = integer(
     "num.network.threads",
     3,
-    "Processors per listener of the data plane.",
+    "Processors per listener of the data plane; an altered number counts from the next "
+    "start.",
     low=1,
 )
 NUM_IO_THREADS: Final = integer(
     "num.io.threads",
     8,
-    "Request handler seats of the data plane.",
+    "Request handler seats of the data plane; an altered number counts from the next "
+    "start.",
     low=1,
 )
 BACKGROUND_THREADS: Final = integer(

@@ -41,9 +41,9 @@ AUTO_CREATE_TOPICS_ENABLE: Final = boolean(
 NUM_RECOVERY_THREADS_PER_DATA_DIR: Final = integer(
     "num.recovery.threads.per.data.dir",
     1,
-    "Threads per log directory that recover logs at start.",
+    "Threads per log directory that open and recover logs at start; an altered number "
+    "counts from the next start.",
     low=1,
-    inert=True,
 )
 LOG_SEGMENT_BYTES: Final = integer(
     "log.segment.bytes",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from uuid import UUID
 
 from broker.client.network_client import Connect
@@ -26,6 +27,7 @@ from broker.config import (
     BROKER_RACK,
     DOORKEEPER_LOCK_INHERITANCE,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    NUM_RECOVERY_THREADS_PER_DATA_DIR,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     BrokerConfig,
     Listener,
@@ -156,7 +158,8 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
         )
-        self.logs.open()
+        threads = config[NUM_RECOVERY_THREADS_PER_DATA_DIR] * len(self.log_dirs.all)
+        self.logs.open(partial(self._threads.run_all, threads=threads))
         if not self.log_dirs.online:
             raise OSError(str(LogDirsLost(self.log_dirs.offline)))
         self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))

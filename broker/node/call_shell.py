@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
 
 import trio
 
@@ -15,6 +18,14 @@ from broker.log.upkeep.chore import Done
 async def call_in_thread(call: BlockingCall) -> None:
     """Make a call that a handler waits for; raise what it raises."""
     await trio.to_thread.run_sync(call)
+
+
+def _outcome(call: BlockingCall) -> BaseException | None:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    return None
 
 
 class CallThreads:
@@ -40,11 +51,34 @@ class CallThreads:
 
         self._threads.submit(run)
 
-    def run_all(self, calls: Sequence[BlockingCall]) -> None:
-        """Run calls side by side; return when all are done."""
-        with ThreadPoolExecutor(self._count) as threads:
-            for _ in threads.map(lambda call: call(), calls):
-                pass
+    def run_all(
+        self, calls: Sequence[BlockingCall], threads: int | None = None
+    ) -> None:
+        """Run calls side by side; return when all are done, or raise what one did.
+
+        Whoever is interrupted meanwhile goes on at once: threads that are at work keep
+        nobody from ending.
+        """
+        count = self._count if threads is None else threads
+        if count == 1:
+            for call in calls:
+                call()
+            return
+        waiting = deque(calls)
+        ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+        def work() -> None:
+            while waiting:
+                with suppress(IndexError):
+                    ended.put(_outcome(waiting.popleft()))
+
+        for _ in range(min(count, len(calls))):
+            Thread(target=work, name="side by side", daemon=True).start()
+        for _ in calls:
+            error = ended.get()
+            if error is not None:
+                waiting.clear()
+                raise error
 
     def close(self) -> None:
         """Wait for the calls that are running; forget those that have not begun."""

@@ -23,10 +23,13 @@ class Calls(Protocol):
     def start(self, call: BlockingCall, done: Done) -> None:
         """Make a call, sooner or later; then tell ``done`` on the caller's thread."""
 
-    def run_all(self, calls: Sequence[BlockingCall]) -> None:
+    def run_all(
+        self, calls: Sequence[BlockingCall], threads: int | None = None
+    ) -> None:
         """Make calls that do not disturb each other, and return when all have returned.
 
-        For an orderly stop: it works on a closed object, too.
+        By so many ``threads``, or as many as there are for all else. For start and
+        stop: it works on a closed object, too.
         """
 
     def close(self) -> None:
@@ -45,7 +48,9 @@ class CallsHere:
         else:
             done(None)
 
-    def run_all(self, calls: Sequence[BlockingCall]) -> None:
+    def run_all(
+        self, calls: Sequence[BlockingCall], threads: int | None = None
+    ) -> None:
         """Make calls one after the other."""
         for call in calls:
             call()

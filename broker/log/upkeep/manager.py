@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from posixpath import dirname
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from broker.disk import checkpoints
@@ -24,16 +24,14 @@ from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.disk.identity import kafka_uuid, parse_kafka_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.offset_files import OffsetFiles
-from broker.disk.storage import Storage, join, remove_if_there, write_atomically
+from broker.disk.storage import Storage, join, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall, Steps, run
+from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.directory_names import (
     doomed_name,
-    holds_a_log,
-    is_doomed,
-    log_key,
     stray_name,
 )
 from broker.log.upkeep.offsets import (
@@ -43,10 +41,14 @@ from broker.log.upkeep.offsets import (
     no_files,
     starts_by_home,
 )
+from broker.log.upkeep.opening import Opening, check_each_only_once
 from broker.log.upkeep.recovery import Report, open_log
 from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
 from broker.protocol.topic_partition import TopicPartition
 
+# Makes calls, in threads if it likes, and returns when all have returned.
+RunAll: TypeAlias = Callable[[Sequence[BlockingCall]], None]
+_HERE: Final = CallsHere().run_all
 _LOCK: Final = ".lock"
 _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
 
@@ -86,23 +88,39 @@ class LogManager:
 
     # ---- start and stop ----
 
-    def open(self) -> None:
-        """Lock the directories and open all logs in them.
+    def open(self, run_all: RunAll = _HERE) -> None:
+        """Lock the directories and open all logs in them, by ``run_all``.
 
         A directory that cannot be read is offline from then on. Raises `ConfigError`
         if another broker has one of them, or two have the same partition.
         """
         for directory in self._log_dirs.online:
-            try:
+            with self._or_offline(directory):
                 self._lock(directory)
-            except OSError as error:
-                self._log_dirs.take_offline(directory, error)
+        openings = []
         for directory in self._log_dirs.online:
-            try:
-                self._open_directory(directory)
-            except OSError as error:
-                self._log_dirs.take_offline(directory, error)
-                self.close_directory(directory)
+            with self._or_offline(directory):
+                openings.append(
+                    Opening(directory, self.storage, self._files, self.doomed)
+                )
+        check_each_only_once(openings)
+        ways = self._config_of, self.now_ms(), self._report, self._note
+        run_all([call for each in openings for call in each.calls(*ways)])
+        for opening in openings:
+            with self._or_offline(opening.directory):
+                self.high_watermarks.update(opening.high_watermarks)
+                for key, log in opening.opened().items():
+                    self._read_topic_id(key, log.directory)
+                    self._add(key, log)
+
+    @contextmanager
+    def _or_offline(self, directory: str) -> Iterator[None]:
+        """Take a directory out of service if its device fails."""
+        try:
+            yield
+        except OSError as error:
+            self._log_dirs.take_offline(directory, error)
+            self.close_directory(directory)
 
     def _lock(self, directory: str) -> None:
         if not self.storage.is_directory(directory):
@@ -115,46 +133,10 @@ class LogManager:
                 "log.dirs", directory, "a directory no other broker uses"
             ) from None
 
-    def _open_directory(self, directory: str) -> None:
-        storage = self.storage
-        clean = remove_if_there(storage, join(directory, checkpoints.CLEAN_SHUTDOWN))
-        if clean:
-            storage.sync_directory(directory)
-
-        read = partial(self._files.read, directory)
-        recovery_points = read(checkpoints.RECOVERY_POINTS)
-        start_offsets = read(checkpoints.LOG_START_OFFSETS)
-        cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
-        self.high_watermarks.update(read(checkpoints.HIGH_WATERMARKS))
-        for name in storage.names(directory):
-            path = join(directory, name)
-            if not storage.is_directory(path):
-                continue
-            key = log_key(name)
-            if is_doomed(name):
-                self.doomed.add(path)
-            elif key is not None and holds_a_log(storage.names(path)):
-                self._check_only_one(key, path)
-                log = open_log(
-                    path,
-                    self._config_of(key.topic),
-                    storage,
-                    self.now_ms(),
-                    clean=clean,
-                    recovery_point=recovery_points.get(key, 0),
-                    log_start_offset=start_offsets.get(key, 0),
-                    doomed=self.doomed,
-                    report=self._report,
-                    on_failure=self._note,
-                )
-                log.cleaner_offset = cleaner_offsets.get(key, 0)
-                self._add(key, log)
-                self._read_topic_id(key, path)
-
     def close(
         self,
         high_watermark: HighWatermark,
-        run_all: Callable[[Sequence[BlockingCall]], None],
+        run_all: RunAll,
     ) -> None:
         """Settle and close every log, and leave the marker of an orderly stop.
 
@@ -375,16 +357,6 @@ class LogManager:
     def _emptiest(self) -> str:
         """Return the directory in service with the fewest logs."""
         return min(self._log_dirs.online, key=lambda each: self._in_directory[each])
-
-    def _check_only_one(self, key: TopicPartition, path: str) -> None:
-        """Raise if two directories hold the same partition: which one is served?"""
-        other = self.logs.get(key)
-        if other is not None:
-            raise ConfigError(
-                "log.dirs",
-                f"{other.directory}, {path}",
-                "one log of a partition; move one of the two away",
-            )
 
     def _read_topic_id(self, key: TopicPartition, path: str) -> None:
         name = checkpoints.PARTITION_METADATA

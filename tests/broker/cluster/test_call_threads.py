@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
@@ -84,3 +86,62 @@ def test_many_are_run_side_by_side(closed: bool) -> None:
 
     calls.run_all([call] * 8)
     assert len(ended) == 8
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_as_many_threads_work_as_are_asked_for(threads: int) -> None:
+    calls = CallThreads(8)
+    workers: set[threading.Thread] = set()
+    calls.run_all(
+        [lambda: workers.add(threading.current_thread())] * 20, threads=threads
+    )
+    assert 1 <= len(workers) <= threads
+    # One is the caller itself, whom a signal then finds in its work.
+    assert (threading.current_thread() in workers) is (threads == 1)
+
+
+def test_what_a_call_raises_is_raised_and_those_that_wait_are_not_begun() -> None:
+    calls = CallThreads(2)
+    begun: list[int] = []
+    go_on = threading.Event()
+
+    def fail() -> None:
+        raise OSError("torn")
+
+    def wait() -> None:
+        begun.append(1)
+        go_on.wait(10)
+
+    with pytest.raises(OSError, match="torn"):
+        calls.run_all([fail, *[wait] * 9])
+    go_on.set()
+    assert len(begun) <= 2
+
+
+def test_who_is_interrupted_does_not_wait_for_threads_at_work() -> None:
+    calls = CallThreads(2)
+    go_on, begun = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        go_on.wait(10)
+
+    def interrupt() -> None:
+        assert begun.wait(10)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    threading.Timer(0.0, interrupt).start()
+    try:
+        with pytest.raises(Stopped):
+            calls.run_all([wait, wait])
+        assert not go_on.is_set()
+    finally:
+        go_on.set()
+        signal.signal(signal.SIGUSR1, before)

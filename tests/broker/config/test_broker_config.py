@@ -126,7 +126,6 @@ def test_stock_kraft_file_is_read_without_its_controller(
     assert config.listeners == (plaintext("", 9092),)
     assert config.advertised == (plaintext("localhost", 9092),)
     assert config.node_id == 1
-    assert "num.recovery.threads.per.data.dir" in config.without_effect
     assert any(name.startswith("controller.quorum") for name in config.without_effect)
 
 

@@ -1,0 +1,134 @@
+"""The logs that a log directory holds at a start: found, then opened, one call each.
+
+The calls touch nothing but their own logs, so that threads can make them side by side;
+what one meets is told where all of them are taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from broker.disk import checkpoints
+from broker.disk.doomed import Doomed
+from broker.disk.failures import LogStorageError
+from broker.disk.offset_files import OffsetFiles
+from broker.disk.storage import Storage, join, remove_if_there
+from broker.log.log import Log
+from broker.log.segments.log_config import LogConfig
+from broker.log.steps import BlockingCall
+from broker.log.upkeep.directory_names import holds_a_log, is_doomed, log_key
+from broker.log.upkeep.recovery import Report, open_log
+from broker.protocol.errors import ConfigError
+from broker.protocol.topic_partition import TopicPartition
+
+
+class Opening:
+    """One directory, looked through; raises ``OSError``.
+
+    The marker of an orderly stop is gone from then on. ``high_watermarks`` are as they
+    were written last.
+    """
+
+    def __init__(
+        self, directory: str, storage: Storage, files: OffsetFiles, doomed: Doomed
+    ) -> None:
+        self.directory = directory
+        self._storage = storage
+        self._doomed = doomed
+        marker = join(directory, checkpoints.CLEAN_SHUTDOWN)
+        self._clean = remove_if_there(storage, marker)
+        if self._clean:
+            storage.sync_directory(directory)
+        read = partial(files.read, directory)
+        self._recovery_points = read(checkpoints.RECOVERY_POINTS)
+        self._start_offsets = read(checkpoints.LOG_START_OFFSETS)
+        self._cleaner_offsets = read(checkpoints.CLEANER_OFFSETS)
+        self.high_watermarks = read(checkpoints.HIGH_WATERMARKS)
+        # The directory of each partition.
+        self.paths: dict[TopicPartition, str] = {}
+        self._logs: dict[TopicPartition, Log] = {}
+        self._failed: Exception | None = None
+        for name in storage.names(directory):
+            self._find(name)
+
+    def _find(self, name: str) -> None:
+        path = join(self.directory, name)
+        if not self._storage.is_directory(path):
+            return
+        key = log_key(name)
+        if is_doomed(name):
+            self._doomed.add(path)
+        elif key is not None and holds_a_log(self._storage.names(path)):
+            _check_only_one(key, path, self.paths)
+            self.paths[key] = path
+
+    def calls(
+        self,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        report: Report,
+        on_failure: Callable[[LogStorageError], None],
+    ) -> Iterator[BlockingCall]:
+        """Iterate over the calls that open the logs; see `open_log`."""
+        for key, path in self.paths.items():
+            yield partial(
+                self._open, key, path, config_of(key.topic), now_ms, report, on_failure
+            )
+
+    def _open(
+        self,
+        key: TopicPartition,
+        path: str,
+        config: LogConfig,
+        now_ms: int,
+        report: Report,
+        on_failure: Callable[[LogStorageError], None],
+    ) -> None:
+        if self._failed is not None:
+            return
+        try:
+            log = open_log(
+                path,
+                config,
+                self._storage,
+                now_ms,
+                clean=self._clean,
+                recovery_point=self._recovery_points.get(key, 0),
+                log_start_offset=self._start_offsets.get(key, 0),
+                doomed=self._doomed,
+                report=report,
+                on_failure=on_failure,
+            )
+        except Exception as error:
+            self._failed = error
+        else:
+            log.cleaner_offset = self._cleaner_offsets.get(key, 0)
+            self._logs[key] = log
+
+    def opened(self) -> dict[TopicPartition, Log]:
+        """Return the logs in the order of their names; raise what a call met."""
+        if self._failed is not None:
+            raise self._failed
+        return {key: self._logs[key] for key in self.paths}
+
+
+def check_each_only_once(openings: Iterable[Opening]) -> None:
+    """Raise `ConfigError` if two directories hold the same partition."""
+    known: dict[TopicPartition, str] = {}
+    for opening in openings:
+        for key, path in opening.paths.items():
+            _check_only_one(key, path, known)
+            known[key] = path
+
+
+def _check_only_one(
+    key: TopicPartition, path: str, known: Mapping[TopicPartition, str]
+) -> None:
+    if key in known:
+        # Which of them is served?
+        raise ConfigError(
+            "log.dirs",
+            f"{known[key]}, {path}",
+            "one log of a partition; move one of the two away",
+        )
