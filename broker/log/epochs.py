@@ -18,10 +18,10 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
-from threading import Lock
 from typing import Final
 
 from broker.disk.checkpoints import read_epochs, write_epochs
+from broker.disk.newest import NewestWins
 from broker.disk.storage import Storage
 from broker.log.steps import BlockingCall
 
@@ -35,9 +35,8 @@ class LeaderEpochs:
         "_changes",
         "_directory",
         "_entries",
+        "_file",
         "_storage",
-        "_writing",
-        "_written",
         "latest",
     )
 
@@ -45,9 +44,9 @@ class LeaderEpochs:
         self._storage = storage
         self._directory = directory
         self._entries = read_epochs(storage, directory)
-        # Counts changes; how many of them the file has.
-        self._changes = self._written = 0
-        self._writing = Lock()
+        # Counts changes: the versions of the file.
+        self._changes = 0
+        self._file = NewestWins()
         # The newest epoch, -1 if there is none.
         self.latest = self._entries[-1][0] if self._entries else UNDEFINED
 
@@ -110,15 +109,13 @@ class LeaderEpochs:
 
         It may raise OSError.
         """
-        if self._written == self._changes:
+        if self._file.version == self._changes:
             return None
         return partial(self._write, tuple(self._entries), self._changes)
 
     def _write(self, entries: Sequence[tuple[int, int]], changes: int) -> None:
-        with self._writing:
-            if changes > self._written:
-                write_epochs(self._storage, self._directory, entries)
-                self._written = changes
+        write = partial(write_epochs, self._storage, self._directory, entries)
+        self._file.write(changes, write)
 
     def check(self) -> None:
         """Assert that both columns grow."""

@@ -44,7 +44,7 @@ from broker.node.alterations import Alterations
 from broker.node.background import Duty
 from broker.node.blocking import Blocking, call_here
 from broker.node.deletions import Deletions
-from broker.node.flushes import QueuedFlushes, SharedFlush
+from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
 from broker.node.group_coordination import start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here

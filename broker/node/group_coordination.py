@@ -28,7 +28,7 @@ from broker.config import (
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.shards import Clock
 from broker.groups.state.config import GroupConfig
-from broker.node.flushes import QueuedFlushes
+from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog
 
 _MS_PER_MINUTE = 60_000

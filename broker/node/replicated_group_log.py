@@ -30,7 +30,7 @@ from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.messages import Instant, Record
 from broker.log.flushing import flush_due
 from broker.log.reading import read
-from broker.node.flushes import QueuedFlushes
+from broker.node.flush_shell import QueuedFlushes
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import (

@@ -16,7 +16,7 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.recovery import open_log
 from broker.node.call_shell import call_in_thread
-from broker.node.flushes import SharedFlush
+from broker.node.flush_shell import SharedFlush
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.apis.requests import START_MS, batch
 

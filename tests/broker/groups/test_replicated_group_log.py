@@ -22,7 +22,7 @@ from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.recovery import open_log
-from broker.node.flushes import QueuedFlushes
+from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header

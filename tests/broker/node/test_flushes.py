@@ -14,7 +14,7 @@ from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import CallsHere, Done
-from broker.node.flushes import QueuedFlushes
+from broker.node.flush_shell import QueuedFlushes
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.apis.broker_world import NONE, World

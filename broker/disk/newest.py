@@ -1,0 +1,24 @@
+"""A small file that several threads write: an older content replaces no newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+
+class NewestWins:
+    """Says which of the versions of a content is written; they are numbered from 1."""
+
+    __slots__ = ("_lock", "version")
+
+    def __init__(self) -> None:
+        # What the file holds: 0 is what it held at first.
+        self.version = 0
+        self._lock = Lock()
+
+    def write(self, version: int, write: Callable[[], None]) -> None:
+        """Call ``write`` unless the file has this version or a newer; it may raise."""
+        with self._lock:
+            if version > self.version:
+                write()
+                self.version = version
