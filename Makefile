@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= runs/quickstart
 QUICKSTART := experiments/configs/quickstart.toml
+WITNESS := experiments/configs/witness.toml
+WITNESSES := runs/witness
 KAFKA_VERSIONS := 3.9.1 4.1.1
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)
 SPARK_KAFKA := 4.2.0
@@ -17,7 +19,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak neighbours paper clean
+.PHONY: setup compare witness results test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak neighbours paper clean
 
 setup: $(STAMP)
 
@@ -32,6 +34,20 @@ compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world virtual --out $(OUT)/virtual --resume
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world live --out $(OUT)/live --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
+
+# One trace for five witnesses, about half an hour: theory, model, virtual time, live and
+# Apache Kafka; and what Kafka of today makes of its data. Kafka has arms of its own.
+witness: $(STAMP) $(KAFKA_JARS)
+	for world in virtual model; do \
+	    $(BIN)/doorkeeper experiment run $(WITNESS) --world $$world --out $(WITNESSES)/$$world --resume || exit; \
+	done
+	for arms in live:fifo,planes,np-priority,priority kafka:fifo,planes kraft:fifo; do \
+	    $(BIN)/doorkeeper experiment run $(WITNESS) --world $${arms%%:*} --schedulers $${arms#*:} \
+	        --out $(WITNESSES)/$${arms%%:*} --resume || test $$? -eq 1 || exit; \
+	done
+	$(BIN)/doorkeeper theory $(WITNESS) $(foreach w,model virtual live kafka,$(WITNESSES)/$(w)) \
+	    --out $(WITNESSES)/theory.json || test $$? -eq 1
+	$(BIN)/doorkeeper analyze $(WITNESSES)
 
 # A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
 test: $(STAMP)

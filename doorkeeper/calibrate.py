@@ -11,7 +11,11 @@ from doorkeeper.shared import CONFIG, console, failing, refusing
 
 @click.command()
 @CONFIG
-@click.option("--world", type=click.Choice(["live", "virtual"]), default="live")
+@click.option(
+    "--world",
+    type=click.Choice(["live", "virtual", "kafka", "kraft"]),
+    default="live",
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

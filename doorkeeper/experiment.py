@@ -16,7 +16,9 @@ _SCHEDULERS = click.option(
     "--schedulers", metavar="A,B", help="Only these arms, or schedulers as new arms."
 )
 _WORLD = click.option(
-    "--world", metavar="NAME", help="live, virtual, model or kafka; default the file's."
+    "--world",
+    metavar="NAME",
+    help="live, virtual, model, kafka or kraft; default the file's.",
 )
 
 

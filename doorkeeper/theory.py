@@ -18,8 +18,17 @@ from doorkeeper.shared import CONFIG, RUN_DIR, console, refusing
 @click.option(
     "--margin", default=0.05, show_default=True, help="What counts as met, relative."
 )
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write ratios to the baseline, for a report on the same worlds.",
+)
 def theory(
-    config: Path, run_dirs: tuple[Path, ...], worlds: tuple[str, ...], margin: float
+    config: Path,
+    run_dirs: tuple[Path, ...],
+    worlds: tuple[str, ...],
+    margin: float,
+    out: Path | None,
 ) -> None:
     """Print what closed forms say of each arm beside what was measured.
 
@@ -32,6 +41,6 @@ def theory(
 
     with refusing(ExperimentError):
         chosen = at_work.load(config, None, None)
-        sound = command.run(chosen, run_dirs, worlds, margin, console())
+        sound = command.run(chosen, run_dirs, worlds, margin, console(), out)
     if not sound:
         raise SystemExit(1)

@@ -23,7 +23,9 @@ from spark_analysis.judging.worlds import Worlds, hold_together
 from spark_analysis.recordings.contract import Manifest, RecordingError
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.session import LOCAL, spark_session
+from spark_analysis.recordings.theory import load_theory
 from spark_analysis.telling.results import results, results_of_worlds
+from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.point_tables import tables
 from spark_analysis.telling.tables.sweep_tables import study_tables
 from spark_analysis.telling.tables.table import Table, as_csv, as_latex, as_markdown
@@ -74,7 +76,7 @@ def analyze(
         if alone:
             write_report(studies[0], out_dir)
         else:
-            worlds = hold_together(studies, silent)
+            worlds = hold_together(studies, silent, load_theory(run_dir))
             write_worlds(worlds, out_dir)
     if alone:
         show(studies[0], console)
@@ -122,7 +124,8 @@ def write_worlds(worlds: Worlds, out_dir: Path) -> None:
     _write(out_dir / "results.json", found + "\n")
     said = json.dumps(words_of_worlds(worlds), indent=1, ensure_ascii=False)
     _write(out_dir / "words.json", said + "\n")
-    _write_tables(worlds_tables(worlds), out_dir / "tables")
+    found_tables = (*agreement_tables(worlds), *worlds_tables(worlds))
+    _write_tables(found_tables, out_dir / "tables")
     figures = {}
     with styled():
         for study in worlds.others:

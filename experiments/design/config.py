@@ -124,7 +124,7 @@ class Analysis(Section):
     """What the analysis computes, and when it may call a difference one.
 
     ``compare`` are pairs of arms to be compared with each other; with the baseline all
-    arms are.
+    arms are. Two worlds agree on a ratio if it is the same to within ``margin_worlds``.
     """
 
     quantiles: Annotated[tuple[Share, ...], Field(min_length=1)] = (
@@ -136,6 +136,7 @@ class Analysis(Section):
     alpha: Share = 0.05
     margin_latency: Share = 0.05
     margin_goodput: Share = 0.02
+    margin_worlds: Mean = 0.25
     exceedances_shown: Annotated[int, Field(ge=1)] = 30
     exceedances_headline: Annotated[int, Field(ge=1)] = 100
     resamples: Annotated[int, Field(ge=100)] = 2000

@@ -17,6 +17,7 @@ from typing import Final
 class WorldEntry:
     """A world's module; ``computed`` if its runs are the same rows on any machine.
 
+    ``rows`` if its brokers keep a row of each request, and with it what it cost;
     ``episodes`` if the brokers of all arms can be alive at once (`worlds.episodes`), or
     need not be, because the machine has no say.
     """
@@ -24,6 +25,7 @@ class WorldEntry:
     module: str
     computed: bool
     episodes: bool
+    rows: bool = True
 
 
 WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
@@ -38,7 +40,16 @@ WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
             module="experiments.worlds.model.world", computed=True, episodes=True
         ),
         "kafka": WorldEntry(
-            module="experiments.worlds.kafka.world", computed=False, episodes=False
+            module="experiments.worlds.kafka.world",
+            computed=False,
+            episodes=False,
+            rows=False,
+        ),
+        "kraft": WorldEntry(
+            module="experiments.worlds.kafka.kraft",
+            computed=False,
+            episodes=False,
+            rows=False,
         ),
     }
 )

@@ -3,8 +3,9 @@
 ``python -m experiments.load.generator FILE.json`` reads its assignment, waits for one
 line on standard input that says where the broker listens, prepares the topics, replays
 the trace in an open loop and writes what it observed. It may be told to rehearse: to
-replay the trace before that without a record. It prints one line of JSON at the end.
-It shares the monotonic clock with the broker, hence their stamps subtract.
+replay the trace before that without a record, and to say when that is over. It prints
+one line of JSON at the end. It shares the monotonic clock with the broker, hence their
+stamps subtract.
 
 Requests of a controller (LEADER_AND_ISR, UPDATE_METADATA) go to the control plane's
 listener where there is one, as a controller would send them; all others to the data
@@ -40,6 +41,8 @@ Address = tuple[str, int]
 # From "everything is prepared" to the trace's zero.
 _LEAD_NS = 20_000_000
 _SETUP_TIMEOUT_S = 20.0
+# What is said between the last rehearsal and the replay that counts.
+REHEARSED = "rehearsed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,8 @@ def replay(
         _play(experiment, replayed, target, node, timestamp_ms)
         used = node.leader_epochs_used + len(replayed)
         node = replace(node, leader_epochs_used=used)
+    if target.rehearsals:
+        print(REHEARSED, flush=True)
     origin_ns, observed = _play(experiment, replayed, target, node, timestamp_ms)
     ended_ns = time.monotonic_ns()
     table = pa.table(dict(replaying.seen(observed, replayed)))

@@ -33,8 +33,10 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates
 from experiments.design.config import Experiment
 from experiments.design.workload import Traffic
+from experiments.design.worlds import WORLDS
 from experiments.load import trace
 from experiments.load.trace import Trace
+from experiments.running.calibrating_by_load import calibrate_by_load
 from experiments.running.progress import Watcher
 from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
 
@@ -70,8 +72,10 @@ def calibrate(
 ) -> Calibration:
     """Measure what each traffic entry's requests cost in a world; about 20 s live.
 
-    :raises WorldError: if a run fails repeatedly, or the brokers keep no rows.
+    :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
+    if not WORLDS[world.name].rows:
+        return calibrate_by_load(experiment, world, watcher, source)
     dense, sparse = (
         _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
     )
@@ -186,8 +190,7 @@ def _measured(cell: Cell, drawn: Trace, result: RunResult, files: RunFiles) -> _
         mine = service_ns[(name == entry.name) & warm & (service_ns >= 0)]
         if not len(mine):
             raise WorldError(
-                f"calibration: no row says what requests of {entry.name!r} cost; "
-                "a world whose brokers keep no rows needs --calibration FILE"
+                f"calibration: no row says what requests of {entry.name!r} cost"
             )
         billed_us[entry.name] = float(np.median(mine)) / 1000
     cpu_ns = result.accounts.get("cpu_ns")

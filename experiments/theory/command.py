@@ -20,6 +20,7 @@ from experiments.running.worlds import make_world
 from experiments.theory.compare import Comparison, Row, compare
 from experiments.theory.measure import Block, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
+from experiments.theory.ratios import ratios, write
 
 # A world that takes longer than this for the whole experiment is run if asked for.
 _PATIENCE_S = 60.0
@@ -32,18 +33,26 @@ def run(
     worlds: Sequence[str],
     margin: float,
     console: Console,
+    out: Path | None = None,
 ) -> bool:
     """Print the table of every world; say whether no prediction is contradicted.
 
     ``worlds`` are run if there are no recordings; none means the model, and the virtual
-    world where it can be run and does not take long.
+    world where it can be run and does not take long. ``out`` is given the ratios to the
+    baseline, judged by the margin that the config states for worlds.
 
     :raises ExperimentError: if a recording is not of this experiment's shape.
     """
-    found = []
+    found, relative = [], []
+    apart = experiment.analysis.margin_worlds
     for world, point, blocks in _blocks(experiment, run_dirs, worlds, console):
-        found.append(compare(point.experiment, world, point.name, blocks, margin))
+        asked = point.experiment, world, point.name, blocks
+        found.append(compare(*asked, margin))
+        relative += ratios(*asked, apart)
     _print(found, margin, console)
+    if out is not None:
+        write(relative, apart, out)
+        console.print(f"written to {out}", highlight=False)
     return not any(comparison.contradicted for comparison in found)
 
 

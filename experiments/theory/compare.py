@@ -6,8 +6,8 @@ idealise (an endless run, no request that waits for its own connection), so a ro
 held against the prediction give or take a margin, relative to the prediction (of a
 wait: to the time in system). It *agrees* if its interval lies inside the margin,
 *differs* if it lies outside, and is *open* otherwise: an interval too wide to
-contradict anything shows no agreement. A live broker's service is measured, and its
-sockets are not in it: its rows are shown and not judged.
+contradict anything shows no agreement. Of a broker on a real clock the service is
+measured, and its sockets are not in it: such rows are shown and not judged.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Literal
 from scipy.stats import t as student
 
 from experiments.design.config import Experiment
+from experiments.design.worlds import WORLDS
 from experiments.theory.measure import Block, pooled
 from experiments.theory.predict import WORK_X_WAIT, Theory, theory
 
@@ -78,6 +79,7 @@ def compare(
     }
     count = sum(len(each.predictions) for each in said.values())
     level = 1 - experiment.analysis.alpha / max(1, count)
+    computed = WORLDS[world].computed
     rows = []
     for arm, each in said.items():
         for prediction in each.predictions:
@@ -96,10 +98,10 @@ def compare(
                     measured=measured,
                     half=half,
                     off=(measured - prediction.value) / prediction.scale,
-                    verdict="not judged" if world == "live" else found,
+                    verdict=found if computed else "not judged",
                 )
             )
-    if world != "live":
+    if computed:
         rows += _paths(world, point, said, blocks)
     silences = [
         (world, point, arm, reason)

@@ -12,16 +12,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from experiments.design.capacity import machine_us
 from experiments.design.points import Point
+from experiments.design.worlds import WORLDS
 from experiments.load.trace import generate
 from experiments.records.recording import Int64s
 from experiments.theory.predict import (
     BUSY_SERVERS,
+    MEAN_LATENCY,
     MEAN_WAIT,
     P99_WAIT,
     THROUGHPUT,
@@ -74,6 +78,7 @@ def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, Block]]:
     arms = {arm.name for arm in point.experiment.arms}
     # A handler at a device has had its demand, and used no CPU: drawn again, not read.
     virtual = manifest["world"] == "virtual"
+    costs_ns = {} if WORLDS[manifest["world"]].rows else _costs_ns(point)
     demands_ns: dict[int, Int64s] = {}
     for run in manifest["runs"]:
         here = run.get("point", "") == point.name
@@ -82,7 +87,20 @@ def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, Block]]:
                 drawn = generate(point.experiment, run["block"]).table["demand_ns"]
                 demands_ns[run["block"]] = drawn.to_numpy()
             demanded = demands_ns.get(run["block"])
-            yield run["arm"], _read(run_dir / run["requests"], point, demanded)
+            rows = run_dir / run["requests"]
+            yield run["arm"], _read(rows, point, demanded, costs_ns)
+
+
+def _costs_ns(point: Point) -> dict[str, int]:
+    """Return what a request of each class costs a broker that keeps no rows.
+
+    Of several entries with one class the first counts.
+    """
+    costs_us = machine_us(point.experiment)
+    return {
+        entry.reported_class: round(costs_us[entry.name] * 1000)
+        for entry in reversed(point.experiment.workload.traffic)
+    }
 
 
 def pooled(blocks: list[Block]) -> dict[str, Moments]:
@@ -97,10 +115,18 @@ def pooled(blocks: list[Block]) -> dict[str, Moments]:
     }
 
 
-def _read(path: Path, point: Point, demands_ns: Int64s | None) -> Block:
+def _read(
+    path: Path,
+    point: Point,
+    demands_ns: Int64s | None,
+    costs_ns: Mapping[str, int] = MappingProxyType({}),
+) -> Block:
     workload = point.experiment.workload
     window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
     rows = pq.read_table(path, columns=_COLUMNS)
+    if costs_ns:
+        names = rows["class"].to_pylist()
+        demands_ns = np.array([costs_ns[name] for name in names], np.int64)
     return block_of(rows, window_ns, demands_ns)
 
 
@@ -136,6 +162,7 @@ def block_of(
         waits, sizes = wait[inside & mine] / 1e9, service[inside & mine] / 1e9
         if len(waits):
             values[MEAN_WAIT, name] = float(waits.mean())
+            values[MEAN_LATENCY, name] = float(waits.mean() + sizes.mean())
             values[P99_WAIT, name] = float(np.quantile(waits, 0.99))
             moments[name] = Moments(
                 mean=float(sizes.mean()), square=float(np.square(sizes).mean())

@@ -23,6 +23,7 @@ from experiments.theory.waits import by_level, common_mean, waits
 from schedulers import NEVER
 
 MEAN_WAIT: Final = "mean wait"
+MEAN_LATENCY: Final = "mean latency"
 P99_WAIT: Final = "p99 wait"
 WORK_X_WAIT: Final = "work x wait"
 BUSY_SERVERS: Final = "busy servers"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.config import (
@@ -24,6 +24,7 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
+from experiments.design.capacity import machine_us
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -32,12 +33,16 @@ from experiments.design.workload import (
     Service,
     Traffic,
 )
+from experiments.design.worlds import WORLDS
 from experiments.theory.services import Moments, moments
 from experiments.worlds.model.planes import Layout, lay_out
 from experiments.worlds.model.task import ModelTask
 from planes import PlaneCore
-from schedulers import POLICIES, Fifo, Scheduler
+from schedulers import POLICIES, Fifo, Scheduler, SchedulerConfig
 
+# How many of control's mean busy periods a kernel's slice has to hold, so that the
+# thread of control has the CPU whenever it wakes.
+_LONG_SLICE = 10
 # Settings of the model that the forms here take into account.
 _KNOWN_SETTINGS = frozenset(
     {
@@ -132,9 +137,10 @@ def system(
     if cpu and len(layout.planes) > 1:
         raise NoClosedForm("planes take turns at one CPU")
     streams = _streams(experiment, config, settings, layout, world, measured)
-    if settings.server == "threads":
+    preempting = settings.server == "threads" and _preempts(settings, layout, streams)
+    if settings.server == "threads" and not preempting:
         _check_threads(settings, layout, streams)
-    return tuple(
+    found = tuple(
         _plane(
             core,
             config,
@@ -145,6 +151,47 @@ def system(
             bound=_bound(experiment, core),
         )
         for core in layout.planes
+    )
+    return (_one_preempting(found),) if preempting else found
+
+
+def _preempts(
+    settings: ModelSection, layout: Layout, streams: Sequence[Stream]
+) -> bool:
+    """Say whether a thread of control has the CPU from one of data whenever it wakes.
+
+    So it is with one thread each on one CPU, where control wants less than its half
+    and does not use up a slice before it sleeps again.
+    """
+    if len(layout.planes) < 2 or settings.cpus > 1 or not settings.wakes:
+        return False
+    if any(core.seats > 1 for core in layout.planes):
+        return False
+    control = [it for it in streams if it.request_class == CONTROL]
+    load = sum(it.rate * it.moments.mean for it in control)
+    if load >= 0.5:
+        return False
+    busy_s = max((it.moments.mean for it in control), default=0.0) / (1 - load)
+    return settings.slice_us * 1e-6 >= _LONG_SLICE * busy_s
+
+
+def _one_preempting(planes: Sequence[Plane]) -> Plane:
+    """Return what two threads are of which one preempts: preemptive-resume priority."""
+    streams = [
+        replace(it, level=int(it.request_class != CONTROL))
+        for plane in planes
+        for it in plane.streams
+    ]
+    return replace(
+        planes[0],
+        name="both",
+        policy="priority",
+        scheduler=POLICIES["priority"](SchedulerConfig()),
+        streams=streams,
+        segment_s=0.0,
+        takes_turns=False,
+        ageing_s=None,
+        capacity=min(plane.capacity for plane in planes),
     )
 
 
@@ -228,6 +275,8 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
     """Return the model's settings; outside the model, those that nobody can choose."""
     if world == "live":
         return ModelSection()
+    if not WORLDS[world].rows:
+        return _kafkas(arm.model.settings(experiment.model))
     if world == "virtual":
         virtual = experiment.virtual
         if virtual.latency_us != (0.0, 0.0):
@@ -244,6 +293,17 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
     return settings
 
 
+def _kafkas(settings: ModelSection) -> ModelSection:
+    """Return the settings of Apache Kafka: threads, whose overheads it has by itself.
+
+    :raises NoClosedForm: if the model of the arm is another system.
+    """
+    if settings.server != "threads":
+        raise NoClosedForm("the arm's model is not of threads, as Apache Kafka is")
+    kept = {name: getattr(settings, name) for name in ("cpus", "slice_us", "wakes")}
+    return ModelSection(server="threads", **kept)
+
+
 def _streams(
     experiment: Experiment,
     config: BrokerConfig,
@@ -258,7 +318,7 @@ def _streams(
     streams = []
     for entry in experiment.workload.traffic:
         rate = _poisson_rate(experiment, entry)
-        service, found = _service(entry, settings, world, measured)
+        service, found = _service(experiment, entry, settings, world, measured)
         right = entry.request.declared.request_class
         share = settings.misclassified
         parts = [(CONTROL, share), (right, 1 - share)] if share else [(right, 1.0)]
@@ -288,6 +348,7 @@ def _poisson_rate(experiment: Experiment, entry: Traffic) -> float:
 
 
 def _service(
+    experiment: Experiment,
     entry: Traffic,
     settings: ModelSection,
     world: str,
@@ -298,6 +359,10 @@ def _service(
             raise NoClosedForm(f"the service of {entry.name} was not measured")
         return None, measured[entry.reported_class]
     service = entry.service
+    if not WORLDS[world].rows:
+        service = ConstantService(
+            kind="constant", mean_us=machine_us(experiment)[entry.name]
+        )
     if service is None:
         if world == "virtual":
             raise NoClosedForm(f"{entry.name} has no service, only a cost per slice")

@@ -1,47 +1,58 @@
 """One experiment in several worlds: where they agree, and on which of them it stands.
 
 The *witness* is a world whose runs no neighbour can disturb, if there is one: virtual
-time, else the model. Every other world is held against it, cell by cell, by what each
-has found on its own: the same decision, and intervals of the ratio to the baseline that
-overlap. Worlds differ in milliseconds as machines do, so values are compared in units
-of the mean request.
+time, else the model. Every two worlds are held against each other, cell by cell, by
+what each has found on its own. They agree where the quotient of their ratios to the
+baseline is shown to lie within a margin that was named before; intervals that merely
+overlap show no agreement. Worlds differ in milliseconds as machines do, so values are
+compared in units of the mean request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, Literal
 
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.ranking import Ranking, rank
 from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Manifest, RecordingError
+from spark_analysis.recordings.theory import NO_THEORY, Theory
 from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.statistics.quotient import quotient
 
 # Who is the witness, the steadiest first; worlds that are not named come last.
-ORDER: Final = ("virtual", "model", "live", "kafka")
+ORDER: Final = ("virtual", "model", "live", "kafka", "kraft")
 
-Agreement = Literal["agrees", "size differs", "contradicts", "undecided", "open"]
+Agreement = Literal[
+    "agrees", "size open", "size differs", "contradicts", "undecided", "open"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCell:
-    """One class under one arm in one metric, in the witness and in another world.
+    """One class under one arm in one metric, in two worlds.
 
-    ``agreement`` is ``agrees`` (the same decision, ratios within reach of each other),
-    ``size differs`` (the same decision, intervals apart), ``contradicts``,
-    ``undecided`` in the other world, or ``open``: the witness has not decided.
-    ``between`` is the quotient of the values, other to witness, in mean requests where
-    both know what that costs.
+    ``witness`` is the cell of the world ``first``, ``other`` that of ``world``.
+    ``agreement`` is ``agrees`` (ratios the same within the margin, no opposite
+    decisions), ``size open`` (no opposite decisions, and the margin neither kept nor
+    left for certain), ``size differs`` (the same decision, sizes apart by more than the
+    margin), ``contradicts``, ``undecided`` in the other world, or ``open``: the first
+    has not decided. ``ratios`` is the quotient of the ratios to the baseline, other to
+    first; ``between`` that of the values, in mean requests where both know what that
+    costs.
     """
 
     point: str
+    first: str
     world: str
     witness: Cell
     other: Cell
     agreement: Agreement
+    ratios: Estimate | None
     between: Estimate | None
 
 
@@ -49,12 +60,16 @@ class WorldCell:
 class Worlds:
     """The studies of one experiment, the witness's first.
 
-    ``silent`` says of worlds that cannot be compared at all why not.
+    ``silent`` says of worlds that cannot be compared at all why not. ``cells`` are of
+    every two worlds, ``orders`` those of the arms, by world and class, in the metric
+    that is told first.
     """
 
     studies: tuple[Study, ...]
     silent: Mapping[str, str]
     cells: tuple[WorldCell, ...]
+    orders: Mapping[tuple[str, str], Ranking]
+    theory: Theory = NO_THEORY
 
     @property
     def witness(self) -> Study:
@@ -66,30 +81,42 @@ class Worlds:
         """The studies that are held against the witness."""
         return self.studies[1:]
 
+    @property
+    def margin(self) -> float:
+        """The relative difference of two ratios below which worlds agree."""
+        return self.witness.manifest.options.margin_worlds
+
+    def beside(self, world: str) -> list[WorldCell]:
+        """Return the cells of a world beside the witness."""
+        first = self.witness.manifest.world
+        return [it for it in self.cells if (it.first, it.world) == (first, world)]
+
     def told(self, world: str, class_name: str, metric: Metric) -> list[WorldCell]:
-        """Return the cells of a class in a metric, in the order of arms."""
+        """Return those of a class in a metric, in the order of arms."""
         return [
             it
-            for it in self.cells
-            if it.world == world
-            and it.witness.class_name == class_name
+            for it in self.beside(world)
+            if it.witness.class_name == class_name
             and it.witness.metric.name == metric.name
         ]
 
 
-def hold_together(studies: Sequence[Study], silent: Mapping[str, str]) -> Worlds:
-    """Hold the studies of one experiment against their witness.
+def hold_together(
+    studies: Sequence[Study], silent: Mapping[str, str], theory: Theory = NO_THEORY
+) -> Worlds:
+    """Hold the studies of one experiment against each other.
 
     :raises RecordingError: if they are not of one experiment.
     """
     ordered = sorted(studies, key=lambda it: _place(it.manifest.world))
-    witness, *others = ordered
-    for other in others:
-        _check(witness.manifest, other.manifest)
+    for other in ordered[1:]:
+        _check(ordered[0].manifest, other.manifest)
     return Worlds(
         studies=tuple(ordered),
         silent=dict(silent),
-        cells=tuple(cell for other in others for cell in _cells(witness, other)),
+        cells=tuple(cell for two in combinations(ordered, 2) for cell in _cells(*two)),
+        orders=dict(_orders(ordered)),
+        theory=theory,
     )
 
 
@@ -121,9 +148,22 @@ def _check(one: Manifest, other: Manifest) -> None:
             )
 
 
-def _cells(witness: Study, other: Study) -> Iterator[WorldCell]:
-    there = {it.manifest.point.name: it for it in other.comparisons}
-    for comparison in witness.comparisons:
+def _orders(studies: Sequence[Study]) -> Iterator[tuple[tuple[str, str], Ranking]]:
+    """Yield the order of arms in each world and class; of a sweep there is none."""
+    metric = studies[0].headline
+    for study in studies:
+        if study.swept:
+            continue
+        (comparison,) = study.comparisons
+        for name in comparison.class_names:
+            if comparison.rivals:
+                key = study.manifest.world, name
+                yield key, rank(comparison, name, metric)
+
+
+def _cells(one: Study, two: Study) -> Iterator[WorldCell]:
+    there = {it.manifest.point.name: it for it in two.comparisons}
+    for comparison in one.comparisons:
         point = comparison.manifest.point.name
         if point in there:
             yield from _at_point(point, comparison, there[point])
@@ -132,34 +172,49 @@ def _cells(witness: Study, other: Study) -> Iterator[WorldCell]:
 def _at_point(point: str, one: Comparison, two: Comparison) -> Iterator[WorldCell]:
     known = {(it.class_name, it.arm, it.metric.name): it for it in two.cells}
     requests = [it.manifest.point.mean_request_ms for it in (one, two)]
+    margin = one.manifest.options.margin_worlds
     for cell in one.cells:
         other = known.get((cell.class_name, cell.arm, cell.metric.name))
         if other is None or cell.arm == one.again:
             continue
+        ratios = _of_ratios(cell, other)
         yield WorldCell(
             point=point,
+            first=one.manifest.world,
             world=two.manifest.world,
             witness=cell,
             other=other,
-            agreement=_agreement(cell, other),
+            agreement=_agreement(cell, other, ratios, margin),
+            ratios=ratios,
             between=_between(cell, other, requests),
         )
 
 
-def _agreement(witness: Cell, other: Cell) -> Agreement:
+def _of_ratios(witness: Cell, other: Cell) -> Estimate | None:
+    mine, theirs = witness.shown_contrast, other.shown_contrast
+    if mine is None or theirs is None:
+        return None
+    return quotient(theirs.ratio, mine.ratio)
+
+
+def _agreement(
+    witness: Cell, other: Cell, ratios: Estimate | None, margin: float
+) -> Agreement:
     if not witness.decided:
         return "open"
     if not other.decided:
         return "undecided"
-    if witness.verdict.word != other.verdict.word:
+    words = {witness.verdict.word, other.verdict.word}
+    if words == {"better", "worse"}:
         return "contradicts"
-    mine, theirs = witness.shown_contrast, other.shown_contrast
-    assert mine is not None
-    assert theirs is not None
-    overlap = (
-        mine.ratio.low <= theirs.ratio.high and theirs.ratio.low <= mine.ratio.high
-    )
-    return "agrees" if overlap else "size differs"
+    if ratios is None:
+        # Both lost requests: a quantile that is infinite has no size.
+        return "agrees" if len(words) == 1 else "contradicts"
+    if ratios.low >= 1 / (1 + margin) and ratios.high <= 1 + margin:
+        return "agrees"
+    if ratios.high < 1 / (1 + margin) or ratios.low > 1 + margin:
+        return "size differs" if len(words) == 1 else "contradicts"
+    return "size open"
 
 
 def _between(

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = 1
+# What recordings without the key were made with.
+MARGIN_WORLDS: Final = 0.25
 
 
 class RecordingError(Exception):
@@ -68,7 +70,8 @@ class Point:
 class Options:
     """How to judge, named before the experiment ran.
 
-    ``pairs`` are arms to be compared with each other, beside all with the baseline.
+    ``pairs`` are arms to be compared with each other, beside all with the baseline;
+    ``margin_worlds`` is how far ratios of two worlds that agree may be apart.
     """
 
     levels: tuple[Fraction, ...]
@@ -79,6 +82,7 @@ class Options:
     exceedances_headline: float
     resamples: int
     pairs: tuple[tuple[str, str], ...] = ()
+    margin_worlds: float = MARGIN_WORLDS
 
     @property
     def confidence(self) -> float:
@@ -218,7 +222,7 @@ class Manifest:
     @property
     def brokers_recorded(self) -> bool:
         """Whether the brokers kept a row per request: without, there are no phases."""
-        return self.world != "kafka"
+        return self.world not in ("kafka", "kraft")
 
     @property
     def arms_missing(self) -> tuple[str, ...]:

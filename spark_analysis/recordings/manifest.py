@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import (
+    MARGIN_WORLDS,
     SCHEMA,
     Arm,
     Episodes,
@@ -144,6 +145,7 @@ def _options(raw: Raw) -> Options:
         exceedances_headline=raw["exceedances_headline"],
         resamples=raw["resamples"],
         pairs=tuple((first, second) for first, second in raw.get("compare", ())),
+        margin_worlds=raw.get("margin_worlds", MARGIN_WORLDS),
     )
 
 

@@ -8,6 +8,7 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.figures.listing import plots, study_plots
+from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
@@ -52,6 +53,7 @@ def words_of_worlds(worlds: Worlds) -> dict[str, Any]:
             for study in worlds.studies
         },
         "lead": list(worlds_lead(worlds)),
+        "agreement": list(agreement_sentences(worlds)),
         "notes": list(worlds_notes(worlds)),
         "worlds": {study.manifest.world: words(study) for study in worlds.studies},
     }

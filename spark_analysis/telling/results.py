@@ -10,6 +10,7 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.pairs import PairCell
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import WorldCell, Worlds
+from spark_analysis.recordings.theory import TheoryRow
 from spark_analysis.statistics.intervals import Estimate
 
 
@@ -144,8 +145,9 @@ def finite(value: float) -> float | None:
 def results_of_worlds(worlds: Worlds) -> dict[str, Any]:
     """Return what ``results.json`` holds of several worlds: all their rows.
 
-    ``worlds`` are the cells of each world held against the witness, with the quotient
-    of their values (in mean requests where both know what that costs).
+    ``worlds`` are the cells of every two worlds (``first`` and ``world``), with the
+    quotient of their ratios to the baseline and that of their values (in mean requests
+    where both know what that costs); ``theory`` is there where a closed form is known.
     """
     each = [results(study) for study in worlds.studies]
     found: dict[str, Any] = {
@@ -157,6 +159,8 @@ def results_of_worlds(worlds: Worlds) -> dict[str, Any]:
     }
     if "points" in each[0]:
         found["points"] = each[0]["points"]
+    if worlds.theory.rows:
+        found["theory"] = [_theory_row(row) for row in worlds.theory.rows]
     for key in ("effects", "pairs"):
         rows = [
             {"world": study.manifest.world, **row}
@@ -169,9 +173,11 @@ def results_of_worlds(worlds: Worlds) -> dict[str, Any]:
 
 
 def _world_row(worlds: Worlds, cell: WorldCell) -> dict[str, Any]:
-    between = cell.between or Estimate(math.nan, math.nan, math.nan)
+    nothing = Estimate(math.nan, math.nan, math.nan)
+    between, ratios = cell.between or nothing, cell.ratios or nothing
     return {
         **({"point": cell.point} if worlds.witness.swept else {}),
+        "first": cell.first,
         "world": cell.world,
         "class": cell.witness.class_name,
         "arm": cell.witness.arm,
@@ -179,7 +185,21 @@ def _world_row(worlds: Worlds, cell: WorldCell) -> dict[str, Any]:
         "agreement": None
         if cell.witness.verdict.word == "baseline"
         else cell.agreement,
+        "ratios": finite(ratios.value),
+        "ratios_low": finite(ratios.low),
+        "ratios_high": finite(ratios.high),
         "between": finite(between.value),
         "between_low": finite(between.low),
         "between_high": finite(between.high),
+    }
+
+
+def _theory_row(row: TheoryRow) -> dict[str, Any]:
+    return {
+        "world": row.world,
+        "class": row.class_name,
+        "arm": row.arm,
+        "predicted": row.predicted,
+        **_ratio(row.measured),
+        "verdict": row.verdict,
     }

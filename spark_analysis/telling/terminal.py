@@ -12,6 +12,7 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
+from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import (
     NONE,
@@ -79,7 +80,7 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
         console.print()
         console.print(table)
         console.print(_text(found.caption, "dim"))
-    for text in worlds_notes(worlds):
+    for text in (*agreement_sentences(worlds), *worlds_notes(worlds)):
         console.print(_text(f"· {text}"))
 
 

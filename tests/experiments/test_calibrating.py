@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -90,9 +92,54 @@ def test_runs_that_do_not_count_end_it_with_their_reason() -> None:
         calibrate(parse(CONTENT), Measured(valid=False), Silence(), "a test")
 
 
-def test_brokers_without_rows_cannot_be_calibrated() -> None:
-    with pytest.raises(WorldError, match="needs --calibration FILE"):
+def test_rows_without_costs_end_it() -> None:
+    with pytest.raises(WorldError, match="no row says what requests of 'control' cost"):
         calibrate(parse(CONTENT), Measured(rows=False), Silence(), "a test")
+
+
+class Silent(Measured):
+    """A broker without rows, four times as fast as the nominal machine.
+
+    In nominal time it is idle more often, and a request costs half as much again. Every
+    third request of control is refused, and costs nothing.
+    """
+
+    name = "kafka"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stretches: list[float] = []
+
+    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+        result = super().run(cell, trace, out)
+        nominal_us = CONTENT["nominal"]["costs"]
+        names = np.array(trace.column("traffic"))
+        refused = (names == "control") & (np.arange(len(trace)) % 3 == 0)
+        rows = pq.read_table(out.requests)
+        outcome = np.where(refused, "error", "ok")
+        at = rows.schema.get_field_index("outcome")
+        pq.write_table(rows.set_column(at, "outcome", [outcome]), out.requests)
+        work_us = sum(nominal_us[name]["mean_us"] for name in names[~refused])
+        self.stretches.append(cell.stretch)
+        factor = 0.25 * (1.5 if cell.stretch == 1 else 1.0)
+        return replace(result, broker_cpu_s=factor * work_us * 1e-6)
+
+
+def test_without_rows_all_costs_are_nominal_times_what_the_load_takes() -> None:
+    """The first round is in nominal time, where requests cost more; it is left out."""
+    broker = Silent()
+    found = calibrate(parse(CONTENT), broker, Silence(), "a test")
+    for name, cost in found.costs.items():
+        stated_us = CONTENT["nominal"]["costs"][name]["mean_us"]
+        assert cost.mean_us == pytest.approx(stated_us / 4)
+        assert cost.low_us == pytest.approx(cost.mean_us)
+    expected = [1.0, 0.375, 0.25, 0.25, 0.25]
+    assert broker.stretches == pytest.approx(expected)
+
+
+def test_without_rows_and_nominal_costs_nothing_can_be_said() -> None:
+    with pytest.raises(WorldError, match="'control' is to be stated in"):
+        calibrate(parse({**CONTENT, "nominal": None}), Silent(), Silence(), "a test")
 
 
 def test_the_virtual_world_costs_what_it_is_told() -> None:

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from experiments.processes.child import Binding
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds.kafka import apache_kafka, nodes
+from experiments.worlds.kafka.zookeeper_mode import VERSION, properties
 from tests.broker.apis.requests import values_of
 from tests.live.broker_process import BrokerProcess
 
@@ -45,12 +46,11 @@ class Cluster:
             start_zookeeper(at, self.ports.zookeeper, bound, lambda: None)
         )
         wait_for_zookeeper(zookeeper, self.ports.zookeeper, TIMEOUT_S)
-        keys = nodes.properties(
+        keys = properties(
             at, self.ports, {"replica.lag.time.max.ms": "3000"}, control_plane=False
         )
-        kafka = stack.enter_context(
-            nodes.broker(at, self.ports, keys, bound, lambda: None)
-        )
+        site = nodes.Site(at=at, binding=bound, tick=lambda: None)
+        kafka = stack.enter_context(nodes.broker(VERSION, site, self.ports, keys))
         nodes.wait_for_broker(kafka, self.ports, TIMEOUT_S)
         # Clients take brokers of another cluster for strangers.
         (at / "ours" / "data").mkdir(parents=True)
@@ -102,7 +102,7 @@ class Cluster:
 def _shell(at: Path, ports: nodes.Ports) -> subprocess.Popen[str]:
     """Start ZooKeeper's shell, whose session lasts as long as it runs."""
     main = "org.apache.zookeeper.ZooKeeperMain"
-    jars = apache_kafka.jars(nodes.VERSION)
+    jars = apache_kafka.jars(VERSION)
     command = [str(apache_kafka.java()), "-Xmx64M", "-cp", f"{jars}/*", main]
     with (at / "shell.out").open("w") as output:
         return subprocess.Popen(

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 from doorkeeper import cli
 from experiments.design.config import parse
 from experiments.worlds.kafka import apache_kafka
-from experiments.worlds.kafka.nodes import VERSION
+from experiments.worlds.kafka.kraft import KRaftMode
+from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.phases import PHASES
 from experiments.worlds.kafka.world import settings_of
+from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.world import WorldError
 
 CONFIG = """
@@ -72,26 +74,30 @@ lateness_p99_ms = 10000.0
 """
 
 
-@pytest.mark.kafka
-@pytest.mark.live
-@pytest.mark.parametrize("arm", ["fifo", "planes"])
-def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> None:
-    """Controller requests are obeyed on either listener; phases come by JMX."""
+def ran(tmp_path: Path, mode: Mode, world: str, arm: str) -> tuple[Path, Any]:
+    """Run the experiment with one arm; return its directory and its only run."""
     try:
-        apache_kafka.jars(VERSION)
+        apache_kafka.jars(mode.version)
         apache_kafka.java()
     except apache_kafka.NoKafka as none:
         pytest.skip(str(none))
     file = tmp_path / "small.toml"
     file.write_text(CONFIG.replace('baseline = "fifo"', f'baseline = "{arm}"'))
     out = tmp_path / "run"
-    done = CliRunner().invoke(
-        cli.main,
-        ["experiment", "run", str(file), "--out", str(out), f"--schedulers={arm}"],
-    )
+    command = ["experiment", "run", str(file), "--out", str(out), "--world", world]
+    done = CliRunner().invoke(cli.main, [*command, f"--schedulers={arm}"])
     assert done.exit_code == 0, done.output
     (run,) = json.loads((out / "manifest.json").read_text())["runs"]
     assert run["valid"], run["reason"]
+    return out, run
+
+
+@pytest.mark.kafka
+@pytest.mark.live
+@pytest.mark.parametrize("arm", ["fifo", "planes"])
+def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> None:
+    """Controller requests are obeyed on either listener; phases come by JMX."""
+    out, run = ran(tmp_path, ZooKeeperMode(), "kafka", arm)
     assert run["counts"]["ok"] == run["counts"]["sent"] > 50
     rows = pq.read_table(out / run["requests"])
     assert rows.num_rows == run["counts"]["sent"]
@@ -101,6 +107,20 @@ def test_kafka_serves_a_trace_as_our_broker_does(tmp_path: Path, arm: str) -> No
     of_control = run["broker_phases_ms"]["LeaderAndIsr"]
     assert set(of_control) == set(PHASES)
     assert of_control["TotalTimeMs"] > 0
+
+
+@pytest.mark.kafka
+@pytest.mark.live
+def test_kafka_without_zookeeper_serves_the_data_classes(tmp_path: Path) -> None:
+    """What a controller sends there is no request any more: its connections close."""
+    out, run = ran(tmp_path, KRaftMode(), "kraft", "fifo")
+    rows = pq.read_table(out / run["requests"]).to_pandas()
+    of_class = rows.groupby("class", observed=True)["outcome"].unique()
+    assert set(of_class["control"]) == {"error"}
+    assert set(of_class["produce"]) == set(of_class["fetch"]) == {"ok"}
+    assert run["broker_cpu_s"] > 0
+    assert run["broker_phases_ms"]["Produce"]["TotalTimeMs"] > 0
+    assert "LeaderAndIsr" not in run["broker_phases_ms"]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +140,16 @@ def test_an_arm_that_kafka_cannot_have_is_refused(
     content["arms"] = [{"name": "fifo", "scheduler": "fifo"}, {"name": "other", **arm}]
     experiment = parse(content)
     with pytest.raises(WorldError, match=named):
-        settings_of(experiment, experiment.arms[1])
+        settings_of(experiment, experiment.arms[1], ZooKeeperMode())
+
+
+def test_kafka_4_has_one_plane() -> None:
+    experiment = parse(tomllib.loads(CONFIG))
+    with pytest.raises(WorldError, match=r"4\.1\.1 has fifo, and no key of ours"):
+        settings_of(experiment, experiment.arm("planes"), KRaftMode())
 
 
 def test_an_arm_that_kafka_can_have_keeps_kafkas_own_keys() -> None:
     experiment = parse(tomllib.loads(CONFIG))
-    assert settings_of(experiment, experiment.arms[1]) == {"queued.max.requests": "20"}
+    found = settings_of(experiment, experiment.arms[1], ZooKeeperMode())
+    assert found == {"queued.max.requests": "20"}

@@ -1,22 +1,27 @@
-"""Apache Kafka in ZooKeeper mode for one run: one broker of 3.9, and its ports.
+"""A node of Apache Kafka for one run: its ports, its Java, and when it answers.
 
-Only this mode has the control plane of KIP-291, which Kafka 4 removed with ZooKeeper.
-The broker is started as its shell script would start it, keeps what it writes in the
-run's directory, and ends with it.
+How a node comes about differs between Kafka 3.9 with ZooKeeper (`zookeeper_mode`) and
+Kafka 4 without (`kraft`); what the world does with it does not. All programs are
+started as their shell scripts would start them, keep what they write in the run's
+directory, and end with it.
 """
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Protocol
 
+from experiments.load.generator import Address
 from experiments.processes.child import Binding
-from experiments.processes.children import Child, bound_child
-from experiments.processes.loopback import free_ports, wait_for_answer
+from experiments.processes.children import Child, RunFailed, bound_child
+from experiments.processes.loopback import HOST, free_ports, wait_for_answer
 from experiments.worlds.kafka import apache_kafka
 
-VERSION = apache_kafka.VERSIONS[0]
+START_TIMEOUT_S: Final = 60.0
 # What Kafka's own start scripts give to the JVM, but for paths and logging.
 _KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20"),
@@ -34,7 +39,11 @@ _API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 0000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The loopback ports of a node; ``control`` is used if there is a control plane."""
+    """The loopback ports of a node.
+
+    ``control`` is a control plane's, or that of a KRaft controller; ``zookeeper`` is
+    used where there is one.
+    """
 
     zookeeper: int
     data: int
@@ -48,49 +57,83 @@ class Ports:
         return cls(zookeeper=zookeeper, data=data, control=control, jmx=jmx)
 
 
-def broker(
-    at: Path,
-    ports: Ports,
-    keys: Mapping[str, str],
-    binding: Binding,
-    tick: Callable[[], None],
-) -> Child:
-    """Start a broker with these keys; its logs lie below ``at``."""
-    properties = at / "server.properties"
-    lines = (f"{key}={value}\n" for key, value in keys.items())
-    properties.write_text("".join(lines), encoding="utf-8")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A broker that answers, what runs beside it, and where requests go.
+
+    ``control`` is the listener of its control plane, if it has one.
+    """
+
+    broker: Child
+    beside: tuple[Child, ...]
+    data: Address
+    control: Address | None
+    jmx: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a node runs: its directory, its CPU, and who wants to hear of time."""
+
+    at: Path
+    binding: Binding
+    tick: Callable[[], None]
+
+
+class Mode(Protocol):
+    """A kind of Kafka: its version, the schedulers it has, and how it starts."""
+
+    version: str
+    schedulers: tuple[str, ...]
+
+    def node(
+        self, site: Site, settings: Mapping[str, str], *, control_plane: bool
+    ) -> AbstractContextManager[Running]:
+        """Start a node and wait until it answers; end it on leaving.
+
+        :raises experiments.processes.children.RunFailed: if it does not start.
+        """
+
+
+def broker(version: str, site: Site, ports: Ports, keys: Mapping[str, str]) -> Child:
+    """Start a broker with these keys, its metrics open to JMX."""
     jmx = "-Dcom.sun.management.jmxremote"
     options = (
         *_KAFKA_JVM,
-        *(jmx, f"{jmx}.port={ports.jmx}", f"{jmx}.host=127.0.0.1"),
+        *(jmx, f"{jmx}.port={ports.jmx}", f"{jmx}.host={HOST}"),
         *(f"{jmx}.authenticate=false", f"{jmx}.ssl=false"),
-        *("kafka.Kafka", str(properties)),
+        *("kafka.Kafka", str(write_properties(site.at, keys))),
     )
-    return bound_child("kafka", _java(at, options), at, binding, tick)
+    command = _java(version, site.at, options)
+    return bound_child("kafka", command, site.at, site.binding, site.tick)
 
 
-def properties(
-    at: Path, ports: Ports, settings: Mapping[str, str], *, control_plane: bool
-) -> dict[str, str]:
-    """Return a broker's keys: what the run owns, then the experiment's own."""
-    listeners = {"PLAINTEXT": ports.data}
-    if control_plane:
-        listeners["CONTROLLER"] = ports.control
-    addresses = ",".join(f"{it}://127.0.0.1:{port}" for it, port in listeners.items())
-    control = {"control.plane.listener.name": "CONTROLLER"} if control_plane else {}
-    return {
-        "broker.id": "0",
-        "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
-        "listeners": addresses,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        **control,
-        # As in the live world: all connections of a load come at once.
-        "socket.listen.backlog.size": "1024",
-        "offsets.topic.replication.factor": "1",
-        **settings,
-        "log.dirs": str(at / "data"),
-    }
+def write_properties(at: Path, keys: Mapping[str, str]) -> Path:
+    """Write a broker's keys into its directory; return the file."""
+    path = at / "server.properties"
+    lines = (f"{key}={value}\n" for key, value in keys.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def complete(version: str, site: Site, options: Sequence[str]) -> None:
+    """Run a class of Kafka's to its end.
+
+    :raises RunFailed: if it fails, or does not end.
+    """
+    try:
+        subprocess.run(
+            _java(version, site.at, options),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        said = error.stderr or error.stdout
+        raise RunFailed(f"{options[0]} failed: {said}") from error
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(str(error)) from error
 
 
 def wait_for_broker(node: Child, ports: Ports, timeout_s: float) -> None:
@@ -101,12 +144,12 @@ def wait_for_broker(node: Child, ports: Ports, timeout_s: float) -> None:
     wait_for_answer(node, ports.data, _API_VERSIONS, timeout_s)
 
 
-def _java(at: Path, options: Sequence[str]) -> list[str]:
+def _java(version: str, at: Path, options: Sequence[str]) -> list[str]:
     log4j = at / "log4j.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
     return [
         str(apache_kafka.java()),
-        *("-cp", f"{apache_kafka.jars(VERSION)}/*"),
+        *("-cp", f"{apache_kafka.jars(version)}/*"),
         f"-Dlog4j.configuration={log4j.as_uri()}",
         *options,
     ]

@@ -1,12 +1,13 @@
-"""The world of Apache Kafka 3.9: the same trace, the same generator, another broker.
+"""The worlds of Apache Kafka: the same trace, the same generator, another broker.
 
-Every run starts a ZooKeeper and a broker of its own, bound to the CPU that the live
-world gives to ours. A JVM compiles its code while it runs, so the load is rehearsed
-before the replay that counts. Kafka keeps no row per request: what it says of its own
-phases comes by JMX, as means per API; the client's side is recorded as ever.
+Every run starts a broker of its own, bound to the CPU that the live world gives to
+ours. A JVM compiles its code while it runs, so the load is rehearsed before the replay
+that counts. Kafka keeps no row per request: what it says of its own phases comes by
+JMX, as means per API; the client's side is recorded as ever.
 
-An arm is one of Kafka's two topologies: ``fifo`` is one plane, ``planes`` adds the
-control plane of KIP-291. Kafka has nothing else, and the experiment is told so.
+An arm is one of Kafka's topologies: ``fifo`` is one plane, ``planes`` adds the control
+plane of KIP-291, which only 3.9 with ZooKeeper has. Kafka has nothing else, and the
+experiment is told so.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from experiments.design.config import Arm, Experiment
-from experiments.load.generator import Target
+from experiments.load.generator import REHEARSED, Target
 from experiments.load.trace import Trace
 from experiments.processes.children import Child, CpuTime, RunFailed
-from experiments.processes.java import TERMINATED
+from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.places import Places
-from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+from experiments.processes.zookeeper import NoZooKeeper
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.kafka import apache_kafka, nodes, phases
-from experiments.worlds.kafka.nodes import VERSION, Ports
+from experiments.worlds.kafka import apache_kafka, phases
+from experiments.worlds.kafka.nodes import Mode, Running, Site
+from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
 
 _SCHEDULER = "doorkeeper.scheduler"
@@ -40,29 +42,29 @@ _REHEARSALS = 3
 _CONTROLLER_EPOCH = 1
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S = 20.0
-_START_TIMEOUT_S, _STOP_TIMEOUT_S = 60.0, 30.0
+_STOP_TIMEOUT_S = 30.0
 # The kernel's CPUCLOCK_SCHED: a process with all its threads.
 _PROCESS_CPU_CLOCK = 2
 
 
 def make(tick: Callable[[], None]) -> Kafka:
-    """Return this world."""
-    return Kafka(tick)
+    """Return the world of Kafka 3.9."""
+    return Kafka("kafka", ZooKeeperMode(), tick)
 
 
 class Kafka:
     """Runs cells with Apache Kafka; ``tick`` is called once a second meanwhile."""
 
-    name = "kafka"
-
-    def __init__(self, tick: Callable[[], None]) -> None:
+    def __init__(self, name: str, mode: Mode, tick: Callable[[], None]) -> None:
+        self.name = name
+        self._mode = mode
         self._tick = tick
         self._places = Places.here()
 
     def environment(self) -> Mapping[str, Any]:
         """Say which Kafka runs, and where."""
         return {
-            "kafka": VERSION,
+            "kafka": self._mode.version,
             "rehearsals": _REHEARSALS,
             **self._places.environment(),
         }
@@ -72,12 +74,12 @@ class Kafka:
         return (1 + _REHEARSALS) * experiment.workload.duration_s + _OVERHEAD_S
 
     def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        """Start ZooKeeper and Kafka, rehearse and replay the trace, write the rows."""
-        settings = settings_of(cell.experiment, cell.arm)
+        """Start Kafka, rehearse and replay the trace, write the rows."""
+        settings = settings_of(cell.experiment, cell.arm, self._mode)
         with tempfile.TemporaryDirectory(prefix=f"kafka-{cell.run_id}-") as scratch:
             try:
                 return self._run(cell, settings, trace, out, Path(scratch))
-            except apache_kafka.NoKafka as missing:
+            except (apache_kafka.NoKafka, NoJava, NoZooKeeper) as missing:
                 raise WorldError(str(missing)) from missing
             except RunFailed as failure:
                 return RunResult(
@@ -96,49 +98,57 @@ class Kafka:
         at: Path,
     ) -> RunResult:
         has_control = cell.arm.scheduler == "planes"
-        ports = Ports.free()
-        keys = nodes.properties(at, ports, settings, control_plane=has_control)
-        bound = self._places.binding(self._places.broker)
-        with start_zookeeper(at, ports.zookeeper, bound, self._tick) as zookeeper:
-            wait_for_zookeeper(zookeeper, ports.zookeeper, _START_TIMEOUT_S)
-            broker = nodes.broker(at, ports, keys, bound, self._tick)
-            load = generating.start(cell, replayed, at, self._places, self._tick)
-            with broker, load:
-                nodes.wait_for_broker(broker, ports, _START_TIMEOUT_S)
-                before_s = _cpu_s(broker)
-                load.tell(_target(ports, has_control=has_control).line())
-                patience_s = generating.patience_s(cell, 1 + _REHEARSALS)
-                summary = json.loads(load.line(patience_s, broker, zookeeper))
-                used = CpuTime(used_s=_cpu_s(broker) - before_s)
-                told = _phases(ports)
-                fault = broker.stop(_STOP_TIMEOUT_S, TERMINATED)
+        binding = self._places.binding(self._places.broker)
+        site = Site(at=at, binding=binding, tick=self._tick)
+        with (
+            self._mode.node(site, settings, control_plane=has_control) as node,
+            generating.start(cell, replayed, at, self._places, self._tick) as load,
+        ):
+            processes = (node.broker, *node.beside)
+            load.tell(_target(node).line())
+            # The set-up, and what is replayed without a record: the JVM compiles.
+            said = load.line(generating.patience_s(cell, _REHEARSALS), *processes)
+            if said != REHEARSED:
+                raise load.failure(f"said {said!r} instead of {REHEARSED!r}")
+            before_s = _cpu_s(node.broker)
+            summary = json.loads(load.line(generating.patience_s(cell), *processes))
+            used = CpuTime(used_s=_cpu_s(node.broker) - before_s)
+            told = self._phases(node)
+            fault = node.broker.stop(_STOP_TIMEOUT_S, TERMINATED)
         end = LoadEnd(**summary, broker_cpu=used, fault=fault)
         seen = generating.observations(at)
         result = record_run(self.name, cell, replayed, out, seen, None, end)
         return replace(result, broker_phases_ms=told)
 
+    def _phases(self, node: Running) -> phases.Phases:
+        try:
+            return phases.read(self._mode.version, node.jmx)
+        except subprocess.SubprocessError as error:
+            raise RunFailed(f"Kafka's metrics cannot be read: {error}") from error
 
-def settings_of(experiment: Experiment, arm: Arm) -> dict[str, str]:
-    """Return an arm's broker keys as Kafka can have them.
 
-    :raises WorldError: if the arm asks for what Kafka has not.
+def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
+    """Return an arm's broker keys as a kind of Kafka can have them.
+
+    :raises WorldError: if the arm asks for what it has not.
     """
     keys = experiment.broker_keys(arm)
     scheduler = keys.pop(_SCHEDULER)
     ours = sorted(key for key in keys if key.startswith("doorkeeper."))
-    if scheduler not in ("fifo", "planes") or ours:
+    if scheduler not in mode.schedulers or ours:
         asked = ", ".join([f"the scheduler {scheduler!r}", *ours])
         raise WorldError(
-            f"arm {arm.name!r} asks for {asked}; Apache Kafka has fifo and planes, and "
-            "no key of ours: choose arms, as with --schedulers fifo,planes"
+            f"arm {arm.name!r} asks for {asked}; Apache Kafka {mode.version} has "
+            f"{' and '.join(mode.schedulers)}, and no key of ours: choose arms, as "
+            f"with --schedulers {','.join(mode.schedulers)}"
         )
     return keys
 
 
-def _target(ports: Ports, *, has_control: bool) -> Target:
+def _target(node: Running) -> Target:
     return Target(
-        data=("127.0.0.1", ports.data),
-        control=("127.0.0.1", ports.control) if has_control else None,
+        data=node.data,
+        control=node.control,
         controller_epoch=_CONTROLLER_EPOCH,
         rehearsals=_REHEARSALS,
     )
@@ -147,10 +157,3 @@ def _target(ports: Ports, *, has_control: bool) -> Target:
 def _cpu_s(node: Child) -> float:
     """Return the CPU seconds of all threads so far (``clock_getcpuclockid(3)``)."""
     return time.clock_gettime(~node.pid << 3 | _PROCESS_CPU_CLOCK)
-
-
-def _phases(ports: Ports) -> phases.Phases:
-    try:
-        return phases.read(VERSION, ports.jmx)
-    except subprocess.SubprocessError as error:
-        raise RunFailed(f"Kafka's metrics cannot be read: {error}") from error

@@ -25,9 +25,8 @@ def worlds_forest(worlds: Worlds, world: str) -> Figure:
     comparison, metric = worlds.witness.comparisons[0], worlds.witness.headline
     cells = [
         it
-        for it in worlds.cells
-        if it.world == world
-        and it.point == comparison.manifest.point.name
+        for it in worlds.beside(world)
+        if it.point == comparison.manifest.point.name
         and it.witness.metric.name == metric.name
         and it.witness.arm in comparison.rivals
     ]

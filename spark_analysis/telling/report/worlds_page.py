@@ -10,8 +10,10 @@ from typing import Final
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.report.point_parts import plain_table
 from spark_analysis.telling.report.svg import inline
+from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
 from spark_analysis.telling.sentences.sweep_sentences import study_cautions
 from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.worlds_table import headline_table, worlds_tables
 
 _HERE: Final = Path(__file__).parent
@@ -28,10 +30,14 @@ def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
     body = [
         f"<header><p class='meta'>{escape(manifest.name)} · {' and '.join(names)} "
         f"world · {manifest.created[:10]}</p><h1>{title}</h1>",
-        f"<nav><a href='#worlds'>Side by side</a>{links}</nav></header><main>",
+        "<nav><a href='#agreement'>Agreement</a><a href='#worlds'>Side by side</a>"
+        f"{links}</nav></header><main>",
         _warnings(worlds),
         f"<p class='lead'>{said}</p>",
         *(f"<p class='note'>{escape(text)}</p>" for text in worlds_notes(worlds)),
+        "<h2 id='agreement'>Where they agree</h2>",
+        *(f"<p>{escape(text)}</p>" for text in agreement_sentences(worlds)),
+        *map(plain_table, agreement_tables(worlds)),
         "<h2 id='worlds'>Side by side</h2>",
     ]
     for study in worlds.others:

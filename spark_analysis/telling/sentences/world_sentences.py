@@ -12,7 +12,7 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds, same_requests
 from spark_analysis.telling.sentences.lead import lead
-from spark_analysis.telling.sentences.numbers import digits, listed
+from spark_analysis.telling.sentences.numbers import digits, listed, percent
 from spark_analysis.telling.sentences.sweep_sentences import study_lead
 from spark_analysis.telling.sentences.verdict_sentences import finding, subject
 
@@ -38,30 +38,52 @@ def _of(worlds: Worlds) -> Iterator[str]:
             yield from _at_point(worlds, study, comparison)
 
 
-def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[str]:
+def _first_cells(
+    worlds: Worlds, study: Study, comparison: Comparison
+) -> list[WorldCell]:
+    """Return the cells by which a world is told: the first class, every rival."""
     first, world = comparison.class_names[0], study.manifest.world
     point = comparison.manifest.point.name
-    cells = [
+    return [
         it
         for it in worlds.told(world, first, comparison.headline)
         if it.witness.arm in comparison.rivals and it.point == point
     ]
+
+
+def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[str]:
+    cells = _first_cells(worlds, study, comparison)
     if not cells:
         return
+    world, point = study.manifest.world, comparison.manifest.point.name
     where = f"At {point}, the" if point else "The"
     witness, about = worlds.witness.manifest.world, subject(cells[0].witness)
     alike = _having(cells, "agrees")
     if alike:
-        said = listed([_both(it, witness, world) for it in alike])
+        said = listed([_both(it, world) for it in alike])
         yield f"{where} {witness} and the {world} world agree: the {about} is {said}."
+    within = percent(worlds.margin)
+    half = _having(cells, "size open")
+    if half:
+        said = listed([_both(it, world) for it in half])
+        yield (
+            f"{where} {witness} and the {world} world agree in direction; whether in "
+            f"size, to within {within}, is open: the {about} is {said}."
+        )
     apart = _having(cells, "size differs")
     if apart:
-        said = listed([_both(it, witness, world) for it in apart])
-        yield f"They agree in direction, not in size: the {about} is {said}."
+        said = listed([_both(it, world) for it in apart])
+        yield (
+            f"{where} {witness} and the {world} world agree in direction, not in size: "
+            f"the {about} is {said}."
+        )
     against = _having(cells, "contradicts")
     if against:
-        said = listed([_both(it, witness, world) for it in against])
-        yield f"They contradict each other: the {about} is {said}."
+        said = listed([_both(it, world) for it in against])
+        yield (
+            f"{where} {witness} and the {world} world contradict each other: the "
+            f"{about} is {said}."
+        )
     unsure = _having(cells, "undecided")
     if unsure:
         yield _unsteady(cells, unsure, study, witness, about)
@@ -89,12 +111,17 @@ def _unsteady(
     )
 
 
-def _both(cell: WorldCell, witness: str, world: str) -> str:
+def _both(cell: WorldCell, world: str) -> str:
     """Tell what two worlds found under one arm."""
-    return (
-        f"{finding(cell.witness)} under {cell.witness.arm} in the {witness} world "
-        f"({finding(cell.other)} in the {world} one)"
-    )
+    return f"{finding(cell.witness)} under {cell.witness.arm} ({_there(cell, world)})"
+
+
+def _there(cell: WorldCell, world: str) -> str:
+    """Tell what the other world found, as briefly as the first one's words allow."""
+    mine, theirs = finding(cell.witness), finding(cell.other)
+    tail = mine.lstrip("0123456789.")
+    brief = theirs.removesuffix(tail) if tail != mine else theirs
+    return f"{world}: {brief}"
 
 
 def _having(cells: Sequence[WorldCell], agreement: Agreement) -> list[WorldCell]:
@@ -102,11 +129,27 @@ def _having(cells: Sequence[WorldCell], agreement: Agreement) -> list[WorldCell]
 
 
 def _on_the_witness(worlds: Worlds) -> tuple[str, ...]:
-    """Return what the witness says of everything, by itself."""
+    """Return what the witness says of everything, by itself.
+
+    Its first sentence is left out where agreement has told all that it says.
+    """
     study = worlds.witness
     said = study_lead(study) if study.swept else lead(study.comparisons[0])
+    if not study.swept and len(said) > 1 and _told_by_agreement(worlds):
+        said = said[1:]
     head, *rest = said
     return (f"In the {study.manifest.world} world: {head}", *rest)
+
+
+def _told_by_agreement(worlds: Worlds) -> bool:
+    """Say whether some world agrees on every rival of the first class."""
+    (comparison,) = worlds.witness.comparisons
+    for study in worlds.others:
+        cells = _first_cells(worlds, study, comparison)
+        alike = {it.witness.arm for it in _having(cells, "agrees")}
+        if alike == set(comparison.rivals):
+            return True
+    return False
 
 
 def _notes(worlds: Worlds) -> Iterator[str]:

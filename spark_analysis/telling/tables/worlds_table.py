@@ -34,9 +34,8 @@ def _table(worlds: Worlds, world: str, metric: Metric | None, name: str) -> Tabl
     there = next(s.manifest for s in worlds.others if s.manifest.world == world)
     cells = [
         it
-        for it in worlds.cells
-        if it.world == world
-        and (metric is None or it.witness.metric.name == metric.name)
+        for it in worlds.beside(world)
+        if metric is None or it.witness.metric.name == metric.name
     ]
     in_requests = bool(witness.points[0].mean_request_ms) and bool(
         there.points[0].mean_request_ms

@@ -1,0 +1,131 @@
+"""Calibration of brokers that keep no rows: what the whole load costs them.
+
+Nobody says what one request cost such a broker, only its process's CPU clock what all
+did. So its first arm is given the experiment's own load, and its CPU is divided by what
+the requests that it served cost in nominal time: a factor, by which the trace is
+stretched for the next round. The load decides what a request costs (a broker that is
+woken for each spends more), so the rounds that count are at the stretch that was found,
+where the share of the CPU in use is the one that the config writes.
+
+All traffic is taken to cost that factor times its nominal cost. Where its entries cost
+in other proportions than nominally, the total load is right and its parts are not.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.stats import t as student
+
+from experiments.design.calibration import Calibration, Cost
+from experiments.design.capacity import in_rates, nominal_us
+from experiments.design.config import Experiment
+from experiments.load import trace
+from experiments.running.cells import on_its_machine
+from experiments.running.progress import Watcher
+from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+
+ROUNDS: Final = 4
+CONFIDENCE: Final = 0.95
+_ATTEMPTS: Final = 3
+# Neither late requests nor a CPU that others had change what requests cost.
+_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
+
+
+def calibrate_by_load(
+    experiment: Experiment, world: World, watcher: Watcher, source: str
+) -> Calibration:
+    """Measure by what factor requests cost more in a world than nominally.
+
+    :raises WorldError: if runs fail repeatedly, or a nominal cost is not known.
+    """
+    alone = _baseline(experiment)
+    nominal = nominal_us(alone)
+    for entry in alone.workload.traffic:
+        if entry.name not in nominal:
+            raise WorldError(
+                f"calibration: the cost of {entry.name!r} is to be stated in "
+                f"[nominal]: brokers of the {world.name} world say only what all "
+                "requests cost"
+            )
+    watcher.planned(1 + ROUNDS, world.estimate_s(alone), 1)
+    factors = [1.0]
+    for number in range(1 + ROUNDS):
+        cell = Cell(
+            experiment=alone,
+            block=number,
+            arm=alone.arms[0],
+            order=0,
+            stretch=factors[-1],
+        )
+        factors.append(_factor(cell, nominal, world, watcher))
+    found = np.array(factors[-ROUNDS:])
+    return Calibration(
+        source=source,
+        costs={name: _cost(mean_us * found) for name, mean_us in nominal.items()},
+        confidence=CONFIDENCE,
+    )
+
+
+def _baseline(experiment: Experiment) -> Experiment:
+    """Return the experiment in nominal time with its baseline alone."""
+    experiment = in_rates(experiment.model_copy(update={"machine": None}))
+    header = experiment.experiment.model_copy(update={"again": False})
+    limits = experiment.limits.model_copy(update=_UNDISTURBED)
+    arms = (experiment.arm(header.baseline),)
+    changed = {"experiment": header, "limits": limits, "arms": arms}
+    return experiment.model_copy(update=changed)
+
+
+def _factor(
+    cell: Cell, nominal: dict[str, float], world: World, watcher: Watcher
+) -> float:
+    """Return the broker's CPU over what the served requests cost nominally."""
+    drawn = trace.generate(cell.experiment, cell.block)
+    there, replayed = on_its_machine(cell, drawn)
+    watcher.started(cell)
+    with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
+        files = RunFiles(
+            requests=Path(scratch, "requests.parquet"),
+            samples=Path(scratch, "samples.parquet"),
+        )
+        for _ in range(_ATTEMPTS):
+            result = world.run(there, replayed, files)
+            watcher.ended(cell, result, 0.0)
+            if result.valid:
+                return _of_run(result, files, drawn.column("traffic"), nominal)
+    raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
+
+
+def _of_run(
+    result: RunResult,
+    files: RunFiles,
+    traffic: list[str],
+    nominal: dict[str, float],
+) -> float:
+    rows = pq.read_table(files.requests, columns=["request_id", "outcome"])
+    outcomes = rows["outcome"].to_pylist()
+    served = [
+        nominal[traffic[number]]
+        for number, outcome in zip(
+            rows["request_id"].to_pylist(), outcomes, strict=True
+        )
+        if outcome == "ok"
+    ]
+    if result.broker_cpu_s is None or not served:
+        raise WorldError("calibration: no CPU time is known, or nothing was served")
+    return result.broker_cpu_s * 1e6 / math.fsum(served)
+
+
+def _cost(each_us: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Cost:
+    """Return the mean over rounds with its Student interval, to the nanosecond."""
+    mean_us, error = float(each_us.mean()), float(each_us.std(ddof=1))
+    half = float(student.ppf(0.5 + CONFIDENCE / 2, ROUNDS - 1)) * error / ROUNDS**0.5
+    ends = (mean_us, max(0.0, mean_us - half), mean_us + half)
+    mean, low, high = (round(each, 3) for each in ends)
+    return Cost(mean_us=mean, low_us=low, high_us=high)

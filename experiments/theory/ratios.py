@@ -1,0 +1,119 @@
+"""Mean latencies relative to the baseline: what theory says, and what every world does.
+
+A ratio of two arms is free of the machine's unit, so one prediction serves worlds whose
+requests cost different amounts. Theory knows requests and servers, not sockets: what a
+real broker spends beside its handlers is in both arms, and pulls its ratio towards 1.
+So every world is judged here, live ones too, within a margin that is named before: it
+*agrees* if the interval of its ratio, over blocks and for all rows of a world at once,
+lies within the margin about the prediction, *differs* if it lies outside, and is *open*
+otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from experiments.design.config import Experiment
+from experiments.theory.compare import Verdict, interval, judge
+from experiments.theory.measure import Block, pooled
+from experiments.theory.predict import MEAN_LATENCY, MEAN_WAIT, theory
+
+FILE: Final = "theory.json"
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioRow:
+    """The mean latency of a class under an arm, relative to the baseline's.
+
+    ``measured`` is the geometric mean over blocks, ``low`` and ``high`` the ends of its
+    interval; None where an interval has no such end.
+    """
+
+    world: str
+    point: str
+    arm: str
+    reported: str
+    predicted: float
+    measured: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+
+
+def ratios(
+    experiment: Experiment,
+    world: str,
+    point: str,
+    blocks: Mapping[str, list[Block]],
+    margin: float,
+) -> list[RatioRow]:
+    """Return a row for every class and arm of which theory knows both latencies."""
+    baseline = experiment.experiment.baseline
+    means = {
+        arm.name: _mean_latencies(experiment, arm.name, world, blocks[arm.name])
+        for arm in experiment.arms
+        if arm.name in blocks
+    }
+    base = means.get(baseline, {})
+    asked = [
+        (arm, name, latency / base[name])
+        for arm, of_class in means.items()
+        for name, latency in of_class.items()
+        if arm != baseline and name in base
+    ]
+    level = 1 - experiment.analysis.alpha / max(1, len(asked))
+    rows = []
+    for arm, name, predicted in asked:
+        logs = _log_ratios(blocks[arm], blocks[baseline], name)
+        mean, half = interval(logs, level)
+        bounded = math.isfinite(half)
+        rows.append(
+            RatioRow(
+                world=world,
+                point=point,
+                arm=arm,
+                reported=name,
+                predicted=predicted,
+                measured=math.exp(mean),
+                low=math.exp(mean - half) if bounded else None,
+                high=math.exp(mean + half) if bounded else None,
+                verdict=judge(mean - math.log(predicted), half, math.log1p(margin)),
+            )
+        )
+    return rows
+
+
+def write(rows: Sequence[RatioRow], margin: float, path: Path) -> None:
+    """Write rows for the report of the worlds that they are about."""
+    content = {
+        "schema": SCHEMA,
+        "margin": margin,
+        "ratios": [asdict(row) for row in rows],
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _mean_latencies(
+    experiment: Experiment, arm: str, world: str, blocks: list[Block]
+) -> dict[str, float]:
+    """Return the mean latency of each class that theory knows, in seconds."""
+    found = theory(experiment, experiment.arm(arm), world, pooled(blocks))
+    # Errors of a wait are relative to the time in system: that is the latency.
+    return {
+        it.reported: it.scale for it in found.predictions if it.quantity == MEAN_WAIT
+    }
+
+
+def _log_ratios(ours: list[Block], base: list[Block], name: str) -> list[float]:
+    key = (MEAN_LATENCY, name)
+    return [
+        math.log(mine.values[key] / theirs.values[key])
+        for mine, theirs in zip(ours, base, strict=False)
+        if key in mine.values and key in theirs.values
+    ]

@@ -1,0 +1,58 @@
+"""The world of Apache Kafka 4.1: no ZooKeeper, and no requests of a controller.
+
+Brokers of Kafka 4 learn from the log of their controllers what LeaderAndIsr used to
+tell them, and close a connection that sends it. So of the same trace the controller's
+requests fail here, and what can be compared is the others: what Kafka of today makes of
+them, in one plane, beside Kafka 3.9 and us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
+from experiments.processes.loopback import HOST
+from experiments.worlds.kafka import apache_kafka, nodes
+from experiments.worlds.kafka.nodes import START_TIMEOUT_S, Ports, Running, Site
+from experiments.worlds.kafka.world import Kafka
+
+
+def make(tick: Callable[[], None]) -> Kafka:
+    """Return this world."""
+    return Kafka("kraft", KRaftMode(), tick)
+
+
+class KRaftMode:
+    """A broker for each run that is its own controller."""
+
+    version = apache_kafka.VERSIONS[1]
+    schedulers: tuple[str, ...] = ("fifo",)
+
+    @contextlib.contextmanager
+    def node(
+        self, site: Site, settings: Mapping[str, str], *, control_plane: bool
+    ) -> Iterator[Running]:
+        """Format a log directory and start a node on it, see `nodes.Mode`."""
+        assert not control_plane, "the world lets only the schedulers pass that it has"
+        ports = Ports.free()
+        owned = {"socket.listen.backlog.size": "1024", **settings}
+        text = apache_kafka.server_properties(
+            site.at / "data", ports.data, ports.control, owned
+        )
+        keys = dict(line.split("=", 1) for line in text.splitlines())
+        self._format(site, keys)
+        with nodes.broker(self.version, site, ports, keys) as broker:
+            nodes.wait_for_broker(broker, ports, START_TIMEOUT_S)
+            yield Running(
+                broker=broker,
+                beside=(),
+                data=(HOST, ports.data),
+                control=None,
+                jmx=ports.jmx,
+            )
+
+    def _format(self, site: Site, keys: Mapping[str, str]) -> None:
+        file = str(nodes.write_properties(site.at, keys))
+        tool = apache_kafka.class_of("kafka-storage", self.version)
+        told = ("format", "-t", apache_kafka.CLUSTER_ID, "-c", file)
+        nodes.complete(self.version, site, (tool, *told))
