@@ -10,6 +10,7 @@ import click
 from doorkeeper.analysis import analyze, paper
 from doorkeeper.calibrate import calibrate
 from doorkeeper.experiment import experiment
+from doorkeeper.results import results
 from doorkeeper.schedulers import schedulers
 from doorkeeper.serve import serve
 from doorkeeper.theory import theory
@@ -21,5 +22,9 @@ def main() -> None:
     """Run a Kafka broker with pluggable request scheduling, and experiments on it."""
 
 
-for command in (serve, schedulers, experiment, calibrate, theory, analyze, paper):
+COMMANDS = (
+    *(serve, schedulers, experiment, calibrate),
+    *(theory, analyze, results, paper),
+)
+for command in COMMANDS:
     main.add_command(command)

@@ -101,7 +101,8 @@ class VirtualWorld(Section):
     ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
     both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
     bounds the time that bytes travel; while a handler runs, what has travelled arrives
-    at the end of its quantum, so the default is no latency.
+    at the end of its quantum, so the default is no latency. ``preemption_us`` is lost
+    whenever a handler is preempted, and billed to whoever runs next.
 
     With ``server`` = ``seats`` a handler waits for its request's demand at a device of
     its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
@@ -117,7 +118,17 @@ class VirtualWorld(Section):
     slice_us: dict[str, Mean] = Field(default_factory=dict)
     other_slice_us: Mean = 50.0
     refusal_us: Rate = 10.0
+    preemption_us: Rate = 0.0
     latency_us: tuple[Rate, Rate] = (0.0, 0.0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.preemption_us and self.server != "cpu":
+            raise ValueError(
+                f"preemption_us is of server 'cpu'; with {self.server!r} "
+                "kernel.preemption_us says what threads lose, and seats lose nothing"
+            )
+        return self
 
 
 class Analysis(Section):

@@ -49,9 +49,11 @@ def run(
         asked = point.experiment, world, point.name, blocks
         found.append(compare(*asked, margin))
         relative += ratios(*asked, apart)
-    _print(found, margin, console)
+    _print(found, console)
+    said = _sum(found, margin)
+    console.print(said, highlight=False)
     if out is not None:
-        write(relative, apart, out)
+        write(relative, apart, said, out)
         console.print(f"written to {out}", highlight=False)
     return not any(comparison.contradicted for comparison in found)
 
@@ -122,7 +124,7 @@ def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
     return ["model"]
 
 
-def _print(found: Sequence[Comparison], margin: float, console: Console) -> None:
+def _print(found: Sequence[Comparison], console: Console) -> None:
     table = Table()
     for name in ("world", "point", "arm", "class", "quantity"):
         table.add_column(name)
@@ -138,13 +140,17 @@ def _print(found: Sequence[Comparison], margin: float, console: Console) -> None
     for world, point, arm, reason in (it for each in found for it in each.silences):
         where = " ".join(part for part in (world, point, arm) if part)
         console.print(f"{where}: no closed form ({reason})", highlight=False)
+
+
+def _sum(found: Sequence[Comparison], margin: float) -> str:
+    """Sum all predictions up in a sentence."""
+    rows = [row for comparison in found for row in comparison.rows]
     count = Counter(row.verdict for row in rows)
     judged = len(rows) - count["not judged"]
-    console.print(
+    return (
         f"of {judged} predictions {count['agrees']} are met within {margin:.0%}, "
         f"{count['differs']} are not, and {count['open']} are open, their intervals "
-        "too wide to say; all intervals of a world hold at once",
-        highlight=False,
+        "too wide to say; all intervals of a world hold at once"
     )
 
 

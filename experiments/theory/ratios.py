@@ -23,7 +23,6 @@ from experiments.theory.compare import Verdict, interval, judge
 from experiments.theory.measure import Block, pooled
 from experiments.theory.predict import MEAN_LATENCY, MEAN_WAIT, theory
 
-FILE: Final = "theory.json"
 SCHEMA: Final = 1
 
 
@@ -89,11 +88,15 @@ def ratios(
     return rows
 
 
-def write(rows: Sequence[RatioRow], margin: float, path: Path) -> None:
-    """Write rows for the report of the worlds that they are about."""
+def write(rows: Sequence[RatioRow], margin: float, said: str, path: Path) -> None:
+    """Write rows for the report of the worlds that they are about.
+
+    ``said`` sums up all predictions, those that are no ratios included.
+    """
     content = {
         "schema": SCHEMA,
         "margin": margin,
+        "said": said,
         "ratios": [asdict(row) for row in rows],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -281,6 +281,10 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         virtual = experiment.virtual
         if virtual.latency_us != (0.0, 0.0):
             raise NoClosedForm("bytes take time to travel")
+        if virtual.preemption_us:
+            raise NoClosedForm(
+                f"preemption_us = {virtual.preemption_us} in virtual time"
+            )
         return ModelSection(
             server=virtual.server, granularity_us=virtual.granularity_us
         )

@@ -115,6 +115,33 @@ def column(rows, name):
     return rows[name].to_numpy()
 
 
+def test_a_preemption_costs_the_same_in_the_model_and_in_the_whole_broker(tmp_path):
+    """Requests in slices of a millisecond: each ends when the model says, to 20 us."""
+
+    def served(preemption_us):
+        subject = experiment("A", "priority", (1,), False, 0.0, 2.0).content()
+        control, produce = subject["workload"]["traffic"]
+        control["service"] = {"kind": "constant", "mean_us": 900.0}
+        produce["service"] = {"kind": "constant", "mean_us": 4000.0}
+        produce["request"] |= {"partitions": 4, "topic_partitions": 4}
+        subject["model"] |= {"granularity_us": 1000.0, "preemption_us": preemption_us}
+        subject["virtual"]["preemption_us"] = preemption_us
+        found = parse(subject)
+        _, model = rows_of(Model(lambda: None), found, 0, tmp_path)
+        _, virtual = rows_of(Virtual(), found, 0, tmp_path)
+        assert (
+            column(model, "preemptions").sum() == column(virtual, "preemptions").sum()
+        )
+        ours, theirs = (column(it, "local_done_ns") for it in (virtual, model))
+        assert np.abs(ours - theirs).max() < RESOLUTION_NS
+        return column(model, "preemptions").sum(), ours
+
+    preemptions, free = served(0.0)
+    assert preemptions > 20
+    _, costly = served(300.0)
+    assert (costly - free).max() > 300_000 - RESOLUTION_NS
+
+
 class OneCpu:
     """A handler is so much work."""
 

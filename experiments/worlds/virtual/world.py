@@ -93,7 +93,9 @@ class TraceCosts:
     """What a slice costs: a share of its request's demand, or what its class says.
 
     A request with a drawn demand spends it in equal parts over its ``units`` of work
-    (partitions), one per slice; what a handler does beyond them costs nothing.
+    (partitions), one per slice; what a handler does beyond them costs nothing. The
+    slice after a preemption costs ``preemption_us`` more, whoever runs it: that is when
+    the CPU is lost.
     """
 
     def __init__(self, experiment: Experiment, trace: Trace) -> None:
@@ -103,6 +105,10 @@ class TraceCosts:
         }
         self._default_ns = round(virtual.other_slice_us * 1000)
         self._refusal_ns = round(virtual.refusal_us * 1000)
+        self._preemption_ns = round(virtual.preemption_us * 1000)
+        # Who ran the last slice, and how often it had been preempted by then.
+        self._last: Task | None = None
+        self._preempted = 0
         self._left_ns = trace.column("demand_ns")
         units = {
             entry.name: getattr(entry.request, "partitions", 1)
@@ -118,6 +124,18 @@ class TraceCosts:
     def slice_ns(self, task: Task) -> int:
         """Return the cost of the slice that ``task`` has just run."""
         assert isinstance(task, Request)
+        cost_ns = self._overhead_ns() + self._own_ns(task)
+        self._last, self._preempted = task, task.preemptions
+        return cost_ns
+
+    def _overhead_ns(self) -> int:
+        """Return what was lost since the last slice, if its task was preempted."""
+        last = self._last
+        if last is None or last.preemptions == self._preempted:
+            return 0
+        return self._preemption_ns
+
+    def _own_ns(self, task: Request) -> int:
         number = task.correlation_id
         if number < 0:
             return 0

@@ -1,0 +1,43 @@
+"""``doorkeeper results``: the page of findings, every figure from recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from doorkeeper.shared import CONFIG_FILE, RUN_DIR, failing, refusing
+
+
+@click.command()
+@click.argument("spec", type=CONFIG_FILE)
+@click.argument("runs", type=RUN_DIR)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The page to write.",
+)
+def results(spec: Path, runs: Path, out: Path) -> None:
+    """Write the page that SPEC describes from the analysed recordings in RUNS.
+
+    Paths of configs and pictures are relative to the working directory. A section whose
+    config is no longer what was run is refused.
+    """
+    from experiments.design.config import load
+    from experiments.design.config_errors import ExperimentError
+    from experiments.running.answers import answers
+    from spark_analysis.telling.findings import page
+    from spark_analysis.telling.findings.spec import SpecError
+    from spark_analysis.telling.findings.spec import load as load_spec
+
+    with refusing(SpecError, ExperimentError), failing(page.OutOfDate):
+        told = load_spec(spec)
+        found = {}
+        for section in told.sections:
+            experiment = load(Path(section.config))
+            page.check_ran(section, runs, experiment.content())
+            found[section.config] = answers(experiment)
+        text = page.page(told, runs, Path(), found)
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"{out}: {len(told.sections)} sections")

@@ -1,0 +1,1 @@
+"""A page of findings: prose without a figure, and what recordings put between."""
