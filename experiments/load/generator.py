@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from broker.protocol.errors import ErrorCode
 from experiments.design import config
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
@@ -43,6 +44,16 @@ _LEAD_NS = 20_000_000
 _SETUP_TIMEOUT_S = 20.0
 # What is said between the last rehearsal and the replay that counts.
 REHEARSED = "rehearsed"
+# A topic that was created a moment ago may have no leader yet (KRaft tells brokers of
+# it by a log).
+_SETTLING = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition.value,
+        ErrorCode.leader_not_available.value,
+        ErrorCode.not_leader_or_follower.value,
+    }
+)
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +100,23 @@ class SetupClient:
         self._correlation_id = 0
 
     def request(self, request: SetupRequest) -> bytes:
-        """Send one request, return its answer; end the process if that is an error."""
-        self._correlation_id -= 1
-        self._socket.sendall(request.frame(self._correlation_id))
-        answer = self._exactly(int.from_bytes(self._exactly(4)))
-        code = error_of(request.api_key, answer)
-        if code:
-            sys.exit(
-                f"set-up request with API key {request.api_key} was answered {code}"
-            )
-        return answer
+        """Send one request, return its answer; end the process if that is an error.
+
+        While a topic settles the request is sent again.
+        """
+        deadline_s = time.monotonic() + _SETUP_TIMEOUT_S
+        while True:
+            self._correlation_id -= 1
+            self._socket.sendall(request.frame(self._correlation_id))
+            answer = self._exactly(int.from_bytes(self._exactly(4)))
+            code = error_of(request.api_key, answer)
+            if not code:
+                return answer
+            if code not in _SETTLING or time.monotonic() > deadline_s:
+                sys.exit(
+                    f"set-up request with API key {request.api_key} was answered {code}"
+                )
+            time.sleep(_PAUSE_S)
 
     def close(self) -> None:
         """Close the connection."""
