@@ -108,7 +108,7 @@ class KafkaController:
             enabled=config.delete_topic_enable,
         )
         self._reassignments = Reassignments(
-            context, batch, self._partitions, self._replicas, self._deletions
+            context, batch, self._partitions, self._replicas
         )
         self._brokers = Brokers(
             context,
@@ -134,9 +134,13 @@ class KafkaController:
         for key in context.all_partitions():
             if key in found.leaderships:
                 context.put_leadership(key, found.leaderships[key])
-            if context.assignment(key).is_being_reassigned:
-                context.reassigned.setdefault(key)
         yield from self._deletions.take_over(found.deletions)
+        context.reassigned.update(
+            (key, None)
+            for key in context.all_partitions()
+            if context.assignment(key).is_being_reassigned
+            and key.topic not in context.to_delete
+        )
         # Brokers must know who is alive before they are told whom to follow.
         self._batch.tell(context.brokers, [])
         yield from self._batch.flush()
@@ -203,6 +207,7 @@ class KafkaController:
 
     def deletions_requested(self, topics: Collection[str]) -> Decisions[None]:
         """Learn of the children of ``/admin/delete_topics``."""
+        yield from self._reassignments.abandon(topics)
         yield from self._deletions.request(topics)
 
     def isrs_changed(

@@ -1,9 +1,14 @@
 """Topics on their way out (Kafka's ``TopicDeletionManager``).
 
 A topic is deleted when all its replicas are: clients are told first, then each broker
-stops its replicas, then deletes them. While a replica is not online, or a partition is
-being reassigned, the topic is ineligible; its deletion goes on when that has changed.
-Its znodes go last, so that a controller that takes over finds what is left to do.
+stops its replicas, then deletes them. While a replica is not online the topic is
+ineligible; its deletion goes on when that has changed. Its znodes go last, so that a
+controller that takes over finds what is left to do.
+
+Kafka lets a deletion wait until the topic's reassignments are done, and elects no
+leaders for it meanwhile, so that both may wait for ever. Here whoever asks for a
+deletion ends reassignments first (`Reassignments.abandon`), as Kafka's KRaft controller
+does; old and new replicas go alike.
 """
 
 from __future__ import annotations
@@ -67,23 +72,11 @@ class TopicDeletions:
         return known
 
     def _queue(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self._context.to_delete.setdefault(topic)
-            if topic in self._being_reassigned():
-                self.hold(topic)
-
-    def _being_reassigned(self) -> set[str]:
-        return {key.topic for key in self._context.reassigned}
-
-    def hold(self, topic: str) -> None:
-        """Do not delete a topic for the time being, if it is to be deleted at all."""
-        if topic in self._context.to_delete:
-            self._context.deletion_ineligible.add(topic)
+        self._context.to_delete.update(dict.fromkeys(topics))
 
     def retry(self, topics: Iterable[str]) -> Decisions[None]:
         """Go on with topics, since what has held them up may be gone."""
         waiting = self._context.to_delete.keys() & set(topics)
-        waiting -= self._being_reassigned()
         if waiting:
             self._context.deletion_ineligible.difference_update(waiting)
             yield from self.resume()
@@ -108,8 +101,7 @@ class TopicDeletions:
         failed = [it for it in replicas if it.key.topic in self._context.to_delete]
         if failed:
             yield from self._replicas.change(failed, ReplicaState.DELETION_INELIGIBLE)
-            for replica in failed:
-                self.hold(replica.key.topic)
+            self._context.deletion_ineligible.update(it.key.topic for it in failed)
             yield from self.resume()
 
     def resume(self) -> Decisions[None]:
@@ -157,7 +149,7 @@ class TopicDeletions:
             for replica in context.replicas_of(context.partitions_of(topic)):
                 if not context.is_online(replica.broker, replica.key):
                     dead.append(replica)
-                    self.hold(topic)
+                    context.deletion_ineligible.add(topic)
                 else:
                     alive.append(replica)
         yield from self._replicas.change(dead, ReplicaState.DELETION_INELIGIBLE)

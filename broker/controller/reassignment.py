@@ -16,7 +16,7 @@ been lost with the target's coming first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from broker.controller.assignment import (
     PartitionAndReplica,
@@ -29,7 +29,6 @@ from broker.controller.decisions import (
     WriteAssignment,
     WriteReassignments,
 )
-from broker.controller.deletion import TopicDeletions
 from broker.controller.leadership import Leadership
 from broker.controller.partition_states import Election, PartitionStateMachine
 from broker.controller.replica_states import ReplicaStateMachine
@@ -52,13 +51,11 @@ class Reassignments:
         batch: RequestBatch,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
-        deletions: TopicDeletions,
     ) -> None:
         self._context = context
         self._batch = batch
         self._partitions = partitions
         self._replicas = replicas
-        self._deletions = deletions
         # What ``/admin/reassign_partitions`` holds.
         self._in_znode: dict[TopicPartition, tuple[int, ...]] = {}
 
@@ -106,6 +103,14 @@ class Reassignments:
             assignment = self._context.assignment(key)
             if wanted(assignment):
                 yield from self._advance(key, assignment)
+
+    def abandon(self, topics: Collection[str]) -> Decisions[None]:
+        """Give up the reassignments of topics that are to be deleted."""
+        context = self._context
+        for key in [key for key in context.reassigned if key.topic in topics]:
+            del context.reassigned[key]
+        in_znode = [key for key in self._in_znode if key.topic in topics]
+        yield from self._forget_in_znode(in_znode)
 
     def complete(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
         """Complete what can be, since ISRs have changed."""
@@ -180,7 +185,6 @@ class Reassignments:
         self, key: TopicPartition, assignment: ReplicaAssignment
     ) -> Decisions[None]:
         """Do what can be done by now."""
-        self._deletions.hold(key.topic)
         self._context.reassigned.setdefault(key)
         yield from self._assign(key, assignment)
         if self._context.leadership(key) is None:
@@ -262,7 +266,6 @@ class Reassignments:
             yield from self._forget_in_znode([key])
         self._batch.tell(context.brokers, [key])
         yield from self._batch.flush()
-        yield from self._deletions.retry([key.topic])
         return True
 
     def _move_leader(

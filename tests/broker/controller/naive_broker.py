@@ -7,6 +7,8 @@ above the one that is known; a replica is stopped under no earlier epoch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 from broker.protocol.errors import ErrorCode
@@ -31,6 +33,13 @@ from broker.protocol.topic_partition import TopicPartition
 DURING_DELETE = -2
 
 
+def partitions_of(request: Any) -> Iterator[tuple[TopicPartition, Any, Any]]:
+    """Yield each partition that a request speaks of, its topic's part, and its own."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), topic, state
+
+
 class Broker:
     """Broker ``number``: its replicas, its disk, and what it tells clients."""
 
@@ -51,6 +60,11 @@ class Broker:
         self.replicas.clear()
         self.metadata.clear()
         self.alive.clear()
+
+    def lose_directory(self, key: TopicPartition) -> None:
+        """Lose the directory of a partition, until the next start."""
+        self.bad_dirs.add(key)
+        self.replicas.pop(key, None)
 
     def obey(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -77,18 +91,15 @@ class Broker:
         if fenced:
             return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
         errors = []
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                key = TopicPartition(topic.topic_name, state.partition_index)
-                code = self._become(key, topic.topic_id, state)
-                errors.append(
-                    LeaderAndIsrPartitionError(
-                        topic_name=None,
-                        topic_id=topic.topic_id,
-                        partition_index=key.partition,
-                        error_code=code,
-                    )
+        for key, topic, state in partitions_of(request):
+            errors.append(
+                LeaderAndIsrPartitionError(
+                    topic_name=None,
+                    topic_id=topic.topic_id,
+                    partition_index=key.partition,
+                    error_code=self._become(key, topic.topic_id, state),
                 )
+            )
         return LeaderAndIsrResponse(
             error_code=ErrorCode.none, partition_errors=tuple(errors)
         )
@@ -99,6 +110,8 @@ class Broker:
         topic_id: UUID | None,
         wanted: LeaderAndIsrPartitionState,
     ) -> ErrorCode:
+        if key in self.bad_dirs:
+            return ErrorCode.kafka_storage_error
         mine = self.replicas.get(key)
         if key in self.logs and self.logs[key] != topic_id:
             return ErrorCode.inconsistent_topic_id
@@ -106,9 +119,6 @@ class Broker:
             return ErrorCode.stale_controller_epoch
         if self.id not in wanted.replicas:
             return ErrorCode.unknown_topic_or_partition
-        if key in self.bad_dirs:
-            self.replicas.pop(key, None)
-            return ErrorCode.kafka_storage_error
         self.logs[key] = topic_id
         self.replicas[key] = wanted
         return ErrorCode.none
@@ -117,17 +127,14 @@ class Broker:
         if fenced:
             return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
         errors = []
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                key = TopicPartition(topic.topic_name, state.partition_index)
-                code = self._stop_one(key, state)
-                errors.append(
-                    StopReplicaPartitionError(
-                        topic_name=key.topic,
-                        partition_index=key.partition,
-                        error_code=code,
-                    )
+        for key, _, state in partitions_of(request):
+            errors.append(
+                StopReplicaPartitionError(
+                    topic_name=key.topic,
+                    partition_index=key.partition,
+                    error_code=self._stop_one(key, state),
                 )
+            )
         return StopReplicaResponse(
             error_code=ErrorCode.none, partition_errors=tuple(errors)
         )
@@ -147,10 +154,8 @@ class Broker:
 
     def _update(self, request: UpdateMetadataRequest) -> None:
         self.alive = {each.id for each in request.live_brokers}
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                key = TopicPartition(topic.topic_name, state.partition_index)
-                if state.leader == DURING_DELETE:
-                    self.metadata.pop(key, None)
-                else:
-                    self.metadata[key] = state
+        for key, _, state in partitions_of(request):
+            if state.leader == DURING_DELETE:
+                self.metadata.pop(key, None)
+            else:
+                self.metadata[key] = state

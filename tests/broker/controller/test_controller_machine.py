@@ -1,266 +1,132 @@
-"""A controller under arbitrary events, conflicts and deaths between any two decisions.
+"""Whatever happens to a controller, it keeps its promises; and who breaks one is found.
 
-`World` checks every single decision. Here events are drawn, and what has to hold when
-nothing is under way any more: everybody alive knows the newest state, and with all
-brokers back there are leaders, deleted topics are gone, and reassignments are done.
+The second half plants faults, each as a wrong version of one function of the core, and
+asks the same machine: a fault that it does not notice is a promise that nobody checks.
 """
 
 from __future__ import annotations
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    rule,
-    run_state_machine_as_test,
-)
+from dataclasses import replace
 
-from broker.controller.elections import ElectionType
-from broker.protocol.sentinels import NO_LEADER
-from broker.protocol.topic_partition import TopicPartition
-from tests.broker.controller.world import World
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
-BROKERS = 4
-TOPICS = ("a", "b", "c")
-BROKER = st.integers(1, BROKERS)
-TOPIC = st.sampled_from(TOPICS)
-REPLICAS = st.lists(BROKER, min_size=1, max_size=3, unique=True).map(tuple)
-KEY = st.builds(TopicPartition, TOPIC, st.integers(0, 2))
-NUMBER = st.integers(0, 100)
-
-
-class ControllerMachine(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
-        self.world = World(BROKERS)
-        for number in range(1, BROKERS + 1):
-            self.world.start_broker(number)
-        self.world.elect_controller()
-
-    # ---- brokers ----------------------------------------------------------------
-
-    @rule(number=BROKER)
-    def start_or_stop(self, number):
-        if number in self.world.znodes.brokers:
-            self.world.stop_broker(number)
-        else:
-            self.world.start_broker(number)
-        self.world.notice_brokers()
-
-    @rule(number=BROKER, other=BROKER)
-    def several_at_once(self, number, other):
-        """Broker ``number`` restarts and ``other`` starts or stops, all seen in one."""
-        self.world.start_broker(number)
-        if other in self.world.znodes.brokers:
-            self.world.stop_broker(other)
-        else:
-            self.world.start_broker(other)
-        self.world.notice_brokers()
-
-    @rule(number=BROKER)
-    def shut_down(self, number):
-        registered = self.world.znodes.brokers.get(number)
-        if registered is not None:
-            core = self.world.core
-            remaining = self.world.run(
-                core.controlled_shutdown(number, registered.epoch)
-            )
-            for key in remaining or ():
-                assert self.world.znodes.states[key].leader == number
-
-    @rule(number=BROKER)
-    def lose_directory(self, number):
-        broker = self.world.brokers[number]
-        if number in self.world.znodes.brokers and broker.replicas:
-            lost = min(broker.replicas)
-            broker.bad_dirs.add(lost)
-            self.world.run(self.world.core.log_dirs_failed([number]))
-
-    # ---- the controller ---------------------------------------------------------
-
-    @rule()
-    def next_controller(self):
-        self.world.elect_controller()
-
-    @rule(decisions=st.integers(0, 8))
-    def doom_controller(self, decisions):
-        self.world.decisions_left = decisions
-
-    @rule(number=NUMBER)
-    def write_an_isr_in_between(self, number):
-        """A leader of old, which writes its ISR itself, is faster."""
-
-        def shrink(decision):
-            states = self.world.znodes.states
-            known = sorted(key for key in decision.wanted if key in states)
-            if known:
-                key = known[number % len(known)]
-                before = states[key]
-                isr = tuple(it for it in before.isr if it == before.leader)
-                states[key] = before.with_isr(
-                    before.controller_epoch, isr or before.isr, before.recovery_state
-                )
-                self.world.isr_notifications.add(key)
-
-        self.world.meddle = shrink
-
-    @rule()
-    def hear_of_isrs(self):
-        self.world.notice_isrs()
-
-    # ---- topics -----------------------------------------------------------------
-
-    @rule(name=TOPIC, assignment=st.lists(REPLICAS, min_size=1, max_size=2))
-    def create(self, name, assignment):
-        if name not in self.world.znodes.topics:
-            self.world.create_topic(name, *assignment)
-
-    @rule(name=TOPIC, replicas=REPLICAS)
-    def add_partition(self, name, replicas):
-        if name in self.world.znodes.topics:
-            self.world.add_partition(name, replicas)
-
-    @rule(name=TOPIC)
-    def delete(self, name):
-        self.world.delete_topic(name)
-
-    @rule(name=TOPIC)
-    def allow_unclean_elections(self, name):
-        self.world.unclean.add(name)
-        self.world.run(self.world.core.unclean_election_enabled(name))
-
-    # ---- operators --------------------------------------------------------------
-
-    @rule(key=KEY, wanted=st.none() | REPLICAS)
-    def reassign(self, key, wanted):
-        self.world.run(self.world.core.alter_partition_reassignments({key: wanted}))
-
-    @rule(key=KEY, wanted=REPLICAS)
-    def reassign_in_znode(self, key, wanted):
-        self.world.znodes.reassignments = {key: wanted}
-        self.world.run(self.world.core.reassignments_in_znode({key: wanted}))
-
-    @rule(key=KEY)
-    def elect_preferred(self, key):
-        core = self.world.core
-        self.world.run(core.elect_leaders([key], ElectionType.PREFERRED))
-
-    @rule(key=KEY)
-    def elect_unclean(self, key):
-        self.world.unclean_now = True
-        core = self.world.core
-        self.world.run(core.elect_leaders([key], ElectionType.UNCLEAN))
-        self.world.unclean_now = False
-
-    @rule()
-    def rebalance(self):
-        self.world.run(self.world.core.auto_rebalance())
-
-    # ---- brokers obey, and propose ----------------------------------------------
-
-    @rule(number=BROKER)
-    def deliver(self, number):
-        if self.world.channels.get(number):
-            self.world.deliver(number)
-
-    @rule(number=NUMBER, others=st.frozensets(BROKER))
-    def propose(self, number, others):
-        led = list(self.world.led())
-        if led:
-            broker, key, state = led[number % len(led)]
-            isr = tuple(it for it in state.replicas if it == broker.id or it in others)
-            self.world.propose(broker, key, isr)
-
-    # ---- what holds in the end --------------------------------------------------
-
-    @rule()
-    def everybody_knows_the_newest(self):
-        self.world.settle()
-        check_replicas(self.world)
-        check_metadata(self.world)
-
-    @rule()
-    def all_comes_to_its_end(self):
-        world = self.world
-        world.meddle = world.decisions_left = None
-        for number in range(1, BROKERS + 1):
-            world.start_broker(number)
-        world.notice_brokers()
-        world.settle()
-        catch_up(world)
-        check_replicas(world)
-        check_metadata(world)
-        znodes = world.znodes
-        assert znodes.deletions == set()
-        assert set(znodes.reassignments) == set()
-        for name, topic in znodes.topics.items():
-            for index, assignment in topic.partitions.items():
-                state = znodes.states[TopicPartition(name, index)]
-                assert state.leader != NO_LEADER
-                assert not assignment.is_being_reassigned
-                assert set(state.isr) == set(assignment.replicas)
-
-    def teardown(self) -> None:
-        if hasattr(self, "world"):
-            self.all_comes_to_its_end()
-
-
-def catch_up(world: World) -> None:
-    """Have leaders take every replica into their ISRs, and reassignments end."""
-    for _ in range(10):
-        behind = [
-            (broker, key, state)
-            for broker, key, state in world.led()
-            if set(state.isr) != set(state.replicas)
-        ]
-        if not behind:
-            return
-        for broker, key, state in behind:
-            if broker.replicas.get(key) is state:
-                world.propose(broker, key, state.replicas)
-                world.settle()
-    raise AssertionError(f"never done: {behind}")
-
-
-def check_replicas(world: World) -> None:
-    """Check that every replica on a live broker obeys the newest leadership."""
-    context = world.core.context
-    for key, state in world.znodes.states.items():
-        if key.topic in world.znodes.deletions:
-            continue
-        for number in world.znodes.replicas(key).replicas:
-            if context.is_online(number, key):
-                mine = world.brokers[number].replicas[key]
-                assert (mine.leader, mine.leader_epoch) == (
-                    state.leader,
-                    state.leader_epoch,
-                ), (key, number)
-                assert mine.replicas == world.znodes.replicas(key).replicas
-
-
-def check_metadata(world: World) -> None:
-    """Check that every live broker tells clients the newest of every partition."""
-    newest = {
-        key: (state.leader, state.leader_epoch, state.isr, state.version)
-        for key, state in world.znodes.states.items()
-        if key.topic not in world.znodes.deletions
-    }
-    for number in world.znodes.brokers:
-        broker = world.brokers[number]
-        assert broker.alive == set(world.znodes.brokers)
-        told = {
-            key: (it.leader, it.leader_epoch, it.isr, it.zk_version)
-            for key, it in broker.metadata.items()
-            # Its deletion may have to wait, and nobody is told before it begins.
-            if key.topic not in world.znodes.deletions
-        }
-        different = told.items() ^ newest.items()
-        assert not different, (number, different)
+from broker.controller import partition_states, writing
+from broker.controller.alter_partition import IsrChanges
+from broker.controller.batches import RequestBatch
+from broker.controller.brokers import Brokers
+from broker.controller.context import ControllerContext
+from broker.controller.deletion import TopicDeletions
+from broker.controller.leadership import Leadership
+from broker.controller.reassignment import Reassignments
+from broker.controller.replica_states import ReplicaStateMachine
+from broker.controller.selectors import unclean_leader
+from tests.broker.controller.machine import ControllerMachine
 
 
 def test_whatever_happens():
     run_state_machine_as_test(
         ControllerMachine,
-        settings=settings(max_examples=100, stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=60, stateful_step_count=40),
     )
+
+
+def nothing(*args, **kwargs):
+    """Do nothing, as a generator."""
+    yield from ()
+
+
+def elect_anybody(assignment, isr, live):
+    return unclean_leader(assignment, live)
+
+
+def next_in_the_same_epoch(self, controller_epoch, **changes):
+    return replace(
+        NEXT(self, controller_epoch, **changes), leader_epoch=self.leader_epoch
+    )
+
+
+def believe_every_write(context, wanted):
+    yield from WRITE(context, wanted)
+    return dict(wanted)
+
+
+def flush_stops_first(self):
+    for send in FLUSH(self):
+        yield replace(send, requests=send.requests[::-1])
+
+
+def lead_without_telling(self, brokers, key, leadership, assignment, *, is_new=False):
+    self.tell(self._context.brokers, [key])
+
+
+def stay_in_isr(self, broker):
+    return lambda key, before: None
+
+
+def grant_everything(self, broker_id, key, proposal):
+    return self._context.leadership(key) or JUDGE(self, broker_id, key, proposal)
+
+
+def never_bounced(self, brokers):
+    known = self._context.brokers
+    return REGISTERED(
+        self, {it: known.get(it, registered) for it, registered in brokers.items()}
+    )
+
+
+def always_caught_up(self, key, assignment):
+    return self._context.leadership(key) is not None
+
+
+def forget_disks(self, broker, key):
+    return self.is_live(broker)
+
+
+NEXT = Leadership.next
+WRITE = writing.write_leaderships
+FLUSH = RequestBatch.flush
+JUDGE = IsrChanges._judge
+REGISTERED = Brokers.registered
+
+FAULTS = {
+    "a leader that missed records": (partition_states, "offline_leader", elect_anybody),
+    "two leaders in one epoch": (Leadership, "next", next_in_the_same_epoch),
+    "a lost write is believed": (writing, "write_leaderships", believe_every_write),
+    "requests in another order": (RequestBatch, "flush", flush_stops_first),
+    "a leader is not told": (RequestBatch, "lead_or_follow", lead_without_telling),
+    "the dead stay in the ISR": (ReplicaStateMachine, "_leave_isr", stay_in_isr),
+    "every proposal is granted": (IsrChanges, "_judge", grant_everything),
+    "a restart is not noticed": (Brokers, "registered", never_bounced),
+    "a target is not waited for": (Reassignments, "_is_caught_up", always_caught_up),
+    "new brokers know nothing": (ControllerContext, "led_partitions", lambda *_: []),
+    "deletions are not resumed": (TopicDeletions, "retry", nothing),
+    "reassignments are not resumed": (Reassignments, "resume", nothing),
+    "replicas are not deleted": (ReplicaStateMachine, "_delete", lambda *args: None),
+    "the removed are not stopped": (Reassignments, "_delete_replicas", nothing),
+    "leaders stay with the removed": (Reassignments, "_move_leader", nothing),
+    "offline disks lead": (ControllerContext, "is_online", forget_disks),
+    "no leader after a failure": (
+        partition_states.PartitionStateMachine,
+        "bring_online",
+        lambda *args: (yield from ()) or {},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(monkeypatch, fault):
+    place, name, wrong = FAULTS[fault]
+    assert hasattr(place, name)
+    monkeypatch.setattr(place, name, wrong)
+    with pytest.raises((AssertionError, KeyError)):
+        run_state_machine_as_test(
+            ControllerMachine,
+            settings=settings(
+                max_examples=200,
+                stateful_step_count=40,
+                database=None,
+                phases=[Phase.generate],
+            ),
+        )

@@ -74,7 +74,7 @@ def test_a_replica_that_dies_before_it_is_deleted_is_deleted_later(world):
 def test_a_disk_that_does_not_delete_holds_the_topic(world):
     world.create_topic("t", (1, 2))
     world.settle()
-    world.brokers[2].bad_dirs.add(KEY)
+    world.brokers[2].lose_directory(KEY)
     world.delete_topic("t")
     world.settle()
     assert "t" in world.znodes.topics
@@ -269,16 +269,20 @@ def test_a_new_controller_goes_on_with_a_reassignment(world):
     assert world.znodes.replicas(KEY) == ReplicaAssignment((2, 3))
 
 
-def test_a_topic_is_deleted_when_its_reassignment_is_done(world):
-    world.create_topic("t", (1, 2))
+def test_a_deletion_ends_reassignments_and_takes_old_and_new_replicas(world):
+    world.create_topic("t", (1, 2), (1, 2))
     world.settle()
     reassign(world, (2, 3))
-    world.delete_topic("t")
+    world.znodes.reassignments = {TopicPartition("t", 1): (3,)}
+    world.run(world.core.reassignments_in_znode(dict(world.znodes.reassignments)))
     world.settle()
-    assert "t" in world.znodes.topics
-    join_isr(world, 1, 2, 3)
+    assert KEY in world.brokers[3].logs
+    world.delete_topic("t")
+    assert world.znodes.reassignments == {}
+    assert world.core.reassignments == {}
     world.settle()
     assert "t" not in world.znodes.topics
+    assert [world.brokers[it].logs for it in (1, 2, 3)] == [{}, {}, {}]
 
 
 def test_the_znode_of_reassignments_empties_as_they_end(world):

@@ -301,11 +301,7 @@ def test_a_shutdown_is_refused(world, number, epoch, code):
 def test_a_replica_without_its_disk_does_not_lead(world):
     world.create_topic("t", (1, 2))
     world.settle()
-    world.brokers[1].bad_dirs.add(KEY)
-    world.run(world.core.log_dirs_failed([1]))
-    world.settle()
-    # The leader's epoch had not changed, so it says that it has heard this before.
-    world.brokers[1].replicas.clear()
+    world.brokers[1].lose_directory(KEY)
     world.run(world.core.log_dirs_failed([1]))
     world.settle()
     assert leader_and_isr(world) == (2, 1, (2,))
@@ -315,7 +311,7 @@ def test_a_replica_without_its_disk_does_not_lead(world):
 
 def test_late_answers_of_a_broker_that_came_back_are_not_heard(world):
     world.create_topic("t", (1, 2))
-    world.brokers[1].bad_dirs.add(KEY)
+    world.brokers[1].lose_directory(KEY)
     request = next(
         it for it in world.channels[1] if isinstance(it, LeaderAndIsrRequest)
     )

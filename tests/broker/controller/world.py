@@ -48,7 +48,7 @@ from broker.protocol.schemas.update_metadata import (
     UpdateMetadataRequest,
 )
 from broker.protocol.topic_partition import TopicPartition
-from tests.broker.controller.naive_broker import Broker
+from tests.broker.controller.naive_broker import Broker, partitions_of
 from tests.broker.controller.znodes import Znodes, registration
 
 ORDER = [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest]
@@ -75,6 +75,7 @@ class World:
         self.epochs: dict[tuple[UUID | None, int], int] = {}
         # Something that happens just before the next write, once.
         self.meddle: Callable[[WriteLeaderships], None] | None = None
+        self._late_answers: list = []
         # Partitions whose leaders have written their ISRs, and told of it.
         self.isr_notifications: set[TopicPartition] = set()
         # The controller dies instead of carrying out so many further decisions.
@@ -200,6 +201,7 @@ class World:
             assert after.leader in after.isr
             if before is None or before.leader != after.leader:
                 assert context.is_live(after.leader)
+                assert key not in context.offline_dirs.get(after.leader, ())
                 epoch = (topic_id, key.partition, after.leader_epoch)
                 assert self.leaders.setdefault(epoch, after.leader) == after.leader
         if before is None:
@@ -209,6 +211,7 @@ class World:
         if key in self.proposal:
             assert after.leader_epoch == before.leader_epoch
             assert after.isr == self.proposal[key]
+            assert context.live_brokers.issuperset(after.isr)
         else:
             assert after.leader_epoch == before.leader_epoch + 1
             may_lose = self.unclean_now or key.topic in self.unclean
@@ -220,7 +223,6 @@ class World:
     def _delete_topic(self, topic: str) -> None:
         for index, assignment in self.znodes.topics[topic].partitions.items():
             key = TopicPartition(topic, index)
-            assert assignment is not None
             for broker in self.brokers.values():
                 if broker.id in assignment.replicas:
                     assert key not in broker.logs, f"{broker.id} still has {key}"
@@ -233,9 +235,7 @@ class World:
         last: dict[int, int] = {}
         for number, request in decision.requests:
             at = ORDER.index(type(request))
-            assert last.get(number, -1) < at, (
-                "LeaderAndIsr, UpdateMetadata, StopReplica"
-            )
+            assert last.get(number, -1) < at, ORDER
             last[number] = at
             assert request.controller_epoch == self.controller_epoch
             assert request.broker_epoch == self.core.context.brokers[number].epoch
@@ -248,20 +248,17 @@ class World:
                 self.channels[number].append(request)
 
     def _check_leaders(self, request: LeaderAndIsrRequest) -> None:
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                if state.leader != NO_LEADER:
-                    epoch = (topic.topic_id, state.partition_index, state.leader_epoch)
-                    assert self.leaders.setdefault(epoch, state.leader) == state.leader
+        for key, topic, state in partitions_of(request):
+            if state.leader != NO_LEADER:
+                epoch = (topic.topic_id, key.partition, state.leader_epoch)
+                assert self.leaders.setdefault(epoch, state.leader) == state.leader
 
     def _check_deletions(self, number: int, request: StopReplicaRequest) -> None:
         """A replica goes with its topic, or when others are in sync."""
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                key = TopicPartition(topic.topic_name, state.partition_index)
-                there = self.znodes.states.get(key)
-                if state.delete_partition and there is not None:
-                    assert state.leader_epoch == -2 or number not in there.isr
+        for key, _, state in partitions_of(request):
+            there = self.znodes.states.get(key)
+            if state.delete_partition and there is not None:
+                assert state.leader_epoch == -2 or number not in there.isr
 
     def check_states(self) -> None:
         """Check what holds between any two events."""
@@ -276,20 +273,27 @@ class World:
 
     # ---- brokers obey and answer ------------------------------------------------
 
-    def deliver(self, number: int) -> None:
+    def deliver(self, number: int, *, answer_late: bool = False) -> None:
         """Have a broker obey its next request, and the controller hear the answer."""
-        broker = self.brokers[number]
         request = self.channels[number].popleft()
-        answer = broker.obey(request)
-        core = self.core
-        if isinstance(answer, LeaderAndIsrResponse):
-            self.run(core.leader_and_isr_answered(number, request, answer))
-        elif isinstance(answer, StopReplicaResponse):
-            self.run(core.stop_replica_answered(number, request, answer))
+        answer = self.brokers[number].obey(request)
+        self._late_answers.append((self.core, number, request, answer))
+        if not answer_late:
+            self.hear_late_answers()
+
+    def hear_late_answers(self) -> None:
+        """Have the controller hear all answers; a dead one's successor hears none."""
+        late, self._late_answers = self._late_answers, []
+        for core, number, request, answer in late:
+            if core is self.core and isinstance(answer, LeaderAndIsrResponse):
+                self.run(core.leader_and_isr_answered(number, request, answer))
+            elif core is self.core and isinstance(answer, StopReplicaResponse):
+                self.run(core.stop_replica_answered(number, request, answer))
 
     def settle(self) -> None:
         """Deliver everything, and what follows from it, until nothing is under way."""
         while any(self.channels.values()) or self.isr_notifications:
+            self.hear_late_answers()
             self.notice_isrs()
             for number in list(self.channels):
                 if self.channels.get(number):
@@ -340,6 +344,9 @@ class World:
         if core is not self.core or answer is None:
             return None
         outcome = answer[key]
+        if isinstance(outcome, Leadership):
+            assert outcome.leader_epoch == mine.leader_epoch
+            assert (outcome.leader, outcome.isr) == (broker.id, isr)
         if isinstance(outcome, Leadership) and broker.replicas.get(key) is mine:
             broker.replicas[key] = replace(
                 mine, isr=outcome.isr, partition_epoch=outcome.version
