@@ -10,6 +10,7 @@ import pytest
 
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed
+from experiments.processes.loopback import free_ports, wait_for_answer
 from experiments.processes.places import Places
 
 pytestmark = pytest.mark.live
@@ -85,3 +86,23 @@ def test_a_child_that_ignores_sigterm_is_reported_and_killed(tmp_path: Path) -> 
 def test_several_lines_at_once_are_read_one_by_one(tmp_path: Path) -> None:
     with child("print('one\\ntwo'); print('three', end='\\n')", tmp_path) as talking:
         assert [talking.line(20) for _ in range(3)] == ["one", "two", "three"]
+
+
+def test_a_port_that_answers_is_waited_for(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    code = (
+        "import socket, sys, time; time.sleep(0.2); "
+        "at = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "
+        "near, _ = at.accept(); near.sendall(near.recv(4)); time.sleep(60)"
+    )
+    with child(code, tmp_path, str(port)) as answering:
+        wait_for_answer(answering, port, b"hello", 20)
+
+
+def test_a_port_where_nobody_answers_is_given_up(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with (
+        child("import time; time.sleep(60)", tmp_path) as silent,
+        pytest.raises(RunFailed, match="child did not answer within 0 s"),
+    ):
+        wait_for_answer(silent, port, b"hello", 0.3)
