@@ -18,6 +18,7 @@ from typing import Any
 
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
+from experiments.design.faults import stretched
 from experiments.design.workload import ConstantService, Traffic, Workload
 
 
@@ -75,7 +76,8 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     """Return an experiment with rates as it is once its trace is stretched.
 
     What describes the load is stretched (rates, bursts, lengths, the drain, slow
-    clients), what was promised to somebody is not (time-outs, SLOs, limits).
+    clients, when faults happen), what was promised to somebody is not (time-outs,
+    SLOs, limits).
     """
     if factor == 1.0:
         return experiment
@@ -89,7 +91,13 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     )
     limits = experiment.limits
     patient = limits.model_copy(update={"drain_s": limits.drain_s * factor})
-    return experiment.model_copy(update={"workload": longer, "limits": patient})
+    return experiment.model_copy(
+        update={
+            "workload": longer,
+            "limits": patient,
+            "faults": stretched(experiment.faults, factor),
+        }
+    )
 
 
 def mean_request_us(experiment: Experiment) -> float | None:

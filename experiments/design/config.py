@@ -21,17 +21,20 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from experiments.design.calibration import Calibration
+from experiments.design.cluster import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.episodes import Episodes
+from experiments.design.faults import Fault, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
-from experiments.design.values import Mean, Name, Rate, Seconds, Section
+from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
-from experiments.design.worlds import WORLDS, known
+from experiments.design.worlds import WORLDS, VirtualWorld, known
 
 AGAIN = "-again"
 
 BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
+
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -52,10 +55,14 @@ class Arm(Section):
 
     ``factors`` says what the arm is made of (``reader = "own"``), for arms that are
     combinations of parts: the report then tells the parts' effects apart.
+    ``controller`` says what a controller does with requests that wait for a broker to
+    answer an earlier one: sends them ``in-turn``, or ``merged`` into one of each kind
+    (as LinkedIn's fork of Kafka did).
     """
 
     name: Name
     scheduler: str
+    controller: Literal["in-turn", "merged"] = "in-turn"
     factors: dict[Name, Name] = Field(default_factory=dict)
     set: BrokerKeys = Field(default_factory=dict)
     model: ModelArm = ModelArm()
@@ -82,53 +89,6 @@ class Limits(Section):
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0
-
-
-class VirtualKernel(Section):
-    """How threads share CPUs in the virtual world, and what that loses."""
-
-    cpus: Annotated[int, Field(ge=1)] = 1
-    slice_us: Mean = 3000.0
-    wakes: bool = True
-    switch_us: Rate = 0.0
-    preemption_us: Rate = 0.0
-
-
-class VirtualWorld(Section):
-    """What the virtual world is told, because it cannot measure it.
-
-    ``slice_us`` is what one slice of a handler costs, by request class;
-    ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
-    both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
-    bounds the time that bytes travel; while a handler runs, what has travelled arrives
-    at the end of its quantum, so the default is no latency. ``preemption_us`` is lost
-    whenever a handler is preempted, and billed to whoever runs next.
-
-    With ``server`` = ``seats`` a handler waits for its request's demand at a device of
-    its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
-    many servers as ``num.io.threads``, instead of one CPU. With ``threads`` it waits
-    until a kernel that shares ``cpus`` among the threads of all planes has let it have
-    that; ``slice_us``, ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are
-    the model world's.
-    """
-
-    server: Literal["cpu", "seats", "threads"] = "cpu"
-    granularity_us: Rate = 0.0
-    kernel: VirtualKernel = VirtualKernel()
-    slice_us: dict[str, Mean] = Field(default_factory=dict)
-    other_slice_us: Mean = 50.0
-    refusal_us: Rate = 10.0
-    preemption_us: Rate = 0.0
-    latency_us: tuple[Rate, Rate] = (0.0, 0.0)
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.preemption_us and self.server != "cpu":
-            raise ValueError(
-                f"preemption_us is of server 'cpu'; with {self.server!r} "
-                "kernel.preemption_us says what threads lose, and seats lose nothing"
-            )
-        return self
 
 
 class Analysis(Section):
@@ -158,7 +118,8 @@ class Experiment(Section):
     """The whole file.
 
     ``nominal`` are the costs in whose time the traffic is written, ``machine`` those of
-    the machine that it is replayed on (``--calibration``).
+    the machine that it is replayed on (``--calibration``). ``cluster`` makes several
+    brokers of one, and ``faults`` is what happens to them.
     """
 
     experiment: Header
@@ -173,6 +134,8 @@ class Experiment(Section):
     machine: Calibration | None = None
     sweep: Sweep | None = None
     episodes: Episodes | None = None
+    cluster: Cluster | None = None
+    faults: tuple[Fault, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -194,6 +157,7 @@ class Experiment(Section):
         _check_factors(self.arms)
         _check_costs(self.nominal, self.workload)
         self._check_episodes()
+        self._check_cluster()
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
                 raise ValueError(f"arm {arm.name!r}: model: {fault}")
@@ -219,6 +183,23 @@ class Experiment(Section):
                 f"episodes.primary {primary!r} is none of the classes "
                 + ", ".join(dict.fromkeys(classes))
             )
+
+    def _check_cluster(self) -> None:
+        """Refuse what a cluster cannot do, and faults that cannot happen here."""
+        world = self.experiment.world
+        merging = [arm.name for arm in self.arms if arm.controller != "in-turn"]
+        if self.cluster is None and merging:
+            raise ValueError(f"arm {merging[0]!r}: a controller needs a [cluster]")
+        if self.cluster is not None and self.episodes is not None:
+            raise ValueError("a cluster has its brokers to itself: no episodes")
+        if self.cluster is not None:
+            on_seats = self.virtual.server == "seats"
+            if fault := lacking(self.cluster, self.workload, world, on_seats=on_seats):
+                raise ValueError(fault)
+        brokers = 1 if self.cluster is None else self.cluster.brokers
+        for number, each in enumerate(self.faults):
+            if why := refusal(each, world, brokers, self.workload):
+                raise ValueError(f"faults[{number}]: {why}")
 
     @property
     def primary_class(self) -> str:

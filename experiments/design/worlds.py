@@ -1,4 +1,4 @@
-"""The worlds by name, as data: where each is made, and how its runs come about.
+"""The worlds by name, as data, and what an experiment's file tells one of them.
 
 A world is a module with a function ``make(tick)`` that returns a `worlds.world.World`;
 ``tick`` is to be called about once a second while a run goes on. No module of a world
@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from experiments.design.values import Mean, Rate, Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +68,50 @@ def known(name: str) -> str:
         worlds = ", ".join(map(repr, WORLDS))
         raise ValueError(f"found {name!r}, expected one of {worlds}")
     return name
+
+
+class VirtualKernel(Section):
+    """How threads share CPUs in the virtual world, and what that loses."""
+
+    cpus: Annotated[int, Field(ge=1)] = 1
+    slice_us: Mean = 3000.0
+    wakes: bool = True
+    switch_us: Rate = 0.0
+    preemption_us: Rate = 0.0
+
+
+class VirtualWorld(Section):
+    """What the virtual world is told, because it cannot measure it.
+
+    ``slice_us`` is what one slice of a handler costs, by request class;
+    ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
+    both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
+    bounds the time that bytes travel; while a handler runs, what has travelled arrives
+    at the end of its quantum, so the default is no latency. ``preemption_us`` is lost
+    whenever a handler is preempted, and billed to whoever runs next.
+
+    With ``server`` = ``seats`` a handler waits for its request's demand at a device of
+    its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as
+    many servers as ``num.io.threads``, instead of one CPU. With ``threads`` it waits
+    until a kernel that shares ``cpus`` among the threads of all planes has let it have
+    that; ``slice_us``, ``wakes``, ``switch_us`` and ``preemption_us`` of ``kernel`` are
+    the model world's.
+    """
+
+    server: Literal["cpu", "seats", "threads"] = "cpu"
+    granularity_us: Rate = 0.0
+    kernel: VirtualKernel = VirtualKernel()
+    slice_us: dict[str, Mean] = Field(default_factory=dict)
+    other_slice_us: Mean = 50.0
+    refusal_us: Rate = 10.0
+    preemption_us: Rate = 0.0
+    latency_us: tuple[Rate, Rate] = (0.0, 0.0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.preemption_us and self.server != "cpu":
+            raise ValueError(
+                f"preemption_us is of server 'cpu'; with {self.server!r} "
+                "kernel.preemption_us says what threads lose, and seats lose nothing"
+            )
+        return self

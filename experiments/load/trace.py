@@ -27,6 +27,7 @@ from experiments.design.capacity import drawable
 from experiments.design.config import Experiment
 from experiments.load.arrivals import SECOND_NS, demands, instants
 from experiments.load.frames import api_key, size_bytes
+from experiments.load.pace import Pace, scales_of
 from experiments.load.senders import senders
 
 HASH_KEY = b"doorkeeper.trace.sha256"
@@ -143,7 +144,9 @@ def _draw(experiment: Experiment, block: int, number: int) -> Iterator[Arrival]:
     demand = demands(entry.service, cost) if entry.service else lambda: 0
     start_ns = round(entry.start_s * SECOND_NS)
     stop_ns = round(workload.stop_of(entry) * SECOND_NS)
-    for draw, at in enumerate(instants(entry.arrivals, when, start_ns, stop_ns)):
+    pace = Pace(scales_of(experiment.faults, entry.name))
+    drawn = instants(entry.arrivals, when, pace.work(start_ns), pace.work(stop_ns))
+    for draw, at in enumerate(map(pace.instant, drawn)):
         connection = first + where.randrange(entry.connections)
         yield Arrival(at, number, draw, connection, demand())
 

@@ -1,0 +1,68 @@
+"""Several brokers instead of one, and how their clients behave."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.design.values import Mean, Rate, Section
+from experiments.design.workload import Traffic, Workload
+
+
+class Cluster(Section):
+    """The brokers of an experiment, numbered from 0, and their clients' patience.
+
+    Every topic of the load has a replica on each broker. ``leader`` leads all
+    partitions when the load begins; the preferred replica is the broker after it.
+    Producers keep one request each in flight, ask any broker for metadata when they are
+    told NOT_LEADER_OR_FOLLOWER or get no answer, and try again after
+    ``retry_backoff_ms``, until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``)
+    have passed. ``request_timeout_ms`` is their ``request.timeout.ms``, and how long a
+    request with acks=-1 may wait for its replicas. Where such times are shorter than
+    Kafka's, queues should be, too. A controller by script takes ``decision_ms`` for
+    each election before it tells anybody, as Kafka's does to write it to ZooKeeper;
+    where costs are not measured, each of its requests costs a broker ``control_us``.
+    """
+
+    brokers: Annotated[int, Field(ge=2, le=9)] = 2
+    leader: Annotated[int, Field(ge=0)] = 0
+    request_timeout_ms: Mean = 30_000.0
+    retry_backoff_ms: Mean = 100.0
+    decision_ms: Rate = 2.0
+    control_us: Mean = 500.0
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Return the replicas of every partition, the preferred one first."""
+        numbers = range(self.leader + 1, self.leader + 1 + self.brokers)
+        return tuple(number % self.brokers for number in numbers)
+
+
+def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool) -> str:
+    """Say why there is no such cluster in a world, or say nothing.
+
+    ``on_seats`` is whether the virtual world's brokers are served by seats.
+    """
+    if cluster.leader >= cluster.brokers:
+        return f"cluster.leader: there is no broker {cluster.leader}"
+    if world not in ("model", "virtual"):
+        return f"there is no cluster in the {world} world"
+    if world == "virtual" and not on_seats:
+        return 'a cluster needs virtual.server = "seats": brokers share no CPU'
+    faults = ((entry.name, _unsendable(entry)) for entry in workload.traffic)
+    return next((f"{name!r}: {fault}" for name, fault in faults if fault), "")
+
+
+def _unsendable(entry: Traffic) -> str:
+    """Say why the clients of a cluster cannot send an entry's requests, or nothing."""
+    request = entry.request
+    if request.api not in ("produce", "metadata"):
+        return f"clients of a cluster send produce and metadata, not {request.api}"
+    if request.api == "produce":
+        wanted = request.model_dump()
+        if wanted["partitions"] != 1:
+            return "clients of a cluster produce to one partition per request"
+        if wanted["acks"] == 0:
+            return "acks = 0 tells nobody what became of a record"
+    return "" if not entry.read_ms else "clients of a cluster read at once"

@@ -1,0 +1,205 @@
+"""The fault timeline of an experiment: what happens to its brokers, and when.
+
+Times count from the beginning of the load. A fault is data: who can make it happen is
+the world's affair, and `WORLDS_OF` says which worlds can. Brokers are meant by their
+number, from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Final, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from experiments.design.values import Mean, Name, Rate, Seconds, Section
+from experiments.design.workload import Workload
+
+Broker: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+class Event(Section):
+    """Something that happens ``at_s`` seconds into the load."""
+
+    at_s: Rate
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the brokers that it names."""
+        return ()
+
+
+class Span(Event):
+    """Something that lasts from ``at_s`` until ``until_s``."""
+
+    until_s: Seconds
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.until_s <= self.at_s:
+            raise ValueError(f"until_s = {self.until_s} is not after at_s")
+        return self
+
+
+class Elect(Event):
+    """The controller makes ``leader`` the leader of all partitions.
+
+    Without one it is a preferred election: each partition's first replica. With
+    ``one_by_one`` each partition has requests of its own, else a broker is told of all
+    of them in one.
+    """
+
+    kind: Literal["elect"]
+    leader: Broker | None = None
+    one_by_one: bool = False
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the brokers that it names."""
+        return () if self.leader is None else (self.leader,)
+
+
+class Reassign(Event):
+    """The controller gives all partitions these replicas, the preferred first."""
+
+    kind: Literal["reassign"]
+    replicas: Annotated[tuple[Broker, ...], Field(min_length=1)]
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the brokers that it names."""
+        return self.replicas
+
+
+class Rebalance(Event):
+    """The controller looks for imbalanced leaders now, not when its period ends."""
+
+    kind: Literal["rebalance"]
+
+
+class Stop(Event):
+    """A broker is told to stop, and does so in order."""
+
+    kind: Literal["stop"]
+    broker: Broker
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the broker."""
+        return (self.broker,)
+
+
+class Kill(Event):
+    """A broker ends where it stands; its files stay."""
+
+    kind: Literal["kill"]
+    broker: Broker
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the broker."""
+        return (self.broker,)
+
+
+class Restart(Event):
+    """A broker that has ended starts again with its files; one that runs is stopped."""
+
+    kind: Literal["restart"]
+    broker: Broker
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the broker."""
+        return (self.broker,)
+
+
+class Cut(Span):
+    """A broker and those in ``between`` cannot reach each other."""
+
+    kind: Literal["cut"]
+    between: tuple[Broker, Broker]
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return both brokers."""
+        return self.between
+
+
+class Slow(Span):
+    """Requests cost a broker ``factor`` times as much."""
+
+    kind: Literal["slow"]
+    broker: Broker
+    factor: Mean
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the broker."""
+        return (self.broker,)
+
+
+class Fill(Span):
+    """A broker's disk has no room."""
+
+    kind: Literal["fill"]
+    broker: Broker
+
+    def brokers(self) -> tuple[int, ...]:
+        """Return the broker."""
+        return (self.broker,)
+
+
+class ScaleLoad(Span):
+    """Traffic arrives ``factor`` times as fast: all of it, or one entry's."""
+
+    kind: Literal["scale-load"]
+    factor: Mean
+    traffic: Name | None = None
+
+
+Fault: TypeAlias = Annotated[
+    Elect
+    | Reassign
+    | Rebalance
+    | Stop
+    | Kill
+    | Restart
+    | Cut
+    | Slow
+    | Fill
+    | ScaleLoad,
+    Field(discriminator="kind"),
+]
+
+# Who can make it happen. The others have nobody who would: a controller that keeps
+# assignments, a disk that fills.
+WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "scale-load": frozenset({"model", "virtual", "live", "kafka"}),
+        "elect": frozenset({"model", "virtual"}),
+    }
+)
+
+
+def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
+    """Say why a fault cannot happen to so many brokers in a world, or say nothing."""
+    able = sorted(WORLDS_OF.get(fault.kind, ()))
+    if world not in able:
+        where = f"in {' and '.join(able)}" if able else "in none so far"
+        return f"{fault.kind!r} cannot happen in the {world} world; {where}"
+    if fault.at_s >= workload.duration_s:
+        return f"at_s = {fault.at_s} is after the run's end"
+    if isinstance(fault, ScaleLoad):
+        names = [entry.name for entry in workload.traffic]
+        strange = fault.traffic is not None and fault.traffic not in names
+        return f"no traffic is called {fault.traffic!r}" if strange else ""
+    if brokers == 1:
+        return f"{fault.kind!r} needs a [cluster]"
+    strangers = [number for number in fault.brokers() if number >= brokers]
+    if strangers:
+        return f"there is no broker {strangers[0]}, only 0 to {brokers - 1}"
+    return ""
+
+
+def stretched(faults: Iterable[Fault], factor: float) -> tuple[Fault, ...]:
+    """Return faults whose instants are stretched with the load's."""
+    found = []
+    for fault in faults:
+        update = {"at_s": fault.at_s * factor}
+        if isinstance(fault, Span):
+            update["until_s"] = fault.until_s * factor
+        found.append(fault.model_copy(update=update))
+    return tuple(found)

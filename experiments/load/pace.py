@@ -1,0 +1,69 @@
+"""A load whose speed changes: arrivals are drawn in work, and come when it is done.
+
+While traffic is scaled by a factor, so much work passes in a second. An arrival process
+is drawn in work as if nothing were scaled, so its shape (bursts, their sizes, the order
+of its draws) stays what it is, and only the clock between the arrivals changes. Without
+a scale both times are the same integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from experiments.design.faults import Fault, ScaleLoad
+
+_SECOND_NS = 1_000_000_000
+
+
+class Scale(NamedTuple):
+    """A time in which arrivals come ``factor`` times as fast."""
+
+    begin_ns: int
+    end_ns: int
+    factor: float
+
+
+def scales_of(faults: Iterable[Fault], traffic: str) -> list[Scale]:
+    """Return the scales of one traffic entry."""
+    return [
+        Scale(
+            round(fault.at_s * _SECOND_NS),
+            round(fault.until_s * _SECOND_NS),
+            fault.factor,
+        )
+        for fault in faults
+        if isinstance(fault, ScaleLoad) and fault.traffic in (None, traffic)
+    ]
+
+
+class Pace:
+    """Work as a function of time, piecewise linear; scales that overlap multiply."""
+
+    def __init__(self, scales: Sequence[Scale]) -> None:
+        edges = sorted({0, *(edge for it in scales for edge in it[:2])})
+        # (time, work done by then, work per time from then on)
+        self._pieces: list[tuple[int, int, float]] = []
+        work_ns = 0
+        for number, edge_ns in enumerate(edges):
+            factor = 1.0
+            for scale in scales:
+                if scale.begin_ns <= edge_ns < scale.end_ns:
+                    factor *= scale.factor
+            self._pieces.append((edge_ns, work_ns, factor))
+            if number + 1 < len(edges):
+                work_ns += round((edges[number + 1] - edge_ns) * factor)
+
+    def work(self, at_ns: int) -> int:
+        """Return the work done by an instant."""
+        begin_ns, work_ns, factor = next(
+            piece for piece in reversed(self._pieces) if piece[0] <= at_ns
+        )
+        return work_ns + round((at_ns - begin_ns) * factor)
+
+    def instant(self, work_ns: int) -> int:
+        """Return the instant by which so much work is done."""
+        begin_ns, done_ns, factor = next(
+            piece for piece in reversed(self._pieces) if piece[1] <= work_ns
+        )
+        return begin_ns + round((work_ns - done_ns) / factor)
