@@ -41,6 +41,7 @@ ALLOWED_IMPORTS = {
         "broker/server.py",
         "broker/requests/timer.py",
         "experiments/bench/*.py",
+        "experiments/cluster/*.py",
         "experiments/simulation/*.py",
         "experiments/worlds/virtual/determinism.py",
         "experiments/worlds/virtual/memory_network.py",

@@ -95,6 +95,21 @@ def _joined(rows: npt.NDArray[Any], requests: int, origin_ns: int) -> BrokerRows
     return BrokerRows(columns=columns, fault=fault)
 
 
+def read_numbered(recording: Path, api_keys: Int64s) -> npt.NDArray[Any]:
+    """Read the rows of a broker of a cluster that are of attempts made at it.
+
+    ``api_keys`` has the API key of each attempt by its number, or one that there is not
+    for an attempt at another broker. Other brokers number their requests, too, and so
+    do the connections of the set-up: what has another API key than the attempt of that
+    number is theirs.
+    """
+    rows = _read(recording, REQUEST_TYPES)
+    ids = rows["correlation_id"]
+    rows = rows[(ids >= 0) & (ids < len(api_keys))]
+    found: npt.NDArray[Any] = rows[api_keys[rows["correlation_id"]] == rows["api_key"]]
+    return found
+
+
 def read_samples(recording: Path, origin_ns: int) -> dict[str, Any]:
     """Return the columns of the broker's samples since the origin, as `SampleRow`."""
     rows = _read(recording.with_name(recording.name + SAMPLES_SUFFIX), SAMPLE_TYPES)

@@ -35,7 +35,7 @@ STAMPS = ("sent_ns", *BROKER_STAMPS, "client_done_ns")
 _WORD = pa.dictionary(pa.int32(), pa.string())
 # Types of columns by what their values are; True: nanoseconds.
 _COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _WORD}
-_LABELS = [
+LABELS = [
     pa.field("run_id", _WORD, nullable=False),
     pa.field("block", pa.int64(), nullable=False),
     pa.field("arm", _WORD, nullable=False),
@@ -44,7 +44,7 @@ _LABELS = [
 ]
 REQUESTS_SCHEMA = pa.schema(
     [
-        *_LABELS,
+        *LABELS,
         pa.field("request_id", pa.int64(), nullable=False),
         pa.field("class", _WORD, nullable=False),
         pa.field("flow", _WORD, nullable=False),
@@ -60,7 +60,7 @@ REQUESTS_SCHEMA = pa.schema(
 )
 SAMPLES_SCHEMA = pa.schema(
     [
-        *_LABELS,
+        *LABELS,
         *(
             pa.field(name, _COLUMNS[name.endswith("_ns") or kind], nullable=False)
             for name, kind in get_type_hints(SampleRow).items()
@@ -121,7 +121,7 @@ def requests_table(
     outcome = pa.DictionaryArray.from_arrays(
         outcomes(trace, results, timeout_ns).astype(np.int32), list(OUTCOMES)
     )
-    columns: dict[str, Any] = _labelled(labels, len(trace))
+    columns: dict[str, Any] = labelled(labels, len(trace))
     for name in ("request_id", "class", "flow", "api_key", "size_bytes", "intended_ns"):
         columns[name] = trace.table[name]
     for name in (*STAMPS, *MEASURES):
@@ -137,7 +137,7 @@ def requests_table(
 def samples_table(labels: RunLabels, samples: Mapping[str, Any]) -> pa.Table:
     """Return a run's samples; ``samples`` are columns by fields of `SampleRow`."""
     rows = len(samples[SampleRow._fields[0]])
-    return pa.table({**_labelled(labels, rows), **samples}, schema=SAMPLES_SCHEMA)
+    return pa.table({**labelled(labels, rows), **samples}, schema=SAMPLES_SCHEMA)
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -208,7 +208,7 @@ def disturbed(wait_s: float | None, load_s: float, limit_share: float) -> str:
     )
 
 
-def _labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
+def labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
     """Return the label columns of ``rows`` rows."""
 
     def word(text: str) -> pa.Array:

@@ -58,6 +58,7 @@ class Outcome:
     result: RunResult
     requests: bytes | pa.Table | None
     samples: bytes | pa.Table | None
+    attempts: bytes | None = None
     trace: bytes | None
     trace_sha256: str
     trace_requests: int
@@ -107,6 +108,7 @@ class Bench:
             files = RunFiles(
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
+                attempts=_attempts_file(cell, Path(scratch)),
             )
             there, replayed = on_its_machine(cell, drawn)
             result = checked(self._world.run(there, replayed, files), drawn)
@@ -115,6 +117,9 @@ class Bench:
                 result=result,
                 requests=files.requests.read_bytes() if result.recorded else None,
                 samples=files.samples.read_bytes() if result.recorded else None,
+                attempts=files.attempts.read_bytes()
+                if files.attempts and result.recorded
+                else None,
                 trace=stored(drawn) if work.with_trace else None,
                 trace_sha256=drawn.sha256,
                 trace_requests=len(drawn),
@@ -160,6 +165,7 @@ def cell_key(cell: Cell, world: str, code: str) -> str:
         "keys": cell.experiment.broker_keys(cell.arm),
         "limits": limits,
         "told": _told(cell, world),
+        "cluster": _cluster(cell),
         "stretch": cell.stretch,
         "costs": machine_us(cell.experiment),
         "world": world,
@@ -186,6 +192,19 @@ def _told(cell: Cell, world: str) -> dict[str, Any]:
     return {"episodes": True} if cell.experiment.episodes else {}
 
 
+def _attempts_file(cell: Cell, at: Path) -> Path | None:
+    """Return where a run on a cluster puts its attempts."""
+    return None if cell.experiment.cluster is None else at / "attempts.parquet"
+
+
+def _cluster(cell: Cell) -> dict[str, Any] | None:
+    """Return what a cluster adds to what the rows depend on."""
+    cluster = cell.experiment.cluster
+    if cluster is None:
+        return None
+    return {**cluster.model_dump(mode="json"), "controller": cell.arm.controller}
+
+
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
     """Return what a trace is drawn from; what bounds the analysis has no part in it."""
     workload = experiment.workload.model_dump(mode="json", by_alias=True)
@@ -194,6 +213,7 @@ def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
         del entry["slo_ms"]
     return {
         "workload": workload,
+        "faults": [fault.model_dump(mode="json") for fault in experiment.faults],
         "seed": experiment.experiment.seed,
         "block": block,
     }

@@ -186,6 +186,9 @@ class Manifest:
             "session": _session(cell),
             "requests": self._relative(files.requests) if files else None,
             "samples": self._relative(files.samples) if files else None,
+            "attempts": self._relative(files.attempts)
+            if files and files.attempts
+            else None,
             "started": outcome.started,
             "seconds": round(outcome.seconds, 3),
             "load_average": round(outcome.load_average, 2),

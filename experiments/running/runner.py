@@ -260,12 +260,18 @@ def _store(directory: Path, outcome: Outcome) -> RunFiles | None:
     assert isinstance(outcome.samples, bytes)
     name = f"{outcome.cell.run_id}.parquet"
     files = RunFiles(
-        requests=directory / "requests" / name, samples=directory / "samples" / name
+        requests=directory / "requests" / name,
+        samples=directory / "samples" / name,
+        attempts=directory / "attempts" / name if outcome.attempts else None,
     )
     for path, content in (
         (files.requests, outcome.requests),
         (files.samples, outcome.samples),
+        (files.attempts, outcome.attempts),
     ):
+        if path is None:
+            continue
+        assert content is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         partial.write_bytes(content)

@@ -59,10 +59,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """Where a run puts its rows. The runner renames them when the run is over."""
+    """Where a run puts its rows. The runner renames them when the run is over.
+
+    Only a run on a cluster has ``attempts``.
+    """
 
     requests: Path
     samples: Path
+    attempts: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

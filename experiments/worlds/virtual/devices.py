@@ -15,7 +15,7 @@ kernel that shares them (``kernel``).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeAlias
 
 import trio
@@ -24,21 +24,21 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.requests.request import Request, Response
 
 _NS = 1_000_000_000
+Needs: TypeAlias = Callable[[Request], int]
+Billed: TypeAlias = Callable[[Request, int], None]
 Wait: TypeAlias = Callable[[Request, int], Awaitable[None]]
 
 
 class OnDevices:
     """Kafka's handlers, each of which first waits for the demand of its request.
 
-    ``demands_ns`` is indexed by correlation id; ``wait`` is what a request does until
-    it has had its demand. It is an ``Application``, as what it wraps.
+    ``needs_ns`` says what a request demands, when its turn comes; ``wait`` is what it
+    does until it has had that. It is an ``Application``, as what it wraps.
     """
 
-    def __init__(
-        self, apis: KafkaApis, demands_ns: Sequence[int], *, wait: Wait
-    ) -> None:
+    def __init__(self, apis: KafkaApis, needs_ns: Needs, *, wait: Wait) -> None:
         self._apis = apis
-        self._demands_ns = demands_ns
+        self._needs_ns = needs_ns
         self._wait = wait
         self.apis = apis.apis
         self.config_listeners = apis.config_listeners
@@ -55,20 +55,26 @@ class OnDevices:
 
     async def serve(self, request: Request) -> Response:
         """Wait for the request's demand, then handle it."""
-        number = request.correlation_id
-        if number >= 0:
-            await self._wait(request, self._demands_ns[number])
+        needs_ns = self._needs_ns(request)
+        if needs_ns:
+            await self._wait(request, needs_ns)
         served = self._apis.serve(request)
         return await served if isinstance(served, Coroutine) else served
 
 
-def in_pieces(piece_ns: int) -> Wait:
-    """Return a wait at a device of one's own, in pieces so long; 0 for one piece."""
+def in_pieces(piece_ns: int, billed: Billed | None = None) -> Wait:
+    """Return a wait at a device of one's own, in pieces so long; 0 for one piece.
 
-    async def wait(_request: Request, left_ns: int) -> None:
+    ``billed`` is called with each piece when it is over, and the request has its turn
+    again.
+    """
+
+    async def wait(request: Request, left_ns: int) -> None:
         while left_ns > 0:
             waits_ns = min(left_ns, piece_ns) if piece_ns else left_ns
             await trio.sleep(waits_ns / _NS)
+            if billed is not None:
+                billed(request, waits_ns)
             left_ns -= waits_ns
 
     return wait

@@ -29,8 +29,9 @@ from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
-from experiments.design.config import Experiment, VirtualKernel
+from experiments.design.config import Experiment
 from experiments.design.workload import Workload
+from experiments.design.worlds import VirtualKernel
 from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
@@ -39,6 +40,7 @@ from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
+from experiments.worlds.virtual.cluster import run_cluster
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual, spender
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
 from experiments.worlds.virtual.kernel import Kernel, Sharing
@@ -83,6 +85,8 @@ class Virtual:
         """Replay the trace to a broker in virtual time, write the joined rows."""
         seed = cell.experiment.experiment.seed * 1000 + cell.block
         with tempfile.TemporaryDirectory(prefix="doorkeeper-") as scratch:
+            if cell.experiment.cluster is not None:
+                return run_cluster(cell, trace, out, Path(scratch), seed)
             record = Path(scratch) / "broker.rows"
             replay = Replay(cell, trace, record)
             seen, end = run_virtual(replay.run, seed=seed)
@@ -245,7 +249,12 @@ class Replay:
         if not at_devices:
             return BrokerServer(config, apis, surroundings)
         demands_ns = self._replayed.column("demand_ns")
-        waiting = OnDevices(apis, demands_ns, wait=self._wait)
+
+        def needs_ns(request: Request) -> int:
+            number = request.correlation_id
+            return demands_ns[number] if number >= 0 else 0
+
+        waiting = OnDevices(apis, needs_ns, wait=self._wait)
         server = BrokerServer(config, waiting, surroundings)
         if virtual.server == "threads":
             planes = server.dispatcher.planes

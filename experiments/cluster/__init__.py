@@ -1,0 +1,1 @@
+"""A load on several brokers: its clients, a controller, and what became of each try."""

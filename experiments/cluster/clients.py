@@ -1,0 +1,213 @@
+"""The clients of a cluster: producers that know a leader, and others that ask for it.
+
+They keep Kafka's rules as far as an election touches them. A producer has one request
+in flight, sends it to the leader that it knows of, and tries again after a backoff when
+it failed; told NOT_LEADER_OR_FOLLOWER, or nothing in time, it first asks some broker
+who leads. After a time-out its connection is closed, for the answer may still come.
+
+Each client is a task; what is due while it waits, waits in the client, as records do in
+a producer's accumulator. (Unlike there, they are not sent as one batch: the trace says
+what a request is.) Every attempt has a record key of its own, by which it is found in
+the log when all is over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+import trio
+
+from broker.apis.common.answer import Row
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.records import new_batch
+from experiments.cluster.book import NONE, Book, Try
+from experiments.cluster.stage import LOST, Stage
+from experiments.cluster.wire import Wire
+from experiments.design.cluster import Cluster
+from experiments.load import requests
+from experiments.load.frames import topic_of
+from experiments.load.senders import Sender
+
+_NS, _NS_PER_MS = 1_000_000_000, 1_000_000
+KEY_BYTES = 8
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.network_exception,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.kafka_storage_error,
+    }
+)
+
+
+class Client:
+    """One connection's worth of a traffic entry: sends what is due, in order."""
+
+    def __init__(
+        self, sender: Sender, stage: Stage, book: Book, cluster: Cluster, seed: str
+    ) -> None:
+        self._stage = stage
+        self._book = book
+        self._cluster = cluster
+        self._client_id = sender.client_id
+        self._rng = random.Random(f"{seed}/{sender.number}")
+        self._wires: dict[int, Wire] = {}
+        self._due: deque[tuple[int, int]] = deque()
+        self._came = trio.Event()
+        self._idle = trio.Event()
+        self._idle.set()
+
+    def offer(self, request_id: int, intended_ns: int) -> None:
+        """Take a request up; it is sent when those before it are done."""
+        if self._idle.is_set():
+            self._idle = trio.Event()
+        self._due.append((request_id, intended_ns))
+        self._came.set()
+
+    async def idle(self) -> None:
+        """Wait until everything that was offered is done."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Send what is offered until cancelled."""
+        while True:
+            while self._due:
+                await self._send(*self._due.popleft())
+            self._idle.set()
+            self._came = trio.Event()
+            await self._came.wait()
+
+    async def _send(self, request_id: int, intended_ns: int) -> None:
+        raise NotImplementedError
+
+    async def _tried(self, attempt: Try, body: Row) -> Any:
+        """Make an attempt; return the answer, None if none came in time."""
+        key = attempt.api_key
+        frame = requests.encode(key, attempt.number, self._client_id, body)
+        wire = None
+        with trio.move_on_after(self._cluster.request_timeout_ms / 1000) as patience:
+            try:
+                wire = await self._wire(attempt.broker)
+                attempt.sent_ns = self._stage.now_ns()
+                answer = await wire.ask(frame)
+            except LOST:
+                attempt.error_code = int(ErrorCode.network_exception)
+            else:
+                attempt.client_done_ns = self._stage.now_ns()
+                return requests.decoded(key, answer)
+        if patience.cancelled_caught:
+            attempt.error_code = int(ErrorCode.request_timed_out)
+        if wire is not None:
+            del self._wires[attempt.broker]
+            await wire.close()
+        return None
+
+    async def _wire(self, broker: int) -> Wire:
+        if broker not in self._wires:
+            address = self._stage.nodes[broker].data
+            self._wires[broker] = await self._stage.wire(address)
+        return self._wires[broker]
+
+    async def _ask_for_leader(
+        self, topic: str, intended_ns: int, request_id: int = NONE
+    ) -> Any:
+        """Ask a broker, by chance, who leads a topic; None if it did not say."""
+        broker = self._rng.randrange(len(self._stage.nodes))
+        attempt = self._book.begin(ApiKey.METADATA, broker, intended_ns, request_id)
+        body = Row(
+            topics=[Row(name=topic)],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        answer = await self._tried(attempt, body)
+        if answer is None:
+            return None
+        told = answer.topics[0]
+        attempt.error_code = int(told.error_code)
+        rows = sorted(told.partitions, key=lambda row: int(row.partition_index))
+        if rows:
+            attempt.partition = int(rows[-1].partition_index)
+            attempt.leader = int(rows[-1].leader_id)
+        return rows
+
+
+class Asker(Client):
+    """Asks for the metadata of a topic, whichever broker it happens to meet."""
+
+    def __init__(self, topic: str, *client: Any) -> None:
+        super().__init__(*client)
+        self._topic = topic
+
+    async def _send(self, request_id: int, intended_ns: int) -> None:
+        await self._ask_for_leader(self._topic, intended_ns, request_id)
+
+
+class Producer(Client):
+    """Writes to one partition, at its leader as far as it knows."""
+
+    def __init__(self, timeout_ms: float, sender: Sender, *client: Any) -> None:
+        super().__init__(sender, *client)
+        shape: Any = sender.traffic.request.shape()
+        self._topic = topic_of(sender.traffic.name)
+        self._partition = sender.position % shape.topic_partitions
+        self._shape = shape
+        self._timeout_ns = round(timeout_ms * _NS_PER_MS)
+        self._leader = self._cluster.leader
+        rng = random.Random(sender.traffic.name)
+        self._values = [rng.randbytes(shape.record_bytes) for _ in range(shape.records)]
+
+    async def _send(self, request_id: int, intended_ns: int) -> None:
+        while True:
+            code = await self._attempt(request_id, intended_ns)
+            if code not in _RETRIABLE:
+                return
+            await self._refresh(intended_ns)
+            wait_ns = round(self._cluster.retry_backoff_ms * _NS_PER_MS)
+            if self._stage.now_ns() + wait_ns >= intended_ns + self._timeout_ns:
+                return
+            await trio.sleep(wait_ns / _NS)
+
+    async def _attempt(self, request_id: int, intended_ns: int) -> ErrorCode:
+        attempt = self._book.begin(
+            ApiKey.PRODUCE, self._leader, intended_ns, request_id
+        )
+        attempt.partition, attempt.acks = self._partition, self._shape.acks
+        attempt.records = self._shape.records
+        answer = await self._tried(attempt, self._body(attempt))
+        if answer is not None:
+            row = answer.responses[0].partition_responses[0]
+            attempt.error_code = int(row.error_code)
+            attempt.base_offset = int(row.base_offset)
+        return ErrorCode(attempt.error_code)
+
+    async def _refresh(self, intended_ns: int) -> None:
+        """Learn who leads, if the broker that is asked knows of somebody."""
+        for row in await self._ask_for_leader(self._topic, intended_ns) or ():
+            leads = 0 <= int(row.leader_id) < len(self._stage.nodes)
+            if int(row.partition_index) == self._partition and leads:
+                self._leader = int(row.leader_id)
+
+    def _body(self, attempt: Try) -> Row:
+        key = attempt.number.to_bytes(KEY_BYTES)
+        at_ms = self._stage.timestamp_ms
+        batch = new_batch([(at_ms, key, value) for value in self._values])
+        return Row(
+            transactional_id=None,
+            acks=self._shape.acks,
+            timeout=timedelta(milliseconds=self._cluster.request_timeout_ms),
+            topic_data=[
+                Row(
+                    name=self._topic,
+                    partition_data=[Row(index=self._partition, records=batch)],
+                )
+            ],
+        )

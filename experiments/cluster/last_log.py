@@ -1,0 +1,75 @@
+"""What is in the log when all is over: which attempts' records, and how many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from broker.apis.common.answer import Row
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.records.batch import split_batches
+from broker.protocol.records.records import iter_records
+from experiments.cluster.stage import Address, Stage
+from experiments.cluster.wire import Wire
+from experiments.load import requests
+
+_CLIENT_ID = "reader"
+# Set-up and reading have no number that a record keeps.
+_NUMBER = -1
+_FETCH_BYTES = 1 << 20
+_CONSUMER = -1
+
+
+class LogUnreadable(Exception):
+    """The last leader does not hand out its log."""
+
+
+async def records_of(
+    stage: Stage, leader: Address, topic: str, partition: int
+) -> Counter[int]:
+    """Read a partition up to its high watermark; count records by their key.
+
+    :raises LogUnreadable: if the broker answers with an error.
+    """
+    found: Counter[int] = Counter()
+    wire = await stage.wire(leader)
+    offset = 0
+    while True:
+        row = await _fetched(wire, topic, partition, offset)
+        if row.error_code is not ErrorCode.none:
+            raise LogUnreadable(f"{topic}-{partition}: {row.error_code!r}")
+        for header, batch in split_batches(row.records or b""):
+            for record in iter_records(header, batch):
+                if record.key is not None:
+                    found[int.from_bytes(record.key)] += 1
+            offset = header.last_offset + 1
+        if offset >= row.high_watermark:
+            await wire.close()
+            return found
+
+
+async def _fetched(wire: Wire, topic: str, partition: int, offset: int) -> Any:
+    wanted = Row(
+        partition=partition,
+        current_leader_epoch=-1,
+        fetch_offset=offset,
+        log_start_offset=-1,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+    body = Row(
+        replica_id=_CONSUMER,
+        max_wait=timedelta(0),
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[Row(topic=topic, partitions=[wanted])],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    frame = requests.encode(ApiKey.FETCH, _NUMBER, _CLIENT_ID, body)
+    answer = requests.decoded(ApiKey.FETCH, await wire.ask(frame))
+    return answer.responses[0].partitions[0]

@@ -1,0 +1,129 @@
+"""From what clients and brokers saw of a scene to the files of its run.
+
+The brokers' own rows are joined with the attempts by number and API; replication and
+whatever else brokers say to each other has numbers of its own and is left out. A
+request of the trace has the stamps of its last attempt; samples are those of the broker
+that leads at first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from broker.observation.recording.recording import MEASURES, read_violations
+from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.cluster.book import Try
+from experiments.cluster.scene import Played
+from experiments.load.trace import Trace
+from experiments.records import broker_rows, recording
+from experiments.records.attempts import BROKER_ERROR, attempts_table
+from experiments.records.broker_rows import relative
+from experiments.records.recording import NEVER, Int64s, Results
+from experiments.worlds.world import Cell, RunFiles, RunResult
+
+Columns = Mapping[str, Int64s]
+
+
+def record_played(
+    world: str,
+    cell: Cell,
+    replayed: Trace,
+    out: RunFiles,
+    played: Played,
+    records: Sequence[Path],
+) -> RunResult:
+    """Write a scene's requests, samples and attempts; judge whether the run counts."""
+    cluster = cell.experiment.cluster
+    assert cluster is not None
+    assert out.attempts is not None
+    labels, origin_ns = cell.labels(world), played.origin_ns
+    seen = _joined(played, records)
+    during = np.array([it.intended_ns >= origin_ns for it in played.book.tries])
+    attempts = played.book.attempts(origin_ns, played.found)
+    kept = [each for each, counts in zip(attempts, during, strict=True) if counts]
+    stamps = {name: column[during] for name, column in seen.items()}
+    recording.write(attempts_table(labels, kept, stamps), out.attempts)
+    results = _results(played, replayed, seen)
+    timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
+    requests = recording.requests_table(labels, replayed, results, timeout_ns)
+    recording.write(requests, out.requests)
+    samples = broker_rows.read_samples(records[cluster.leader], origin_ns)
+    recording.write(recording.samples_table(labels, samples), out.samples)
+    offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
+    intended_ns = replayed.table["intended_ns"].to_numpy()
+    late_ns = recording.lateness(offered_ns, intended_ns)
+    fault = recording.late(late_ns["p99"], cell.experiment.limits.lateness_p99_ms)
+    return RunResult(
+        valid=not fault,
+        reason=fault,
+        trace_sha256=replayed.sha256,
+        counts=recording.counts(requests, len(replayed)),
+        lateness_ns=late_ns,
+        lateness_by_class_ns=recording.lateness_by_class(
+            offered_ns, intended_ns, replayed.column("class")
+        ),
+        violations=_violations(records),
+    )
+
+
+def _joined(played: Played, records: Sequence[Path]) -> Columns:
+    """Return what the brokers recorded of each attempt, stamps since the origin."""
+    tries = played.book.tries
+    by_broker = np.array([it.broker for it in tries])
+    keys = np.array([it.api_key for it in tries])
+    names = (*BROKER_STAMPS, *MEASURES, BROKER_ERROR)
+    columns = {name: np.full(len(tries), NEVER, np.int64) for name in names}
+    for broker, record in enumerate(records):
+        rows = broker_rows.read_numbered(record, (by_broker == broker) * (keys + 1) - 1)
+        for name in names:
+            values = rows["error_code" if name == BROKER_ERROR else name]
+            counted = values.astype(np.int64)
+            if name in BROKER_STAMPS:
+                counted = relative(counted, played.origin_ns)
+            columns[name][rows["correlation_id"]] = counted
+    return columns
+
+
+def _results(played: Played, replayed: Trace, seen: Columns) -> Results:
+    """Return what became of each request: its last attempt."""
+    origin_ns = played.origin_ns
+    last = played.book.last_tries(len(replayed))
+    columns = {
+        name: np.array([NEVER if it is None else seen[name][it.number] for it in last])
+        for name in (*BROKER_STAMPS, *MEASURES)
+    }
+    columns["sent_ns"] = _since([_sent_ns(it) for it in last], origin_ns)
+    columns["client_done_ns"] = _since([_done_ns(it) for it in last], origin_ns)
+    codes = [0 if it is None else it.error_code for it in last]
+    return Results(
+        columns=columns,
+        error_code=np.array(codes, np.int16),
+        ended_ns=played.ended_ns - origin_ns,
+    )
+
+
+def _since(stamps_ns: list[int], origin_ns: int) -> Int64s:
+    return relative(np.array(stamps_ns, np.int64), origin_ns)
+
+
+def _sent_ns(attempt: Try | None) -> int:
+    return NEVER if attempt is None else attempt.sent_ns
+
+
+def _done_ns(attempt: Try | None) -> int:
+    return NEVER if attempt is None else attempt.client_done_ns
+
+
+def _violations(records: Sequence[Path]) -> dict[str, int] | None:
+    """Return how often each law was broken by all brokers together."""
+    total: Counter[str] = Counter()
+    for record in records:
+        found = read_violations(record)
+        if found is None:
+            return None
+        total.update(found)
+    return dict(total)

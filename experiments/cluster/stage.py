@@ -1,0 +1,65 @@
+"""The brokers of a run as its clients and its controller meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import trio
+
+from broker.client.connection import Stream
+from experiments.cluster.wire import Wire
+
+_NS = 1_000_000_000
+# What a transport raises where the other side is not there, or is not any more.
+LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+class Address(NamedTuple):
+    """Where a listener is."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A broker: its number, where clients reach it, and where a controller does.
+
+    ``control`` is its control plane's listener, or the one for all.
+    """
+
+    number: int
+    data: Address
+    control: Address
+
+
+class Connect(Protocol):
+    """Opens a stream to an address; raises `OSError`."""
+
+    async def __call__(self, host: str, port: int, /) -> Stream:
+        """Connect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """All brokers, by number, the way to them, and the clock of all stamps.
+
+    ``timestamp_ms`` is what producers write into records as the time of day.
+    """
+
+    nodes: tuple[Node, ...]
+    connect: Connect
+    now_ns: Callable[[], int]
+    timestamp_ms: int
+
+    async def wire(self, address: Address) -> Wire:
+        """Return a new connection."""
+        return Wire(await self.connect(*address))
+
+    async def until(self, instant_ns: int) -> None:
+        """Sleep until an instant of the clock."""
+        left_ns = instant_ns - self.now_ns()
+        if left_ns > 0:
+            await trio.sleep(left_ns / _NS)

@@ -1,0 +1,90 @@
+"""What is kept of a run on a cluster: one row per attempt, whoever made it.
+
+A request of the load is tried until it is answered well, so it may visit several
+brokers; the controller's requests and what clients ask for metadata are attempts, too.
+The schema is the contract with the analysis. Stamps are int64 nanoseconds since the
+run's origin; null means that it never happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.records.recording import (
+    LABELS,
+    NEVER,
+    SCHEMA_KEY,
+    SCHEMA_VERSION,
+    Int64s,
+    RunLabels,
+    labelled,
+)
+
+NO_REQUEST = -1
+
+
+class Attempt(NamedTuple):
+    """One request as its sender knows it.
+
+    ``request_id`` is the row of the trace, `NO_REQUEST` for what no trace asked for.
+    ``error_code`` is REQUEST_TIMED_OUT also where the client gave up, and
+    NETWORK_EXCEPTION where the connection broke; then there is no ``client_done_ns``.
+    ``base_offset`` is where acknowledged records stand. ``leader`` is whom a METADATA
+    answer or a LEADER_AND_ISR request names (of the last partition told of), -1 if
+    nobody. ``kept`` says whether the records were in the log of the last leader when
+    all was over: 1 or 0, -1 where there were none to keep.
+    """
+
+    request_id: int
+    broker: int
+    api_key: int
+    partition: int
+    acks: int
+    records: int
+    intended_ns: int
+    sent_ns: int
+    client_done_ns: int
+    error_code: int
+    base_offset: int
+    leader: int
+    kept: int
+
+
+# What the broker's answer says, which a client that gave up does not learn.
+BROKER_ERROR = "broker_error_code"
+_NULLABLE = ("sent_ns", "client_done_ns")
+_OWN = Attempt._fields
+ATTEMPTS_SCHEMA = pa.schema(
+    [
+        *LABELS,
+        *(pa.field(name, pa.int64(), nullable=name in _NULLABLE) for name in _OWN),
+        *(pa.field(name, pa.int64()) for name in BROKER_STAMPS),
+        pa.field(BROKER_ERROR, pa.int64()),
+    ],
+    metadata={SCHEMA_KEY: SCHEMA_VERSION},
+)
+
+
+def attempts_table(
+    labels: RunLabels, attempts: list[Attempt], stamps: Mapping[str, Int64s]
+) -> pa.Table:
+    """Return a run's attempts; ``stamps`` are their brokers', `NEVER` if there is none.
+
+    Instants count from the run's origin already. Where a broker has no row of an
+    attempt, there is no error of its either.
+    """
+    columns: dict[str, Any] = labelled(labels, len(attempts))
+    values = np.array(attempts, np.int64).reshape(len(attempts), len(_OWN))
+    for name, column in zip(_OWN, values.T, strict=True):
+        nulls = column == NEVER if name in _NULLABLE else None
+        columns[name] = pa.array(column, mask=nulls)
+    for name in BROKER_STAMPS:
+        columns[name] = pa.array(stamps[name], mask=stamps[name] == NEVER)
+    unknown = stamps[BROKER_STAMPS[0]] == NEVER
+    columns[BROKER_ERROR] = pa.array(stamps[BROKER_ERROR], mask=unknown)
+    return pa.table(columns, schema=ATTEMPTS_SCHEMA)
