@@ -11,12 +11,15 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from spark_analysis.incidents.incident import Incident
+from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds, hold_together
@@ -24,13 +27,21 @@ from spark_analysis.recordings.contract import Manifest, RecordingError
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.session import LOCAL, spark_session
 from spark_analysis.recordings.theory import load_theory
-from spark_analysis.telling.results import results, results_of_worlds
+from spark_analysis.telling.results import (
+    results,
+    results_of_incident,
+    results_of_worlds,
+)
 from spark_analysis.telling.tables.agreement_table import agreement_tables
+from spark_analysis.telling.tables.incident_table import (
+    incident_summary,
+    incident_table,
+)
 from spark_analysis.telling.tables.point_tables import tables
 from spark_analysis.telling.tables.sweep_tables import study_tables
 from spark_analysis.telling.tables.table import Table, as_csv, as_latex, as_markdown
 from spark_analysis.telling.tables.worlds_table import worlds_tables
-from spark_analysis.telling.terminal import show, show_worlds
+from spark_analysis.telling.terminal import show, show_incident, show_worlds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +52,7 @@ POINTS_DRAWN_MAX: Final = 4
 # A file has no width; this one shows every column.
 _PIPED_WIDTH: Final = 120
 _MANIFEST: Final = "manifest.json"
+NO_INCIDENTS: Final[Mapping[str, Incident]] = MappingProxyType({})
 WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
@@ -70,16 +82,20 @@ def analyze(
         spark_session(master or LOCAL) as spark,
     ):
         studies = [compare(spark, manifest) for manifest in manifests]
+        incidents = [judge_incident(spark, manifest) for manifest in manifests]
     loading.join()
     alone = (run_dir / _MANIFEST).exists()
     with console.status("Drawing …"):
         if alone:
-            write_report(studies[0], out_dir)
+            write_report(studies[0], out_dir, incidents[0])
         else:
             worlds = hold_together(studies, silent, load_theory(run_dir))
-            write_worlds(worlds, out_dir)
+            by_world = {it.manifest.world: it for it in incidents if it is not None}
+            write_worlds(worlds, out_dir, by_world)
     if alone:
         show(studies[0], console)
+        if incidents[0] is not None:
+            show_incident(incidents[0], console)
     else:
         show_worlds(worlds, console)
     page = os.path.relpath(out_dir / "index.html")
@@ -111,7 +127,9 @@ def _manifests(directory: Path) -> tuple[list[Manifest], dict[str, str]]:
     return found, silent
 
 
-def write_worlds(worlds: Worlds, out_dir: Path) -> None:
+def write_worlds(
+    worlds: Worlds, out_dir: Path, incidents: Mapping[str, Incident] = NO_INCIDENTS
+) -> None:
     """Write one report over several worlds, and in it each world's own, by its name."""
     from spark_analysis.telling.figures.style import styled
     from spark_analysis.telling.figures.worlds import worlds_forest
@@ -119,7 +137,8 @@ def write_worlds(worlds: Worlds, out_dir: Path) -> None:
     from spark_analysis.telling.report.worlds_page import worlds_page
 
     for study in worlds.studies:
-        write_report(study, out_dir / study.manifest.world)
+        world = study.manifest.world
+        write_report(study, out_dir / world, incidents.get(world))
     found = json.dumps(results_of_worlds(worlds), indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")
     said = json.dumps(words_of_worlds(worlds), indent=1, ensure_ascii=False)
@@ -135,7 +154,7 @@ def write_worlds(worlds: Worlds, out_dir: Path) -> None:
     _write(out_dir / "index.html", worlds_page(worlds, figures))
 
 
-def write_report(study: Study, out_dir: Path) -> None:
+def write_report(study: Study, out_dir: Path, incident: Incident | None = None) -> None:
     """Write ``results.json``, ``words.json``, the tables, the figures and the page.
 
     In a sweep, tables of a point lie in a folder of its own, named as its runs are;
@@ -144,13 +163,18 @@ def write_report(study: Study, out_dir: Path) -> None:
     # Imported here: matplotlib takes longer to load than most commands take to run.
     from spark_analysis.telling.figures.listing import plots, study_plots
     from spark_analysis.telling.figures.style import styled
-    from spark_analysis.telling.quotes import words
+    from spark_analysis.telling.quotes import words, words_of_incident
     from spark_analysis.telling.report.page import page
 
     out_dir.mkdir(parents=True, exist_ok=True)
-    found = json.dumps(results(study), indent=1, allow_nan=False)
+    numbers, told, first = results(study), words(study), ""
+    if incident is not None:
+        numbers["incident"] = results_of_incident(incident)
+        told["incident"] = words_of_incident(incident)
+        first = _write_incident(incident, out_dir)
+    found = json.dumps(numbers, indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")
-    said = json.dumps(words(study), indent=1, ensure_ascii=False)
+    said = json.dumps(told, indent=1, ensure_ascii=False)
     _write(out_dir / "words.json", said + "\n")
     _write_tables(study_tables(study), out_dir / "tables")
     figures: dict[str, str] = {}
@@ -166,7 +190,20 @@ def write_report(study: Study, out_dir: Path) -> None:
                 path = Path(folder, name)
                 drawn = _draw(of_point.draw(comparison), out_dir / "figures" / path)
                 figures[path.as_posix()] = drawn
-    _write(out_dir / "index.html", page(study, figures))
+    _write(out_dir / "index.html", page(study, figures, first))
+
+
+def _write_incident(incident: Incident, out_dir: Path) -> str:
+    """Write an election's tables and its panel; return its part of the page."""
+    from spark_analysis.telling.figures.incident_timeline import timelines
+    from spark_analysis.telling.figures.style import styled
+    from spark_analysis.telling.report.incident_part import incident_part
+
+    found = [incident_table(incident), incident_summary(incident)]
+    _write_tables(found, out_dir / "tables")
+    with styled():
+        svg = _draw(timelines(incident), out_dir / "figures" / "incident")
+    return incident_part(incident, svg)
 
 
 def _write_tables(found: Iterable[Table], folder: Path) -> None:

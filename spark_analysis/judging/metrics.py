@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 from spark_analysis.recordings.contract import Options
 
 GOODPUT = "goodput_per_s"
+
+
+class Compared(Protocol):
+    """What arms are compared in: its name, and what counts as the same."""
+
+    @property
+    def name(self) -> str:
+        """The name of a run's value."""
+
+    @property
+    def margin(self) -> float:
+        """The relative difference below which two arms count as the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

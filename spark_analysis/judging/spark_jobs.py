@@ -23,7 +23,7 @@ from spark_analysis.judging.group_functions import (
     judge_family,
     spark_schema,
 )
-from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.metrics import Compared
 from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import aggregates, bin_ns
@@ -76,7 +76,7 @@ def families(
     spark: SparkSession,
     run_values: Sequence[Sequence[RunValue]],
     manifest: Manifest,
-    metrics: Sequence[Metric],
+    metrics: Sequence[Compared],
 ) -> dict[tuple[int, str], dict[Key, FamilyMember]]:
     """Return the contrasts with the baseline, one family per point and metric.
 

@@ -59,6 +59,30 @@ SAMPLES: Final[Mapping[str, str]] = {
     "handler_idle": "double",
     "processor_idle": "double",
 }
+# One row per attempt at a request, in a run on a cluster.
+ATTEMPTS: Final[Mapping[str, str]] = {
+    **_LABELS,
+    **dict.fromkeys(
+        (
+            "request_id",
+            "broker",
+            "api_key",
+            "partition",
+            "acks",
+            "records",
+            STAMPS[0],
+            STAMPS[1],
+            STAMPS[-1],
+            "error_code",
+            "base_offset",
+            "leader",
+            "kept",
+            *STAMPS[2:-1],
+            "broker_error_code",
+        ),
+        "bigint",
+    ),
+}
 # What makes two requests the same one under two arms.
 IDENTITY: Final = (
     "request_id",

@@ -98,7 +98,8 @@ class Run:
     ``billed_share`` is the part of the broker's CPU that was billed to requests or to
     housekeeping; None where no process was measured. ``probes_ns`` are the times of a
     fixed loop on the broker's CPU before and after, ``machine`` what else the kernel
-    tells (steal_s, cpu_pressure_s), ``seconds`` how long the run took.
+    tells (steal_s, cpu_pressure_s), ``seconds`` how long the run took. Runs on a
+    cluster have a file of ``attempts``.
     """
 
     run_id: str
@@ -121,6 +122,7 @@ class Run:
     lateness_p99_by_class_ns: Mapping[str, int] = field(default_factory=dict)
     probes_ns: tuple[int, ...] = ()
     machine: Mapping[str, float] = field(default_factory=dict)
+    attempts: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,15 @@ class Manifest:
     def deterministic(self) -> bool:
         """Whether the world gives the same answers to the same requests twice."""
         return self.world in ("model", "virtual")
+
+    @property
+    def old_leader(self) -> int | None:
+        """The broker that an election takes partitions from; None if there is none."""
+        config = self.config
+        elects = [it["kind"] == "elect" for it in config.get("faults") or ()]
+        if config.get("cluster") is None or not any(elects):
+            return None
+        return int(config["cluster"]["leader"])
 
     @property
     def brokers_recorded(self) -> bool:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_analysis.recordings.columns import IDENTITY, REQUESTS, SAMPLES, STAMPS, ddl
+from spark_analysis.recordings.columns import (
+    ATTEMPTS,
+    IDENTITY,
+    REQUESTS,
+    SAMPLES,
+    STAMPS,
+    ddl,
+)
 from spark_analysis.recordings.contract import SCHEMA, Manifest, RecordingError, Run
 from spark_analysis.recordings.phases import PHASES
 
@@ -71,6 +78,13 @@ def read_samples(spark: SparkSession, manifest: Manifest) -> DataFrame:
     )
 
 
+def read_attempts(spark: SparkSession, manifest: Manifest) -> DataFrame:
+    """Return every attempt of the compared runs on a cluster, as recorded."""
+    return spark.read.schema(ddl(ATTEMPTS)).parquet(
+        *compared_files(manifest, "attempts")
+    )
+
+
 def bin_ns(window_ns: tuple[int, int]) -> int:
     """Return how long a bin of the queue over time is."""
     return max(QUEUE_BIN_NS_MIN, window_ns[1] // QUEUE_BINS)
@@ -103,7 +117,7 @@ def aggregates(expressions: dict[str, str]) -> list[Any]:
 
 
 def compared_files(
-    manifest: Manifest, kind: Literal["requests", "samples"]
+    manifest: Manifest, kind: Literal["requests", "samples", "attempts"]
 ) -> list[str]:
     """Return the files of the compared runs, each once, of the right schema version.
 

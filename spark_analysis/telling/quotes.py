@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_analysis.incidents.incident import Incident
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.figures.listing import plots, study_plots
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
+from spark_analysis.telling.sentences.incident_sentences import CAPTION, incident_lead
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
@@ -19,6 +21,7 @@ from spark_analysis.telling.sentences.sweep_sentences import (
 )
 from spark_analysis.telling.sentences.verdict_sentences import headline, sentence, story
 from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import comparison_table
 
 
@@ -39,6 +42,22 @@ def words(study: Study) -> dict[str, Any]:
         captions = {name: plot.caption for name, plot in study_plots(study).items()}
         return {**whole, "lead": list(study_lead(study)), "captions": captions}
     return {**whole, **_of_point(study.comparisons[0])}
+
+
+def words_of_incident(incident: Incident) -> dict[str, Any]:
+    """Return what ``words.json`` says of an election."""
+    table = incident_summary(incident)
+    return {
+        "lead": incident_lead(incident),
+        "caption": CAPTION,
+        "table": {
+            "caption": table.caption,
+            "headings": [column.heading for column in table.columns],
+            "numeric": [column.numeric for column in table.columns],
+            "rows": table.written(),
+            "groups": [],
+        },
+    }
 
 
 def words_of_worlds(worlds: Worlds) -> dict[str, Any]:

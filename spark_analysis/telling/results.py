@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from spark_analysis.incidents.incident import Incident
 from spark_analysis.judging.attribution import Attribution, Effect
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.pairs import PairCell
@@ -47,6 +48,30 @@ def results(study: Study) -> dict[str, Any]:
     if study.pairs:
         found["pairs"] = [_pair(study, cell) for cell in study.pairs]
     return found
+
+
+def results_of_incident(incident: Incident) -> list[dict[str, Any]]:
+    """Return what ``results.json`` says of an election: a row per measure and arm."""
+    return [
+        {
+            "arm": cell.arm,
+            "measure": cell.measure.name,
+            "value": finite(cell.estimate.value),
+            "low": finite(cell.estimate.low),
+            "high": finite(cell.estimate.high),
+            "difference": _end(cell.difference, 0),
+            "difference_low": _end(cell.difference, 1),
+            "difference_high": _end(cell.difference, 2),
+            "p": cell.p,
+            "verdict": cell.word,
+            "blocks": len(incident.manifest.blocks),
+        }
+        for cell in incident.cells
+    ]
+
+
+def _end(estimate: Estimate | None, index: int) -> float | None:
+    return None if estimate is None else finite(estimate[index])
 
 
 def _at(study: Study, comparison: Comparison) -> dict[str, str]:

@@ -8,11 +8,13 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from spark_analysis.incidents.incident import Incident
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
+from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import (
     NONE,
@@ -35,6 +37,7 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     story,
 )
 from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import verdict_word
 from spark_analysis.telling.tables.worlds_table import headline_table
 
@@ -59,6 +62,25 @@ def show(study: Study, console: Console) -> None:
         _show_sweep(study, console)
     else:
         _show_point(study, console)
+
+
+def show_incident(incident: Incident, console: Console) -> None:
+    """Print what an election was like under every arm."""
+    console.print()
+    for text in incident_lead(incident):
+        console.print(_text(text))
+    summary = incident_summary(incident)
+    # A person compares arms: they stand side by side.
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    rows = summary.written()
+    table.add_column("")
+    for row in rows:
+        table.add_column(row[0], justify="right")
+    for number, column in enumerate(summary.columns[1:], start=1):
+        table.add_row(column.heading, *(row[number] for row in rows))
+    console.print()
+    console.print(table)
+    console.print(_text(summary.caption, "dim"))
 
 
 def show_worlds(worlds: Worlds, console: Console) -> None:

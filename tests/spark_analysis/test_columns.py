@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from experiments.records import recording
+from experiments.records import attempts, recording
 from spark_analysis.recordings import columns, contract
 from spark_analysis.recordings.phases import PHASES
 
@@ -32,6 +32,7 @@ SOURCES = [
     [
         (columns.REQUESTS, recording.REQUESTS_SCHEMA),
         (columns.SAMPLES, recording.SAMPLES_SCHEMA),
+        (columns.ATTEMPTS, attempts.ATTEMPTS_SCHEMA),
     ],
 )
 def test_the_analysis_declares_what_the_recorder_writes(

@@ -32,6 +32,7 @@ from spark_analysis.telling.sentences.numbers import digits, p_value, percent
 
 _HERE: Final = Path(__file__).parent
 _SECTIONS: Final = {
+    "incident": "The election",
     "attribution": "Where it comes from",
     "pairs": "Pairs",
     "numbers": "Numbers",
@@ -55,11 +56,14 @@ _OVER_POINTS: Final = (
 )
 
 
-def page(study: Study, svgs: Mapping[str, str]) -> str:
-    """Return the whole HTML file; ``svgs`` are the saved figures by path."""
+def page(study: Study, svgs: Mapping[str, str], first: str = "") -> str:
+    """Return the whole HTML file; ``svgs`` are the saved figures by path.
+
+    ``first`` is a part that comes before all that is told of latencies.
+    """
     manifest = study.manifest
     title = escape(manifest.title)
-    main = sweep_body(study, svgs) if study.swept else _body(study, svgs)
+    main = first + (sweep_body(study, svgs) if study.swept else _body(study, svgs))
     shown = {key: name for key, name in _SECTIONS.items() if f"id='{key}'" in main}
     body = [
         f"<header><p class='meta'>{_meta(study)}</p><h1>{title}</h1>",

@@ -1,0 +1,74 @@
+"""An election under load as plain values: what tables, figures and sentences tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from spark_analysis.incidents.measures import Measure
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.statistics.intervals import Estimate
+
+Word = Literal["baseline", "better", "worse", "equivalent", "identical", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentCell:
+    """One measure of one arm: its mean over incidents, and how it compares.
+
+    ``difference`` is the mean of arm minus baseline, block by block; ``p`` is that of
+    the arms' ratio, adjusted for all arms of the measure. Both are None for the
+    baseline itself.
+    """
+
+    arm: str
+    measure: Measure
+    estimate: Estimate
+    difference: Estimate | None
+    p: float | None
+    word: Word
+
+
+# What a panel shows of attempts, from top to bottom; the first is before the decision.
+LANES: Final = ("accepted", "in vain", "by the new leader", "not leader", "timed out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One incident of an arm, in milliseconds since the decision.
+
+    ``lanes`` are the instants of attempts to write, by their names in `LANES`.
+    ``obeyed_ms`` and ``told_ms`` are when the old leader had done its LEADER_AND_ISRs
+    and UPDATE_METADATAs; ``writable_ms`` is when the last partition was written to
+    again, None if never.
+    """
+
+    arm: str
+    lanes: dict[str, tuple[float, ...]]
+    obeyed_ms: tuple[float, ...]
+    told_ms: tuple[float, ...]
+    writable_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Everything that is told of an election: cells by measure, then by arm.
+
+    ``timelines`` are those of one block, the same requests for every arm.
+    """
+
+    manifest: Manifest
+    measures: tuple[Measure, ...]
+    cells: tuple[IncidentCell, ...]
+    block: int
+    timelines: tuple[Timeline, ...]
+
+    def cell(self, arm: str, measure: str) -> IncidentCell:
+        """Return one cell.
+
+        :raises KeyError: if there is none.
+        """
+        for cell in self.cells:
+            if (cell.arm, cell.measure.name) == (arm, measure):
+                return cell
+        raise KeyError((arm, measure))

@@ -1,0 +1,199 @@
+"""What is measured of an election under load: numbers of a run, as SQL over attempts.
+
+All are better when lower. *The old leader* is the broker that leads when the load
+begins; *the decision* is the instant at which the controller decides the first of the
+election's partitions. Times that never came to an end in the run are infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_PRODUCE, _METADATA, _LEADER_AND_ISR, _UPDATE_METADATA = 0, 3, 4, 6
+_NOT_LEADER, _TIMED_OUT = 6, 7
+# A refusal is answered at once; what fails later had been appended before.
+_APPENDED: Final = (
+    "(broker_error_code = 0 OR remote_done_ns IS NULL OR "
+    "remote_done_ns > local_done_ns)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One number per run: its name for machines, its heading, its unit, its meaning.
+
+    ``modelled`` is whether the model world has it: it knows one broker and no records.
+    """
+
+    name: str
+    label: str
+    unit: str
+    meaning: str
+    modelled: bool
+    margin: float
+
+    @property
+    def heading(self) -> str:
+        """Return the label with the unit."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+
+class _Told(NamedTuple):
+    name: str
+    label: str
+    unit: str
+    meaning: str
+    modelled: bool = False
+
+
+_MS, _NO_UNIT, _RECORDS = "ms", "", ""
+_TOLD: Final = (
+    _Told(
+        "step_down_ms",
+        "old leader steps down",
+        _MS,
+        "from the decision until the old leader has obeyed the last of the "
+        "election's LEADER_AND_ISRs",
+        modelled=True,
+    ),
+    _Told(
+        "accepted",
+        "records accepted in vain",
+        _RECORDS,
+        "records that the old leader appended after the decision",
+        modelled=True,
+    ),
+    _Told(
+        "lost",
+        "acknowledged and lost",
+        _RECORDS,
+        "records acknowledged with acks=1 that the new leader does not have",
+    ),
+    _Told(
+        "lost_by_all",
+        "acks=all, lost",
+        _RECORDS,
+        "records acknowledged with acks=all that the new leader does not have: "
+        "never, or Kafka's promise is broken",
+    ),
+    _Told(
+        "timed_out",
+        "writes timed out",
+        _NO_UNIT,
+        "attempts to write, of any time after the decision, that got no answer "
+        "in time, or REQUEST_TIMED_OUT (7)",
+    ),
+    _Told(
+        "failed_fast",
+        "writes told NOT_LEADER",
+        _NO_UNIT,
+        "attempts to write that were answered NOT_LEADER_OR_FOLLOWER (6)",
+        modelled=True,
+    ),
+    _Told(
+        "failed_otherwise",
+        "writes failed otherwise",
+        _NO_UNIT,
+        "attempts to write that failed with any other error",
+    ),
+    _Told(
+        "unwritable_ms",
+        "nobody acknowledges",
+        _MS,
+        "longest time, over partitions, from the last write with acks=all that "
+        "the old leader acknowledged (the decision, if that was earlier) to the "
+        "first that another did",
+    ),
+    _Told(
+        "stale_ms",
+        "metadata is stale",
+        _MS,
+        "from the decision to the last METADATA answer that named the old leader",
+    ),
+    _Told(
+        "recover_ms",
+        "until recovered",
+        _MS,
+        "from the decision until every write is done that was due before all "
+        "partitions could be written to again",
+    ),
+)
+
+
+def measures_of(world: str, margin: float) -> tuple[Measure, ...]:
+    """Return a world's measures in the order in which they are told."""
+    return tuple(
+        Measure(**told._asdict(), margin=margin)
+        for told in _TOLD
+        if told.modelled or world != "model"
+    )
+
+
+def of_partition(old_leader: int) -> Mapping[str, str]:
+    """Return SQL over the writes of one run, partition and acks."""
+    done = f"api_key = {_PRODUCE} AND error_code = 0"
+    return {
+        "old_ns": f"max(IF({done} AND broker = {old_leader}, client_done_ns, NULL))",
+        "new_ns": f"min(IF({done} AND broker != {old_leader}, client_done_ns, NULL))",
+    }
+
+
+def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
+    """Return SQL over the attempts of one run, each with ``decided_ns``.
+
+    ``back_ns`` is beside it: when the last partition could be written to again.
+    """
+    write = f"api_key = {_PRODUCE}"
+    after = f"coalesce(client_done_ns, sent_ns + {timeout_ns}) > decided_ns"
+    vain = f"{write} AND broker = {old_leader} AND local_done_ns > decided_ns"
+    lost = f"{write} AND error_code = 0 AND kept = 0"
+    named = f"api_key = {_METADATA} AND error_code = 0 AND leader = {old_leader}"
+    told = f"api_key = {_LEADER_AND_ISR} AND broker = {old_leader}"
+    others = f"error_code NOT IN (0, {_NOT_LEADER}, {_TIMED_OUT})"
+    due = f"{write} AND error_code = 0 AND intended_ns <= back_ns"
+    return {
+        "step_down_ms": f"{_ms_since('max', told, 'local_done_ns')}",
+        "accepted": f"double(sum(IF({vain} AND {_APPENDED}, records, 0)))",
+        "lost": f"double(sum(IF({lost} AND acks = 1, records, 0)))",
+        "lost_by_all": f"double(sum(IF({lost} AND acks = -1, records, 0)))",
+        "timed_out": _count(f"{write} AND error_code = {_TIMED_OUT} AND {after}"),
+        "failed_fast": _count(f"{write} AND error_code = {_NOT_LEADER}"),
+        "failed_otherwise": _count(f"{write} AND {others} AND {after}"),
+        "unwritable_ms": "first(coalesce(gap_ns / 1e6D, double('Infinity')))",
+        "stale_ms": f"coalesce(greatest(0D, {_ms_since('max', named)}), 0D)",
+        "recover_ms": f"coalesce({_ms_since('max', due)}, double('Infinity'))",
+    }
+
+
+def of_mark(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
+    """Return SQL for what is to be seen of an attempt, and when; null where nothing is.
+
+    When its records were appended, when it was told NOT_LEADER, when it was given up;
+    and when the old leader had done what the controller said of leaders and clients.
+    """
+    write = f"api_key = {_PRODUCE}"
+    given_up = f"coalesce(client_done_ns, sent_ns + {timeout_ns})"
+    to_old = f"broker = {old_leader}"
+    return {
+        "at_old": to_old,
+        "appended": _when(f"{write} AND {_APPENDED}", "local_done_ns"),
+        "refused": _when(f"{write} AND error_code = {_NOT_LEADER}", "client_done_ns"),
+        "given_up": _when(f"{write} AND error_code = {_TIMED_OUT}", given_up),
+        "obeyed": _when(f"api_key = {_LEADER_AND_ISR} AND {to_old}", "local_done_ns"),
+        "told": _when(f"api_key = {_UPDATE_METADATA} AND {to_old}", "local_done_ns"),
+    }
+
+
+def _when(condition: str, stamp: str) -> str:
+    return f"IF({condition}, {stamp}, NULL)"
+
+
+def _ms_since(function: str, where: str, stamp: str = "client_done_ns") -> str:
+    """Return SQL for the milliseconds from the decision to an extreme instant."""
+    return f"({function}(IF({where}, {stamp}, NULL)) - first(decided_ns)) / 1e6D"
+
+
+def _count(where: str) -> str:
+    return f"double(count_if({where}))"

@@ -1,0 +1,62 @@
+"""The panel of an election: one incident under every arm, side by side.
+
+A row per arm, a lane per fate of a write. The shaded time is that in which two brokers
+took themselves for the leader of some partition.
+"""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.figure import Figure
+
+from spark_analysis.incidents.incident import LANES, Incident, Timeline
+from spark_analysis.telling.figures.style import INK, MUTED, new_figure
+
+_COLOURS = {
+    "accepted": MUTED,
+    "in vain": "#d55e00",
+    "by the new leader": "#0072b2",
+    "not leader": "#e69f00",
+    "timed out": "#cc79a7",
+}
+_BEFORE_MS = 0.2
+# A panel ends when the last arm has recovered; one that never does is cut here.
+_LONGEST_MS = 4000.0
+
+
+def timelines(incident: Incident) -> Figure:
+    """Draw one incident, an axis for each arm, all on the same time."""
+    shown = [it for it in incident.timelines if it.arm != incident.manifest.again]
+    until_ms = _until_ms(shown)
+    figure = new_figure(0.9 + 0.95 * len(shown))
+    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False).flat
+    for axis, timeline in zip(axes, shown, strict=True):
+        for number, lane in enumerate(LANES):
+            axis.eventplot(
+                timeline.lanes[lane],
+                lineoffsets=-number,
+                linelengths=0.8,
+                linewidths=0.5,
+                colors=_COLOURS[lane],
+            )
+        obeyed_ms = max(timeline.obeyed_ms, default=math.inf)
+        axis.axvspan(0, min(obeyed_ms, until_ms), color=INK, alpha=0.08, linewidth=0)
+        axis.axvline(0, color=INK, linewidth=0.8)
+        if timeline.writable_ms is not None:
+            axis.axvline(timeline.writable_ms, color="#009e73", linewidth=1.2)
+        axis.set_title(timeline.arm)
+        axis.set_yticks([-n for n in range(len(LANES))], LANES, fontsize=6.5)
+        axis.grid(visible=False, axis="y")
+    axis.set_xlim(-_BEFORE_MS * until_ms, until_ms)
+    axis.set_xlabel("milliseconds since the controller's decision")
+    return figure
+
+
+def _until_ms(shown: list[Timeline]) -> float:
+    ends = [
+        end
+        for it in shown
+        for end in (*it.obeyed_ms, it.writable_ms or 0.0, *it.lanes["timed out"][-1:])
+    ]
+    return min(_LONGEST_MS, max(100.0, 1.1 * max(ends)))
