@@ -55,7 +55,8 @@ def build(run_dir: Path, out_pdf: Path) -> None:
         generated.mkdir()
         text = json.dumps(facts, ensure_ascii=False, indent=1)
         (generated / "facts.json").write_text(text, encoding="utf-8")
-        for name in FIGURES:
+        panel = ("incident",) if facts["incident"] else ()
+        for name in (*FIGURES, *panel):
             shutil.copy(report / "figures" / f"{name}.svg", generated)
         _compile(root / "main.typ", out_pdf, manifest)
 
@@ -112,6 +113,8 @@ def facts_of(manifest: Manifest, words: Mapping[str, Any]) -> dict[str, Any]:
         "shown": f"{options.exceedances_shown:g}",
         "headline": f"{options.exceedances_headline:g}",
         "machine": _machine(manifest.environment),
+        # None where nobody was elected.
+        "incident": words.get("incident"),
         **{
             key: words[key]
             for key in ("lead", "stories", "again", "cautions", "captions", "main")

@@ -16,6 +16,7 @@ from spark_analysis.incidents.incident import Incident
 from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.recordings.columns import STAMPS
 from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.telling.paper import build, facts_of
 from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
@@ -266,6 +267,23 @@ def test_the_report_tells_of_it(judged: Incident, study: Study, tmp_path: Path) 
     assert len(rows) == len(judged.measures) * 3
     for name in ("figures/incident.svg", "tables/incident.csv"):
         assert (tmp_path / name).is_file()
+
+
+def test_the_paper_has_the_panel(
+    judged: Incident, study: Study, directory: Path, tmp_path: Path
+) -> None:
+    manifest = json.loads((directory / "manifest.json").read_text())
+    synthetic.save(tmp_path, manifest)
+    write_report(study, tmp_path / "report", judged)
+    build(tmp_path, tmp_path / "paper.pdf")
+    assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF-")
+    facts = facts_of(load_manifest(tmp_path), _words(tmp_path))
+    assert facts["incident"]["lead"][0].startswith("Under fifo the old leader")
+
+
+def _words(at: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((at / "report" / "words.json").read_text())
+    return found
 
 
 def test_where_nothing_is_elected_nothing_is_told(
