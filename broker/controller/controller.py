@@ -37,7 +37,6 @@ from broker.controller.context import ControllerContext, RegisteredBroker
 from broker.controller.decisions import (
     Decisions,
     ForgetPreferredElection,
-    WriteAssignment,
 )
 from broker.controller.deletion import TopicDeletions
 from broker.controller.elections import Elections, ElectionType
@@ -181,7 +180,7 @@ class KafkaController:
     def partitions_changed(self, name: str, topic: TopicAssignment) -> Decisions[None]:
         """Learn of ``/brokers/topics/T``; what is new of it are partitions.
 
-        Partitions of a topic that is being deleted are taken back.
+        Partitions that a topic gets while it is being deleted go with it.
         """
         context = self.context
         known = context.topics.get(name, {})
@@ -191,8 +190,6 @@ class KafkaController:
             if it not in known
         ]
         if name in context.to_delete:
-            if added:
-                yield WriteAssignment(name, context.assignment_of(name))
             return
         context.put_topic(name, topic)
         yield from self._create(added)
@@ -206,7 +203,11 @@ class KafkaController:
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
 
     def deletions_requested(self, topics: Collection[str]) -> Decisions[None]:
-        """Learn of the children of ``/admin/delete_topics``."""
+        """Learn of the children of ``/admin/delete_topics``.
+
+        What is asked for topics that the core does not know is forgotten. So the driver
+        looks at ``/brokers/topics`` again where it finds such topics here.
+        """
         yield from self._reassignments.abandon(topics)
         yield from self._deletions.request(topics)
 

@@ -59,7 +59,11 @@ class WriteLeaderships:
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignment:
-    """Write ``/brokers/topics/T``; the controller is the only one who changes it."""
+    """Write a topic's partitions into ``/brokers/topics/T``.
+
+    Partitions that are there and not in ``assignment`` stay: somebody has added them,
+    and the controller has not looked yet.
+    """
 
     topic: str
     assignment: TopicAssignment

@@ -129,6 +129,10 @@ class ControllerMachine(RuleBasedStateMachine):
             self.world.add_partition(name, replicas)
 
     @rule(name=TOPIC)
+    def notice_partitions(self, name):
+        self.world.notice_partitions(name)
+
+    @rule(name=TOPIC)
     def delete(self, name):
         self.world.delete_topic(name)
 
@@ -210,6 +214,8 @@ class ControllerMachine(RuleBasedStateMachine):
         for number in range(1, BROKERS + 1):
             world.start_broker(number)
         world.notice_brokers()
+        for name in list(world.znodes.topics):
+            world.notice_partitions(name)
         world.settle()
         catch_up(world)
         check_replicas(world)

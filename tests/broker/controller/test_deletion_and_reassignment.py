@@ -99,12 +99,23 @@ def test_what_is_not_there_is_not_deleted(world):
     assert world.znodes.deletions == set()
 
 
-def test_a_topic_that_is_being_deleted_gets_no_partitions(world):
+def test_partitions_of_a_topic_that_is_being_deleted_go_with_it(world):
     world.create_topic("t", (1, 2))
     world.delete_topic("t")
     world.add_partition("t", (1, 2))
-    assert isinstance(world.decisions[-1], WriteAssignment)
-    assert list(world.znodes.topics["t"].partitions) == [0]
+    world.notice_partitions("t")
+    assert list(world.znodes.states) == [KEY]
+    world.settle()
+    assert "t" not in world.znodes.topics
+
+
+def test_partitions_that_are_added_unseen_outlive_a_reassignment(world):
+    world.create_topic("t", (1, 2))
+    world.add_partition("t", (1, 2))
+    reassign(world, (2, 3))
+    assert list(world.znodes.topics["t"].partitions) == [0, 1]
+    world.notice_partitions("t")
+    assert world.znodes.states[TopicPartition("t", 1)].leader == 1
 
 
 def test_a_topic_removed_by_hand_is_forgotten(world):

@@ -161,8 +161,7 @@ class World:
             case WriteLeaderships():
                 return self._write(decision)
             case WriteAssignment():
-                assert decision.topic in znodes.topics
-                znodes.topics[decision.topic] = decision.assignment
+                znodes.add(decision.topic, decision.assignment.partitions)
             case DeleteTopic():
                 self._delete_topic(decision.topic)
             case ForgetDeletions():
@@ -371,14 +370,14 @@ class World:
         self.run(self.core.topics_changed(set(topics), added))
 
     def add_partition(self, name: str, replicas: tuple[int, ...]) -> None:
-        """Add a partition to a topic, and have the controller notice."""
-        topic = self.znodes.topics[name]
-        partitions = {
-            **topic.partitions,
-            len(topic.partitions): ReplicaAssignment(replicas),
-        }
-        self.znodes.topics[name] = replace(topic, partitions=partitions)
-        self.run(self.core.partitions_changed(name, self.znodes.topics[name]))
+        """Add a partition to a topic; the controller may look later."""
+        index = len(self.znodes.topics[name].partitions)
+        self.znodes.add(name, {index: ReplicaAssignment(replicas)})
+
+    def notice_partitions(self, name: str) -> None:
+        """Have the controller look which partitions a topic has."""
+        if name in self.core.context.topics:
+            self.run(self.core.partitions_changed(name, self.znodes.topics[name]))
 
     def delete_topic(self, name: str) -> None:
         """Ask for a topic's deletion, and have the controller notice."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.context import RegisteredBroker
@@ -32,6 +33,12 @@ class Znodes:
             reassignments=dict(self.reassignments),
             preferred_election=self.preferred,
         )
+
+    def add(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
+        """Write partitions of a topic, new ones or not; others stay."""
+        there = self.topics[topic]
+        partitions = {**there.partitions, **partitions}
+        self.topics[topic] = replace(there, partitions=partitions)
 
     def replicas(self, key: TopicPartition) -> ReplicaAssignment:
         return self.topics[key.topic].partitions[key.partition]
