@@ -76,16 +76,20 @@ def _inspect(
     if not config.compacts and not old_matters and not out_of_time:
         return
     faults = _Faults()
+    compacts, (oldest, latest) = config.compacts, _bounds(config, now_ms)
     for number, record in enumerate(iter_records(header, batch)):
-        if record.offset != header.base_offset + number:
-            raise invalid(f"record {number} has offset delta {record.offset}")
-        if config.compacts and record.key is None:
+        offset, timestamp, key, _, _ = record
+        if offset != header.base_offset + number:
+            raise invalid(f"record {number} has offset delta {offset}")
+        if compacts and key is None:
             faults.keyless(number, partition)
-        elif bounded and _out_of_time(record.timestamp, config, now_ms):
-            faults.out_of_time(number, record.timestamp, config, now_ms)
-        if faults.are_enough:
-            break
+        elif (
+            bounded and not oldest <= timestamp <= latest and timestamp != NO_TIMESTAMP
+        ):
+            faults.out_of_time(number, timestamp, config, now_ms)
         if number % STEP_RECORDS == STEP_RECORDS - 1:
+            if faults.are_enough:
+                break
             yield None
     faults.tell()
     if out_of_time:
@@ -96,9 +100,15 @@ def _inspect(
 
 
 def _out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
-    return timestamp != NO_TIMESTAMP and (
-        timestamp - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - timestamp > config.message_timestamp_before_max_ms
+    oldest, latest = _bounds(config, now_ms)
+    return timestamp != NO_TIMESTAMP and not oldest <= timestamp <= latest
+
+
+def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """Return the oldest and the latest time stamp that a record may have."""
+    return (
+        now_ms - config.message_timestamp_before_max_ms,
+        now_ms + config.message_timestamp_after_max_ms,
     )
 
 
@@ -113,27 +123,26 @@ class _Faults:
     def are_enough(self) -> bool:
         return len(self._records) == _FAULTS_MAX
 
+    def _add(self, number: int, text: str) -> None:
+        if not self.are_enough:
+            self._records.append((number, text))
+
     def keyless(self, number: int, partition: str) -> None:
-        self._records.append(
-            (
-                number,
-                "Compacted topic cannot accept message without key in topic "
-                f"partition {partition}",
-            )
+        self._add(
+            number,
+            "Compacted topic cannot accept message without key in topic "
+            f"partition {partition}",
         )
 
     def out_of_time(
         self, number: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> None:
-        low = now_ms - config.message_timestamp_before_max_ms
-        high = now_ms + config.message_timestamp_after_max_ms
+        low, high = _bounds(config, now_ms)
         self._code = ErrorCode.invalid_timestamp
-        self._records.append(
-            (
-                number,
-                f"Timestamp {timestamp} of message with offset {number} is out of "
-                f"range. The timestamp should be within [{low}, {high}]",
-            )
+        self._add(
+            number,
+            f"Timestamp {timestamp} of message with offset {number} is out of "
+            f"range. The timestamp should be within [{low}, {high}]",
         )
 
     def tell(self) -> None:

@@ -121,7 +121,10 @@ def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record
         raise invalid(f"an offset delta of {offset_delta}")
     key, position = _read_bytes(data, body)
     value, position = _read_bytes(data, position)
-    if _skip_headers(data, position) != end:
+    # Nearly all records end with a zero, which is no headers.
+    if (data[position] or position + 1 != end) and (
+        _skip_headers(data, position) != end
+    ):
         raise invalid("a record's length and fields disagree")
     # With a delete horizon the field holds that, and deltas still count from it.
     timestamp = header.base_timestamp + timestamp_delta
@@ -170,6 +173,14 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     >>> read_varint(bytes([0xAC, 0x02]), 0)
     (150, 2)
     """
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    following = data[position + 1]
+    if following < 0x80:
+        both = byte & 0x7F | following << 7
+        return (both >> 1) ^ -(both & 1), position + 2
+    # One byte or two are nearly all that there is.
     result = shift = 0
     while True:
         byte = data[position]
