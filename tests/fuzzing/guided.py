@@ -7,6 +7,7 @@ in its own directory, and ``--keep`` writes some of it back into the file.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
 import subprocess
 import sys
@@ -17,6 +18,8 @@ _KEPT_CASES, _KEPT_BYTES = 100, 600
 # A case takes milliseconds; one that takes this long is a finding.
 _FREEZE_S = 30
 _MEMORY_MB = 2048
+# The status that says: there is nothing here to steer cases with.
+_LEFT_OUT = 3
 
 
 def corpus() -> list[bytes]:
@@ -39,6 +42,13 @@ def main() -> None:
         for path in chosen.cases:
             play(path.read_bytes())
         return
+    if importlib.util.find_spec("atheris") is None:
+        print(
+            "guided: left out, for atheris is not installed here "
+            "(pip install '.[fuzz]', where there is a wheel for this Python)",
+            file=sys.stderr,
+        )
+        sys.exit(_LEFT_OUT)
     found = _fuzz(chosen.out, chosen.minutes, chosen.seed)
     if chosen.keep:
         _keep(chosen.out)
@@ -66,8 +76,11 @@ def _fuzz(out: Path, minutes: float, seed: int) -> list[str]:
         "artifact_prefix": f"{findings.directory}/",
         "print_final_stats": 1,
     }
-    _child(out, [grown], options)
-    return findings.told()
+    status = _child(out, [grown], options)
+    told = findings.told()
+    if status and not told:
+        sys.exit(f"guided: the fuzzer ended with {status}: {out / 'log.txt'}")
+    return told
 
 
 def _keep(out: Path) -> None:
@@ -80,12 +93,13 @@ def _keep(out: Path) -> None:
     CORPUS.write_text("".join(f"{case.hex()}\n" for case in kept))
 
 
-def _child(out: Path, directories: list[Path], options: dict[str, object]) -> None:
+def _child(out: Path, directories: list[Path], options: dict[str, object]) -> int:
     """Run libFuzzer in a process of its own: it ends the one that it runs in."""
     written = [f"-{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "tests.fuzzing.fuzzer", str(out / "findings")]
     with (out / "log.txt").open("ab") as log:
-        subprocess.run([*command, *map(str, directories), *written], stderr=log)
+        ended = subprocess.run([*command, *map(str, directories), *written], stderr=log)
+    return ended.returncode
 
 
 if __name__ == "__main__":
