@@ -96,10 +96,11 @@ class Run:
 
     ``violations`` counts, by law, how often the scheduler was seen to break it.
     ``billed_share`` is the part of the broker's CPU that was billed to requests or to
-    housekeeping; None where no process was measured. ``probes_ns`` are the times of a
-    fixed loop on the broker's CPU before and after, ``machine`` what else the kernel
-    tells (steal_s, cpu_pressure_s), ``seconds`` how long the run took. Runs on a
-    cluster have a file of ``attempts``.
+    housekeeping; None where no process was measured, and ``accounts`` says who was
+    billed what, in nanoseconds. ``probes_ns`` are the times of a fixed loop on the
+    broker's CPU before and after, ``machine`` what else the kernel tells (steal_s,
+    cpu_pressure_s), ``seconds`` how long the run took. Runs on a cluster have a file of
+    ``attempts``.
     """
 
     run_id: str
@@ -123,6 +124,7 @@ class Run:
     probes_ns: tuple[int, ...] = ()
     machine: Mapping[str, float] = field(default_factory=dict)
     attempts: str | None = None
+    accounts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,7 @@ def _run(raw: Raw) -> Run:
         probes_ns=tuple(raw.get("probes_ns") or ()),
         machine=raw.get("machine") or {},
         attempts=raw.get("attempts"),
+        accounts=raw.get("accounts") or {},
     )
 
 

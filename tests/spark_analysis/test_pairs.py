@@ -15,6 +15,7 @@ from spark_analysis.judging.pairs import Pair, PairCell, pair_cells
 from spark_analysis.judging.study import Study
 from spark_analysis.statistics.bootstrap_t import both_p
 from spark_analysis.telling.figures.sweep_maps import by_level, pair_map
+from spark_analysis.telling.report.point_parts import warnings_part
 from spark_analysis.telling.results import results
 from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
@@ -22,6 +23,8 @@ from spark_analysis.telling.sentences.sweep_sentences import (
     study_cautions,
     study_lead,
 )
+from spark_analysis.telling.tables.cpu_table import cpu_table
+from spark_analysis.telling.tables.sweep_tables import study_tables
 from spark_analysis.telling.tables.violations_table import violations_table
 from spark_analysis.telling.terminal import show
 from tests.spark_analysis.studies import (
@@ -298,6 +301,38 @@ def test_cpu_that_nobody_was_billed_is_a_warning_below_the_bound(study: Study) -
     (told,) = study_cautions(billed(0.84))
     assert "Less than 0.9 of the broker's CPU was billed" in told
     assert "fifo (0.84)" in told
+
+
+def test_who_was_billed_for_the_cpu_is_a_table(study: Study) -> None:
+    assert cpu_table(study.manifest).rows == ()
+    accounts = {
+        "cpu_ns": 1000,
+        "busy_ns": 800,
+        "requests_ns": 600,
+        "housekeeping_ns": 100,
+        "loop_ns": 50,
+        "housekeeping deadlines_ns": 20,
+        "housekeeping samples_ns": 75,
+        "housekeeping upkeep_ns": 5,
+        "housekeeping scrapes_ns": 0,
+    }
+    waited = accounts | {"busy_ns": 2000}
+    billed = {"fifo": accounts, "priority": waited}
+    runs = tuple(
+        replace(run, accounts=billed.get(run.arm, {})) for run in study.manifest.runs
+    )
+    manifest = replace(study.manifest, runs=runs)
+    compared = len([run for run in manifest.runs_compared if run.arm == "fifo"])
+    fifo, priority = cpu_table(manifest).rows
+    assert fifo == (
+        *("fifo", compared, 0.6, 0.1, 0.05, pytest.approx(0.25)),
+        "samples 0.0750, deadlines 0.0200, upkeep 0.00500",
+    )
+    assert priority[2:6] == (0.3, 0.05, 0.025, pytest.approx(0.625))
+    told = {table.name for table in study_tables(replace(study, manifest=manifest))}
+    assert "cpu" in told
+    page = warnings_part(replace(study, manifest=manifest))
+    assert "<summary>Who was billed for the broker&#x27;s CPU</summary>" in page
 
 
 def test_broken_laws_are_a_warning_and_a_table(study: Study) -> None:

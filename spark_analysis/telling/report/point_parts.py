@@ -36,6 +36,7 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     subject,
     treatment,
 )
+from spark_analysis.telling.tables.cpu_table import cpu_table
 from spark_analysis.telling.tables.point_tables import (
     again_table,
     comparison_table,
@@ -101,11 +102,16 @@ def warnings_part(study: Study) -> str:
     warnings = "".join(
         f"<p class='warning'>{escape(text)}</p>" for text in study_cautions(study)
     )
-    broken = violations_table(study.manifest)
-    if not broken.rows:
-        return warnings
-    table = plain_table(broken)
-    return f"{warnings}<details><summary>Broken laws</summary>{table}</details>"
+    named = {
+        "Broken laws": violations_table(study.manifest),
+        "Who was billed for the broker's CPU": cpu_table(study.manifest),
+    }
+    tables = "".join(
+        f"<details><summary>{escape(name)}</summary>{plain_table(table)}</details>"
+        for name, table in named.items()
+        if table.rows
+    )
+    return warnings + tables
 
 
 def comparison_part(comparison: Comparison) -> str:

@@ -9,6 +9,7 @@ from spark_analysis.judging.levels import LevelRatio
 from spark_analysis.judging.pairs import PairCell
 from spark_analysis.judging.study import Study
 from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.tables.cpu_table import cpu_table
 from spark_analysis.telling.tables.point_tables import verdict_word
 from spark_analysis.telling.tables.table import (
     Column,
@@ -26,7 +27,8 @@ from spark_analysis.telling.tables.violations_table import violations_table
 
 def study_tables(study: Study) -> tuple[Table, ...]:
     """Return the tables that are about the whole study; empty ones are left out."""
-    found = [pairs_table(study), violations_table(study.manifest)]
+    manifest = study.manifest
+    found = [pairs_table(study), violations_table(manifest), cpu_table(manifest)]
     if study.swept:
         found += [levels_table(study), points_table(study)]
     return tuple(table for table in found if table.rows)
