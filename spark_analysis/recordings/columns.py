@@ -58,6 +58,7 @@ SAMPLES: Final[Mapping[str, str]] = {
     "refused": "int",
     "handler_idle": "double",
     "processor_idle": "double",
+    "housekeeping": "double",
 }
 # One row per attempt at a request, in a run on a cluster.
 ATTEMPTS: Final[Mapping[str, str]] = {

@@ -1,6 +1,7 @@
 """What is recorded is read back, also after the writer was killed."""
 
 import struct
+from types import SimpleNamespace
 
 from broker.observation.recording.recording import (
     REQUEST_TYPES,
@@ -11,7 +12,9 @@ from broker.observation.recording.recording import (
     read_requests,
     read_samples,
 )
+from broker.observation.recording.sampler import Sampler
 from broker.requests.request import Request
+from planes.housekeeping import Housekeeping
 
 
 def request(correlation_id, request_class="produce", **fields):
@@ -125,8 +128,35 @@ def test_samples_are_read_back(tmp_path):
         refused=4,
         handler_idle=0.25,
         processor_idle=0.5,
+        housekeeping=0.125,
     )
     recorder.sample(row)
     recorder.sample(row._replace(plane="control"))
     recorder.close()
     assert list(read_samples(path)) == [row, row._replace(plane="control")]
+
+
+class Stub(SimpleNamespace):
+    """A value that can be a key."""
+
+    __hash__ = object.__hash__
+
+
+def test_a_sample_tells_what_share_of_its_period_the_broker_kept_house():
+    now_ns = 0
+    books = Housekeeping(lambda: now_ns)
+    plane = Stub(name="data", attained_ns=0, queued=0, scheduler=(), seated=0)
+    rows = []
+    sampler = Sampler(
+        [Stub(plane=plane, refused=0)],
+        {plane: [Stub(idle_ns=lambda now_ns: 0)]},
+        Stub(sample=rows.append, flush=lambda: None),
+        lambda: now_ns,
+        books,
+    )
+    for used_ns in (3, 0, 40):
+        with books.of("upkeep"):
+            now_ns += used_ns
+        now_ns += 12 - used_ns if used_ns < 12 else 0
+        sampler.sample()
+    assert [row.housekeeping for row in rows] == [0.25, 0.0, 1.0]

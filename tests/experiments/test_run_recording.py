@@ -178,6 +178,7 @@ def recorded(directory: Path, *requests: Finished) -> Path:
             refused=0,
             handler_idle=0.5,
             processor_idle=0.5,
+            housekeeping=0.125,
         )
     )
     recorder.sample(
@@ -190,6 +191,7 @@ def recorded(directory: Path, *requests: Finished) -> Path:
             refused=2,
             handler_idle=0.25,
             processor_idle=0.75,
+            housekeeping=0.0,
         )
     )
     recorder.close()
@@ -241,6 +243,7 @@ def test_samples_count_from_the_origin_and_begin_with_it(tmp_path: Path) -> None
         "refused": 2,
         "handler_idle": 0.25,
         "processor_idle": 0.75,
+        "housekeeping": 0.0,
     }
 
 

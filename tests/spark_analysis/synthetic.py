@@ -239,6 +239,7 @@ def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
             "refused": [0] * count,
             "handler_idle": [0.2] * count,
             "processor_idle": [0.7] * count,
+            "housekeeping": [0.05] * count,
         }
     )
     path = directory / run["samples"]

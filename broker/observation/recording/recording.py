@@ -58,9 +58,9 @@ class SampleRow(NamedTuple):
 
     ``queued`` requests were never served, ``waiting`` are queued or preempted,
     ``seated`` are being served, and ``refused`` were read but found the queue full.
-    The idle ratios are those of the period since the last sample: the share of it in
-    which the plane's handlers used no CPU, and in which its processors, on average,
-    waited for their sockets.
+    The ratios are those of the period since the last sample: the share of it in which
+    the plane's handlers used no CPU, in which its processors, on average, waited for
+    their sockets, and in which the broker kept house, the same for all planes.
     """
 
     t_ns: int
@@ -71,6 +71,7 @@ class SampleRow(NamedTuple):
     refused: int
     handler_idle: float
     processor_idle: float
+    housekeeping: float
 
 
 _FIELDS: Final = RequestRow._fields
@@ -89,7 +90,7 @@ REQUEST_TYPES: Final = tuple(
     )
 )
 SAMPLE_TYPES: Final = tuple(
-    zip(SampleRow._fields, ("i8", *("u4",) * 5, "f4", "f4"), strict=True)
+    zip(SampleRow._fields, ("i8", *("u4",) * 5, "f4", "f4", "f4"), strict=True)
 )
 
 

@@ -33,6 +33,7 @@ class Sampler:
         self._last_ns = now_ns()
         self._busy_ns: dict[PlaneCore, int] = {}
         self._idle_ns: dict[PlaneCore, int] = {}
+        self._kept_house_ns = 0
 
     async def run(self, period_ns: int) -> None:
         """Take a sample per period until cancelled."""
@@ -48,11 +49,16 @@ class Sampler:
         self._last_ns = now_ns
         if period_ns <= 0:
             return
+        kept_house_ns = self._housekeeping.billed_ns
+        share = _ratio(kept_house_ns - self._kept_house_ns, period_ns)
+        self._kept_house_ns = kept_house_ns
         for channel in self._channels:
-            self._recorder.sample(self._row(channel, now_ns, period_ns))
+            self._recorder.sample(self._row(channel, now_ns, period_ns, share))
         self._recorder.flush()
 
-    def _row(self, channel: RequestChannel, now_ns: int, period_ns: int) -> SampleRow:
+    def _row(
+        self, channel: RequestChannel, now_ns: int, period_ns: int, housekeeping: float
+    ) -> SampleRow:
         plane = channel.plane
         processors = self._processors[plane]
         busy_ns = plane.attained_ns
@@ -69,6 +75,7 @@ class Sampler:
             refused=channel.refused,
             handler_idle=_ratio(period_ns - used_ns, period_ns),
             processor_idle=_ratio(waited_ns, period_ns * len(processors)),
+            housekeeping=housekeeping,
         )
 
 

@@ -110,6 +110,7 @@ class Recorder:
                 refused=readers.outside(plane),
                 handler_idle=idle,
                 processor_idle=max(0.0, 1 - share),
+                housekeeping=0.0,
             )
             self._samples.append(sample)
 
