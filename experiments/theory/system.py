@@ -191,7 +191,8 @@ def _one_preempting(planes: Sequence[Plane]) -> Plane:
         segment_s=0.0,
         takes_turns=False,
         ageing_s=None,
-        capacity=min(plane.capacity for plane in planes),
+        # Control's own queue is short, and so is what waits in it.
+        capacity=max(plane.capacity for plane in planes),
     )
 
 
