@@ -37,8 +37,10 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     story,
 )
 from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import verdict_word
+from spark_analysis.telling.tables.table import Table
 from spark_analysis.telling.tables.worlds_table import headline_table
 
 # Below this many columns only the headline and goodput are shown.
@@ -91,8 +93,7 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
         for text in study_cautions(study):
             console.print(_text(f"{study.manifest.world}: {text}", "bold red"))
     console.print(_text(" ".join(worlds_lead(worlds)), "bold"))
-    for study in worlds.others:
-        found = headline_table(worlds, study.manifest.world)
+    for found in _side_by_side(worlds):
         table = RichTable(box=None, pad_edge=False, header_style="bold")
         for column in found.columns:
             justify: JustifyMethod = "right" if column.numeric else "left"
@@ -104,6 +105,15 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
         console.print(_text(found.caption, "dim"))
     for text in (*agreement_sentences(worlds), *worlds_notes(worlds)):
         console.print(_text(f"· {text}"))
+
+
+def _side_by_side(worlds: Worlds) -> tuple[Table, ...]:
+    """Return the witness beside another world; of several, all of them in one table."""
+    if len(worlds.others) > 1:
+        return agreement_tables(worlds)
+    return tuple(
+        headline_table(worlds, study.manifest.world) for study in worlds.others
+    )
 
 
 def _show_sweep(study: Study, console: Console) -> None:
