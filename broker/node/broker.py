@@ -223,6 +223,7 @@ class Broker:
             self.metadata_cache,
             registered_epoch=lambda: self.registered_epoch,
             connect=self._connect,
+            flush=self.flush,
             now_ns=self.now_ns,
             now_ms=self.now_ms,
             rng=self._rng,

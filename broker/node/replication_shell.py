@@ -15,6 +15,7 @@ from broker.client.network_client import Connect, NetworkClient
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
 from broker.config import REPLICA_LAG_TIME_MAX_MS, BrokerConfig
+from broker.node.flush_shell import SharedFlush
 from broker.replication.fetcher_manager import ReplicaFetcherManager
 from broker.replication.isr_changes import IsrExpiration, IsrProposals, bring
 
@@ -40,6 +41,7 @@ class Replication:
         *,
         registered_epoch: Callable[[], int],
         connect: Connect,
+        flush: SharedFlush,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
@@ -59,6 +61,7 @@ class Replication:
             watchers=replicas,
             find=self._find,
             connect=connect,
+            flush=flush,
             now_ns=now_ns,
             now_ms=now_ms,
             rng=rng,

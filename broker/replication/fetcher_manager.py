@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from logging import getLogger
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from broker.config import (
     REPLICA_SOCKET_TIMEOUT_MS,
     BrokerConfig,
 )
+from broker.log.log import Log
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -44,6 +46,8 @@ logger = getLogger(__name__)
 
 # Where a broker's inter-broker listener is, if that is known.
 Find = Callable[[int], tuple[str, int] | None]
+# Makes a log durable; raises KAFKA_STORAGE_ERROR.
+Flush = Callable[[Log], Awaitable[None]]
 
 
 class FetcherId(NamedTuple):
@@ -69,6 +73,7 @@ class ReplicaFetcherManager:
         watchers: Watchers,
         find: Find,
         connect: Connect,
+        flush: Flush,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
@@ -78,6 +83,7 @@ class ReplicaFetcherManager:
         self._watchers = watchers
         self._find = find
         self._connect = connect
+        self._flush = flush
         self._now_ns = now_ns
         self._now_ms = now_ms
         self._rng = rng
@@ -138,7 +144,8 @@ class ReplicaFetcherManager:
         async with trio.open_nursery() as nursery:
             client = NetworkClient(self._settings(name), self._connect, self._rng)
             await nursery.start(client.run)
-            task = _Task(fetcher, client, lambda: self._find(name.leader), billed)
+            find = partial(self._find, name.leader)
+            task = _Task(fetcher, client, find, self._flush, billed)
             while fetcher.following:
                 if not await self._contained(task):
                     await changed.wait(task.pause_until_s(self._now_ns()))
@@ -178,11 +185,13 @@ class _Task:
         fetcher: ReplicaFetcher,
         client: NetworkClient,
         find: Callable[[], tuple[str, int] | None],
+        flush: Flush,
         billed: AbstractContextManager[object],
     ) -> None:
         self._fetcher = fetcher
         self._client = client
         self._find = find
+        self._flush = flush
         self._billed = billed
 
     def pause_until_s(self, now_ns: int) -> float:
@@ -216,7 +225,16 @@ class _Task:
             with self._billed:
                 more = next(steps, self) is not self
             await trio.lowlevel.checkpoint()
+        await self._flush_all()
         return True
+
+    async def _flush_all(self) -> None:
+        while self._fetcher.to_flush:
+            each = self._fetcher.to_flush.pop()
+            try:
+                await self._flush(each.partition.log)
+            except KafkaError:
+                self._fetcher.leave_alone(each)
 
     async def _realign(self, each: Following) -> None:
         try:

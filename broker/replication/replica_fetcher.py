@@ -8,8 +8,10 @@ error is left alone for ``replica.fetch.backoff.ms``; one that the leader fences
 the epoch that is known here waits for the controller's next word.
 
 The leader must speak Fetch v12 (Kafka 2.7 and later do). An answer counts for a
-partition only if it still follows under the epoch that was asked
-with. Fetch sessions (KIP-227) are not used: every request says all that it wants.
+partition only if it still follows under the epoch that was asked with. What the keys
+``flush.messages`` and ``flush.ms`` ask for is flushed before the next Fetch, by which
+the leader learns that it is here. Fetch sessions (KIP-227) are not used: every request
+says all that it wants.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.disk.failures import LogUnavailable
+from broker.log.flushing import flush_due
 from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
 from broker.observation.logs import fields
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -94,6 +97,8 @@ class ReplicaFetcher:
     watchers: Watchers
     now_ns: Callable[[], int]
     now_ms: Callable[[], int]
+    # What has got so much that it must be durable before it is fetched on.
+    to_flush: list[Following] = field(default_factory=list)
     following: dict[TopicPartition, Following] = field(default_factory=dict)
 
     def follow(self, partition: Partition) -> None:
@@ -201,7 +206,7 @@ class ReplicaFetcher:
         code = found.error_code
         try:
             if code is ErrorCode.none:
-                self._take_records(partition, offset, found)
+                self._take_records(each, offset, found)
                 each.not_before_ns = 0
                 end = partition.log.log_end_offset
                 each.lag = max(found.high_watermark - end, 0)
@@ -222,7 +227,8 @@ class ReplicaFetcher:
             )
             self.leave_alone(each)
 
-    def _take_records(self, partition: Partition, offset: int, found: Entity) -> None:
+    def _take_records(self, each: Following, offset: int, found: Entity) -> None:
+        partition = each.partition
         parting = found.diverging_epoch
         if parting is not None and parting.end_offset >= 0:
             log = partition.log
@@ -233,7 +239,10 @@ class ReplicaFetcher:
         if partition.log.log_end_offset != offset:
             return
         if found.records:
-            partition.log.append_as_follower(found.records, self.now_ms())
+            log, now_ms = partition.log, self.now_ms()
+            log.append_as_follower(found.records, now_ms)
+            if log.flushes and flush_due(log, now_ms):
+                self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)
 
     def _take_over(

@@ -33,6 +33,19 @@ def test_what_is_acknowledged_by_all_is_in_every_log() -> None:
     with_brokers(scenario)
 
 
+def test_what_a_follower_has_to_flush_is_durable_before_it_counts() -> None:
+    """Kafka flushes in ``UnifiedLog.append``, be it as leader or as follower."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        for offset in range(3):
+            assert await brokers.produce(0, b"x") == (ErrorCode.none, offset)
+            assert brokers.partition(1).log.recovery_point == offset + 1
+
+    with_brokers(scenario, log_flush_interval_messages="1")
+
+
 def test_a_follower_waits_until_it_is_told_where_its_leader_is() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0, 1))
