@@ -72,6 +72,7 @@ class Metadata:
         self._answered_s = float("-inf")
         self._stale = Signal()
         self.changes = Changes()
+        client.on_disconnect = self.request_update
 
     # ---- what is known --------------------------------------------------------------
 

@@ -142,12 +142,14 @@ class Node:
         # A broker that greets and hangs up is to be waited for as one that is away.
         self._failures = 1
         self._tell()
+        self._client.on_disconnect()
 
     def _failed(self, why: KafkaError) -> None:
         self._failures += 1
         self._attempts += 1
         self._why = why
         self._tell()
+        self._client.on_disconnect()
 
     def _tell(self) -> None:
         self._changes.notify()
@@ -155,7 +157,11 @@ class Node:
 
 
 class NetworkClient:
-    """All connections of one client; ``on_change`` is told when one comes or goes."""
+    """All connections of one client.
+
+    ``on_change`` is told when one comes or goes; ``on_disconnect`` when one has ended
+    or has not come about, since who was there may lead nothing any more.
+    """
 
     def __init__(
         self, config: ClientConfig, connect: Connect, rng: random.Random
@@ -170,6 +176,7 @@ class NetworkClient:
             rng,
         )
         self.on_change: Callable[[], None] = _nobody
+        self.on_disconnect: Callable[[], None] = _nobody
         self._nodes: dict[Address, Node] = {}
         self._nursery: trio.Nursery | None = None
 
