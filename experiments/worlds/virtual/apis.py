@@ -45,7 +45,7 @@ def kafka_apis(
 
 
 async def receive_frame(stream: MemoryStream) -> bytes:
-    """Return the next frame without its size; an end before it is an error."""
+    """Return the next frame without its size; raises EOFError at an end before it."""
     size = int.from_bytes(await _exactly(stream, 4))
     return await _exactly(stream, size)
 
@@ -54,6 +54,7 @@ async def _exactly(stream: MemoryStream, size: int) -> bytes:
     received = bytearray()
     while len(received) < size:
         piece = await stream.receive_some(size - len(received))
-        assert piece, "the broker closed the connection"
+        if not piece:
+            raise EOFError("the peer closed the connection")
         received += piece
     return bytes(received)

@@ -79,11 +79,15 @@ class MemoryNetwork:
         listener = self._listeners.get(port)
         if listener is None:
             raise ConnectionRefusedError(111, f"nobody listens at {port}")
-        ours = MemoryConnection(self, next(self._filenos), self._buffer_bytes)
-        theirs = MemoryConnection(self, next(self._filenos), self._buffer_bytes)
+        ours = self._end(address)
+        theirs = self._end(listener.host)
         ours.peer, theirs.peer = theirs, ours
         listener.push(theirs, address)
         return ours
+
+    def _end(self, address: str) -> MemoryConnection:
+        fileno = next(self._filenos)
+        return MemoryConnection(self, fileno, self._buffer_bytes, address)
 
     def cut(self, connection: MemoryConnection) -> None:
         """Break a connection for both sides; what travels is lost."""
@@ -97,16 +101,21 @@ class MemoryNetwork:
 
     def carry(self, to: MemoryConnection, chunk: bytes | None) -> None:
         """Bring a chunk, or the end of them (None), to a connection."""
-        low, high = self._latency_ns
-        if high == 0:
+        delay_ns = self.delay_ns(to)
+        if delay_ns == 0:
             to.arrive(chunk)
             return
-        due_ns = max(self._now_ns() + self._rng.randint(low, high), to.last_arrival_ns)
+        due_ns = max(self._now_ns() + delay_ns, to.last_arrival_ns)
         to.last_arrival_ns = due_ns
         item = (due_ns, next(self._sent), to, chunk)
         heapq.heappush(self._travelling, item)
         if self._travelling[0] is item:
             self._timer.moved()
+
+    def delay_ns(self, to: MemoryConnection) -> int:
+        """Draw how long a chunk is on its way to a connection."""
+        low, high = self._latency_ns
+        return self._rng.randint(low, high) if high else 0
 
     def forget(self, port: int) -> None:
         """Free a port."""
@@ -122,11 +131,14 @@ class MemoryNetwork:
 
 
 class MemoryConnection:
-    """One end of a connection; ``on_event`` hears of its readiness."""
+    """One end of a connection, at ``address``; ``on_event`` hears of its readiness."""
 
     peer: MemoryConnection
 
-    def __init__(self, network: MemoryNetwork, fileno: int, buffer_bytes: int) -> None:
+    def __init__(
+        self, network: MemoryNetwork, fileno: int, buffer_bytes: int, address: str
+    ) -> None:
+        self.address = address
         self._network = network
         self._fileno = fileno
         self._buffer_bytes = buffer_bytes
@@ -142,6 +154,11 @@ class MemoryConnection:
 
     def __repr__(self) -> str:
         return f"<memory connection {self._fileno}: {self._held} bytes to be read>"
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether this end has been closed, or broken."""
+        return self._closed or self._broken
 
     def fileno(self) -> int:
         """Return a number unique in the network."""
