@@ -73,7 +73,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What was answered to who asked for a group's offset; -1: there is none."""
+    """What was answered to who asked for a group's offset; -1: there is none.
+
+    Asked while the cluster was whole: a coordinator that has been replaced and has not
+    heard of it answers with what it knows, Kafka's as ours.
+    """
 
     group: str
     partition: TopicPartition

@@ -1,0 +1,1 @@
+"""Who controls a simulated cluster that has no controller among its brokers."""

@@ -1,0 +1,121 @@
+"""Who leads what, and who is in sync: the decisions of a controller that knows it all.
+
+Kafka's rules for a cluster without reassignments: a broker that is gone leaves every
+ISR that has another member, and leads nothing; a leader is elected from the ISR, in the
+order of the assignment; every such change is a new leader epoch. What a leader proposes
+for its ISR is held against the epochs and against who is alive (``KafkaController.
+processAlterPartition``), and is a new partition epoch only.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """What a controller has decided for one partition."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(slots=True)
+class Elections:
+    """All partitions, and the brokers that are alive."""
+
+    live: set[int] = field(default_factory=set)
+    states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+
+    def create(self, key: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Add a partition, led by its first replica that is alive."""
+        isr = tuple(each for each in replicas if each in self.live)
+        assert isr, (replicas, self.live)
+        self.states[key] = LeaderAndIsr(
+            replicas=replicas, leader=isr[0], leader_epoch=0, isr=isr, partition_epoch=0
+        )
+
+    def gone(self, broker: int) -> list[TopicPartition]:
+        """Take a broker out of all ISRs and leaderships; return what changed."""
+        self.live.discard(broker)
+        changed = []
+        for key, state in self.states.items():
+            if broker in state.isr or state.leader == broker:
+                # The last one stays: nobody else may lead.
+                isr = tuple(it for it in state.isr if it != broker) or state.isr
+                self._lead(key, replace(state, isr=isr))
+                changed.append(key)
+        return changed
+
+    def arrived(self, broker: int) -> list[TopicPartition]:
+        """Elect leaders where a broker makes that possible; return what changed."""
+        self.live.add(broker)
+        return self._elected(
+            key for key, state in self.states.items() if state.leader == NO_LEADER
+        )
+
+    def prefer(self, key: TopicPartition) -> list[TopicPartition]:
+        """Let the first replica lead again, if it is in sync; return what changed."""
+        state = self.states[key]
+        first = state.replicas[0]
+        if state.leader == first or first not in self.live or first not in state.isr:
+            return []
+        self.states[key] = _next_epoch(replace(state, leader=first))
+        return [key]
+
+    def alter(
+        self,
+        key: TopicPartition,
+        *,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        partition_epoch: int,
+    ) -> ErrorCode:
+        """Decide on what a leader proposes."""
+        state = self.states[key]
+        if leader_epoch != state.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        if partition_epoch != state.partition_epoch:
+            return ErrorCode.invalid_update_version
+        if not self.live.issuperset(isr):
+            return ErrorCode.ineligible_replica
+        epoch = state.partition_epoch + 1
+        self.states[key] = replace(state, isr=isr, partition_epoch=epoch)
+        return ErrorCode.none
+
+    def _elected(self, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+        changed = []
+        for key in list(keys):
+            self._lead(key, self.states[key])
+            if self.states[key].leader != NO_LEADER:
+                changed.append(key)
+        return changed
+
+    def _lead(self, key: TopicPartition, state: LeaderAndIsr) -> None:
+        """Keep the leader if it is alive and in sync, or take the first that is."""
+        able = [each for each in state.replicas if each in state.isr]
+        able = [each for each in able if each in self.live]
+        leader = state.leader
+        if leader not in able:
+            leader = able[0] if able else NO_LEADER
+        self.states[key] = _next_epoch(replace(state, leader=leader))
+
+
+def _next_epoch(state: LeaderAndIsr) -> LeaderAndIsr:
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch + 1,
+        partition_epoch=state.partition_epoch + 1,
+    )

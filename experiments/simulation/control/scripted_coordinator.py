@@ -1,0 +1,108 @@
+"""The coordinator of a broker whose controller follows a script, elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from broker.cluster.topics import Topic
+from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
+from broker.log.steps import Steps
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from experiments.simulation.control.elections import Elections
+
+
+class Script(Protocol):
+    """The controller, as far as a broker knows it at once."""
+
+    elections: Elections
+    topics: dict[str, Topic]
+
+    def epoch_of(self, broker: int) -> int:
+        """Return the epoch of a broker's registration."""
+
+    def producer_ids(self) -> range:
+        """Return producer ids that nobody else is given."""
+
+
+class ScriptedCoordinator:
+    """What a broker is handed whose controller is a `ScriptedController`."""
+
+    def __init__(self, controller: Script, broker: int) -> None:
+        self._controller = controller
+        self._broker = broker
+        self.broker_configs: Mapping[str, Mapping[str, str]] = {}
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration."""
+        return self._controller.epoch_of(self._broker)
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that exist, by name."""
+        return self._controller.topics
+
+    def load(self) -> None:
+        """Remember nothing: the controller does."""
+
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
+        """Keep all logs that are found."""
+        return {}
+
+    def open(self, broker: Controlled) -> None:
+        """Command nothing: the controller will, over the network."""
+
+    @property
+    def remembers_at_length(self) -> bool:
+        """Say no: there is nothing to make shorter."""
+        return False
+
+    def compaction(self) -> Steps[None]:
+        """Do nothing."""
+        return
+        yield
+
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
+        """Say nothing: a broker that loses its one directory stops."""
+
+    def live_brokers(self) -> Sequence[int]:
+        """Return the ids of the brokers that are alive."""
+        return sorted(self._controller.elections.live)
+
+    async def producer_id_block(self) -> range:
+        """Reserve producer ids."""
+        return self._controller.producer_ids()
+
+    async def create_topic(self, new: NewTopic) -> Topic:
+        """Refuse: topics are the script's."""
+        raise _refused()
+
+    async def delete_topic(self, name: str) -> None:
+        """Refuse."""
+        raise _refused()
+
+    async def create_partitions(
+        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+    ) -> bool:
+        """Refuse."""
+        raise _refused()
+
+    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Refuse."""
+        raise _refused()
+
+    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Refuse."""
+        raise _refused()
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
+        """Refuse."""
+        raise _refused()
+
+
+def _refused() -> KafkaError:
+    return KafkaError(ErrorCode.not_controller, "the controller follows a script")

@@ -1,0 +1,55 @@
+"""The disk of one simulated broker, and what becomes of it when the broker stops.
+
+`MemoryStorage` knows what was not flushed; here is when that matters. After a kill all
+writes are there, since the operating system has them; after a loss of power what was
+not flushed may be gone, torn or zeroed. A disk may be full for a while, may have those
+wait who wait for it, and may fail a call, after which its broker has no directory.
+"""
+
+from __future__ import annotations
+
+import random
+
+import trio
+
+from broker.disk.memory import MemoryStorage
+from broker.log.steps import BlockingCall
+from broker.node.blocking import call_here
+
+
+class SimulatedDisk:
+    """A disk that is carried from one life of its broker to the next."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._answers_at_s = 0.0
+        self.storage = MemoryStorage()
+
+    async def blocking(self, call: BlockingCall) -> None:
+        """Make a call of a handler's, as of a flush, once the disk answers."""
+        if trio.current_time() < self._answers_at_s:
+            await trio.sleep_until(self._answers_at_s)
+        await call_here(call)
+
+    def stall(self, until_s: float) -> None:
+        """Answer nobody who waits before a moment of Trio's clock."""
+        self._answers_at_s = until_s
+
+    def fill_up(self) -> None:
+        """Have no room for anything more."""
+        self.storage.fill_up()
+
+    def make_room(self) -> None:
+        """Have room again."""
+        self.storage.capacity_bytes = None
+
+    def fail(self) -> None:
+        """Fail the next call that changes or syncs anything."""
+        self.storage.faults.fail_at = self.storage.faults.calls + 1
+
+    def outlive(self, *, power_fails: bool) -> None:
+        """Become what the next life of the broker finds; the last one keeps its own."""
+        if power_fails:
+            self.storage = self.storage.after_power_loss(self._rng)
+        else:
+            self.storage = self.storage.after_kill()
