@@ -13,6 +13,7 @@ from doorkeeper.experiment import experiment
 from doorkeeper.results import results
 from doorkeeper.schedulers import schedulers
 from doorkeeper.serve import serve
+from doorkeeper.simulate import simulate
 from doorkeeper.theory import theory
 
 
@@ -24,7 +25,7 @@ def main() -> None:
 
 COMMANDS = (
     *(serve, schedulers, experiment, calibrate),
-    *(theory, analyze, results, paper),
+    *(theory, simulate, analyze, results, paper),
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -47,7 +47,7 @@ class MemoryNetwork:
         self._now_ns = now_ns
         self._rng = rng
         self._latency_ns = latency_ns
-        self._buffer_bytes = buffer_bytes
+        self.buffer_bytes = buffer_bytes
         self._filenos = itertools.count(1000)
         self._ports = itertools.count(40_000)
         self._listeners: dict[int, MemoryListener] = {}
@@ -79,15 +79,11 @@ class MemoryNetwork:
         listener = self._listeners.get(port)
         if listener is None:
             raise ConnectionRefusedError(111, f"nobody listens at {port}")
-        ours = self._end(address)
-        theirs = self._end(listener.host)
+        ours = MemoryConnection(self, next(self._filenos), address)
+        theirs = MemoryConnection(self, next(self._filenos), listener.host)
         ours.peer, theirs.peer = theirs, ours
         listener.push(theirs, address)
         return ours
-
-    def _end(self, address: str) -> MemoryConnection:
-        fileno = next(self._filenos)
-        return MemoryConnection(self, fileno, self._buffer_bytes, address)
 
     def cut(self, connection: MemoryConnection) -> None:
         """Break a connection for both sides; what travels is lost."""
@@ -135,13 +131,11 @@ class MemoryConnection:
 
     peer: MemoryConnection
 
-    def __init__(
-        self, network: MemoryNetwork, fileno: int, buffer_bytes: int, address: str
-    ) -> None:
+    def __init__(self, network: MemoryNetwork, fileno: int, address: str) -> None:
         self.address = address
         self._network = network
         self._fileno = fileno
-        self._buffer_bytes = buffer_bytes
+        self._buffer_bytes = network.buffer_bytes
         self._incoming = bytearray()
         # Bytes sent here that have not been read: travelling ones count.
         self._held = 0

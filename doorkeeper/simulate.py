@@ -1,0 +1,72 @@
+"""``doorkeeper simulate``: clusters in virtual time, a bad day for each seed."""
+
+from __future__ import annotations
+
+import click
+
+
+class _Seeds(click.ParamType[range]):
+    """A range of seeds, A..B, both ends included."""
+
+    name = "A..B"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        first, dots, last = str(value).partition("..")
+        if not (dots and first.isdecimal() and last.isdecimal()):
+            self.fail(f"{value!r}, expected two numbers as in 0..199", param, ctx)
+        if int(last) < int(first):
+            self.fail(f"{value!r} has no seed in it", param, ctx)
+        return range(int(first), int(last) + 1)
+
+
+class _Numbers(click.ParamType[tuple[int, ...]]):
+    """Numbers of faults, separated by commas; an empty text is none."""
+
+    name = "N,N"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        found = [each for each in str(value).split(",") if each]
+        if not all(each.isdecimal() for each in found):
+            self.fail(f"{value!r}, expected numbers as in 3,7", param, ctx)
+        return tuple(map(int, found))
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(min=0), help="One seed, told in detail.")
+@click.option("--seeds", type=_Seeds(), help="Many seeds, both ends included.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Stop after so long.")
+@click.option("--faults", type=_Numbers(), help="With --seed: none but these.")
+@click.option("--shrink/--no-shrink", default=True, help="Look for fewer faults.")
+def simulate(
+    seed: int | None,
+    seeds: range | None,
+    minutes: float | None,
+    faults: tuple[int, ...] | None,
+    shrink: bool,
+) -> None:
+    """Let clusters in virtual time have bad days, and say what they did wrong.
+
+    Each seed is a cluster of the real broker with its load and its faults: first what
+    was promised must hold under all of these, then all heals, and progress must be
+    made. Without a seed it goes on from 0. Exit status 1 if anything does not hold.
+    """
+    if seed is not None and seeds is not None:
+        raise click.UsageError("--seed or --seeds, not both")
+    if faults is not None and seed is None:
+        raise click.UsageError("--faults belongs to a --seed")
+    if seed is None and seeds is None and minutes is None:
+        raise click.UsageError("one of --seed, --seeds and --minutes is needed")
+    from experiments.simulation.swarm import command
+
+    if seed is not None:
+        sound = command.one(seed, faults, click.echo, shrink=shrink)
+    else:
+        sound = command.many(seeds, minutes, click.echo, shrink=shrink)
+    if not sound:
+        raise SystemExit(1)

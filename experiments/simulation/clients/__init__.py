@@ -1,0 +1,1 @@
+"""Clients of a simulated cluster, which note whatever they are told."""

@@ -1,0 +1,28 @@
+"""Where a simulated client runs: its host, its clocks, the cluster, the history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.simulation.histories import History
+from experiments.simulation.network_faults import Host
+from experiments.worlds.virtual.apis import START_MS
+from experiments.worlds.virtual.determinism import VirtualClock
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What every client of one run is handed."""
+
+    host: Host
+    bootstrap: str
+    clock: VirtualClock
+    history: History
+
+    def now_ns(self) -> int:
+        """Return the run's time."""
+        return self.clock.now_ns()
+
+    def now_ms(self) -> int:
+        """Return what records are stamped with."""
+        return START_MS + int(self.clock.now_ms())

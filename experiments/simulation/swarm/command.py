@@ -1,0 +1,105 @@
+"""Seeds judged one by one, and told: what ``doorkeeper simulate`` does."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from experiments.records.environment import code
+from experiments.simulation.swarm.scenarios import Scenario, draw
+from experiments.simulation.swarm.swarm import (
+    Verdict,
+    judge,
+    shrunk,
+    swarm,
+    with_faults,
+)
+
+# Is handed what is told, a line at a time.
+Say = Callable[[str], None]
+# Of one kind; the others say little more.
+_TOLD_PER_KIND: Final = 3
+
+
+def one(seed: int, faults: Iterable[int] | None, say: Say, *, shrink: bool) -> bool:
+    """Judge one seed, perhaps without some faults, in detail; True if it is sound."""
+    _silence()
+    scenario = draw(seed)
+    if faults is not None:
+        scenario = with_faults(scenario, faults)
+    _tell_scenario(scenario, say)
+    verdict = judge(scenario)
+    say(f"digest {verdict.digest}")
+    if verdict.anomalies:
+        _tell_failure(verdict, say, shrink=shrink)
+    return not verdict.anomalies
+
+
+def many(seeds: range | None, minutes: float | None, say: Say, *, shrink: bool) -> bool:
+    """Judge seeds until they or the minutes are over; True if all are sound."""
+    _silence()
+    began_s, judged, failed = time.monotonic(), 0, []
+    digests = hashlib.sha256()
+
+    def is_over() -> bool:
+        return minutes is not None and time.monotonic() - began_s > minutes * 60
+
+    for verdict in swarm(seeds or itertools.count(), is_over):
+        judged += 1
+        digests.update(verdict.digest.encode())
+        if verdict.anomalies:
+            failed.append(verdict.scenario.seed)
+            _tell_failure(verdict, say, shrink=shrink)
+    taken_s = time.monotonic() - began_s
+    say(
+        f"{judged} seeds in {taken_s:.0f} s, {len(failed)} failed"
+        f"{': ' if failed else ''}{', '.join(map(str, failed))}"
+    )
+    say(f"digest {digests.hexdigest()}")
+    return not failed
+
+
+def _silence() -> None:
+    """Keep the brokers' own words, of which there are many, off the terminal."""
+    logging.getLogger("broker").addHandler(logging.NullHandler())
+    logging.getLogger("broker").propagate = False
+
+
+def _tell_scenario(scenario: Scenario, say: Say) -> None:
+    say(
+        f"seed {scenario.seed}: {scenario.brokers} brokers, {scenario.partitions} "
+        f"partitions of {scenario.replicas} replicas, min.insync.replicas "
+        f"{scenario.min_insync}, {len(scenario.producers)} producers, "
+        f"{scenario.members} members, {scenario.lasts_ms} ms"
+    )
+    for fault in scenario.faults:
+        say(f"  fault {fault}")
+
+
+def _tell_failure(verdict: Verdict, say: Say, *, shrink: bool) -> None:
+    """Say what does not hold, on which code, and how to see it again."""
+    scenario = verdict.scenario
+    say(f"seed {scenario.seed} FAILED on commit {code()['commit']}")
+    _tell_anomalies(verdict, say)
+    if shrink and scenario.faults:
+        verdict = shrunk(verdict)
+        say("  it still fails as")
+        _tell_scenario(verdict.scenario, say)
+        _tell_anomalies(verdict, say)
+    numbers = ",".join(str(each.number) for each in verdict.scenario.faults)
+    say(f"  doorkeeper simulate --seed {scenario.seed} --faults '{numbers}'")
+
+
+def _tell_anomalies(verdict: Verdict, say: Say) -> None:
+    told: dict[str, int] = {}
+    for anomaly in verdict.anomalies:
+        told[anomaly.kind] = told.get(anomaly.kind, 0) + 1
+        if told[anomaly.kind] <= _TOLD_PER_KIND:
+            say(f"  {anomaly}")
+    for kind, count in told.items():
+        if count > _TOLD_PER_KIND:
+            say(f"  {kind}: {count - _TOLD_PER_KIND} more")

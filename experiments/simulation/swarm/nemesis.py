@@ -1,0 +1,200 @@
+"""What befalls a cluster: the faults of a scenario, each at its moment, for its while.
+
+A fault that cannot be is passed over: nobody kills a broker that is down. All are over
+when the scenario's time is; so the cluster is whole again then, and can be asked for
+progress.
+
+Losing power loses what was not flushed, which Kafka bears only while others have it.
+So unless every append is flushed, power fails at a broker only where each of its
+partitions has another replica in sync, and until it is in sync itself again nobody
+else is killed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from experiments.simulation.cluster import Cluster, SimulatedBroker
+from experiments.simulation.control.scripted_controller import ScriptedController
+from experiments.simulation.network_faults import Link, between
+from experiments.simulation.swarm.scenarios import Fault, Scenario
+
+_SLOW_FACTOR: Final = 100
+
+
+class Nemesis:
+    """Inflicts faults; ``hosts`` are all that there are, ``replace`` kills clients."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        cluster: Cluster,
+        control: ScriptedController,
+        hosts: Sequence[str],
+        replace: Callable[[str, int], None],
+    ) -> None:
+        self._scenario = scenario
+        self._cluster = cluster
+        self._control = control
+        self._hosts = hosts
+        self._replace = replace
+        self._fragile: SimulatedBroker | None = None
+        self._begins_s = 0.0
+        self._inflictions: dict[str, Callable[[Fault], Awaitable[None]]] = {
+            "kill": self._kill,
+            "bounce": self._bounce,
+            "power": self._power,
+            "isolate": self._isolate,
+            "deafen": self._deafen,
+            "cut": self._cut,
+            "slow": self._slow,
+            "stall": self._stall,
+            "full": self._full,
+            "device": self._device,
+            "prefer": self._prefer,
+            "fail-over": self._fail_over,
+            "producer": self._client,
+            "member": self._client,
+        }
+
+    async def run(self) -> None:
+        """Inflict all faults; returns when they are over."""
+        self._begins_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for fault in self._scenario.faults:
+                await trio.sleep_until(self._begins_s + fault.at_ms / 1000)
+                nursery.start_soon(self._inflictions[fault.kind], fault)
+            await trio.sleep_until(self._begins_s + self._scenario.lasts_ms / 1000)
+        for each in self._cluster.brokers:
+            if each.has_stopped:
+                await self._cluster.start(each.id)
+
+    def _ends_s(self, fault: Fault) -> float:
+        ends_ms = min(fault.at_ms + fault.lasts_ms, self._scenario.lasts_ms)
+        return self._begins_s + ends_ms / 1000
+
+    # ---- brokers ------------------------------------------------------------------
+
+    async def _kill(self, fault: Fault) -> None:
+        await self._down(fault, self._ends_s(fault), power_fails=False)
+
+    async def _bounce(self, fault: Fault) -> None:
+        await self._down(fault, trio.current_time(), power_fails=False)
+
+    async def _power(self, fault: Fault) -> None:
+        await self._down(fault, self._ends_s(fault), power_fails=True)
+
+    async def _down(self, fault: Fault, until_s: float, *, power_fails: bool) -> None:
+        each = self._cluster.brokers[fault.broker]
+        if not each.is_up or not self._may_kill(each, power_fails=power_fails):
+            return
+        if power_fails and not self._scenario.flushes:
+            self._fragile = each
+        await self._cluster.kill(each.id, power_fails=power_fails)
+        await trio.sleep_until(until_s)
+        await self._cluster.start(each.id)
+
+    def _may_kill(self, each: SimulatedBroker, *, power_fails: bool) -> bool:
+        if self._scenario.flushes:
+            return True
+        if self._fragile is not None:
+            if not self._is_in_sync(self._fragile):
+                return False
+            self._fragile = None
+        return not power_fails or self._is_dispensable(each)
+
+    def _is_in_sync(self, each: SimulatedBroker) -> bool:
+        """Tell whether a broker runs and is in all ISRs that it can be in."""
+        return each.is_up and all(
+            each.id in state.isr
+            for state in self._control.elections.states.values()
+            if each.id in state.replicas
+        )
+
+    def _is_dispensable(self, each: SimulatedBroker) -> bool:
+        """Tell whether all that is committed is on others that run, too."""
+        up = {other.id for other in self._cluster.up if other is not each}
+        return all(
+            up.intersection(state.isr)
+            for state in self._control.elections.states.values()
+            if each.id in state.replicas
+        )
+
+    # ---- links --------------------------------------------------------------------
+
+    async def _isolate(self, fault: Fault) -> None:
+        """Separate a broker from everybody, or from some."""
+        rng = random.Random(fault.chance)
+        others = self._others(fault)
+        some = others if rng.random() < 0.5 else rng.sample(others, len(others) // 2)
+        await self._silence(fault, between([self._host(fault)], some))
+
+    async def _deafen(self, fault: Fault) -> None:
+        """Let a broker be heard and not hear, or the other way round."""
+        host, others = self._host(fault), self._others(fault)
+        links = [Link(other, host) for other in others]
+        if fault.chance % 2:
+            links = [Link(host, other) for other in others]
+        await self._silence(fault, links)
+
+    async def _silence(self, fault: Fault, links: Sequence[Link]) -> None:
+        self._cluster.network.silence(links)
+        await trio.sleep_until(self._ends_s(fault))
+        self._cluster.network.hear(links)
+
+    async def _cut(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._cluster.network.cut_between([self._host(fault)], self._others(fault))
+
+    async def _slow(self, fault: Fault) -> None:
+        links = between([self._host(fault)], self._others(fault))
+        self._cluster.network.slow_down(links, _SLOW_FACTOR)
+        await trio.sleep_until(self._ends_s(fault))
+        self._cluster.network.slow_down(links, 1)
+
+    def _host(self, fault: Fault) -> str:
+        return self._cluster.brokers[fault.broker].host.name
+
+    def _others(self, fault: Fault) -> list[str]:
+        return [each for each in self._hosts if each != self._host(fault)]
+
+    # ---- disks --------------------------------------------------------------------
+
+    async def _stall(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._cluster.brokers[fault.broker].disk.stall(self._ends_s(fault))
+
+    async def _full(self, fault: Fault) -> None:
+        disk = self._cluster.brokers[fault.broker].disk
+        disk.fill_up()
+        await trio.sleep_until(self._ends_s(fault))
+        disk.make_room()
+
+    async def _device(self, fault: Fault) -> None:
+        """Fail one call; a broker that stops for that is started when it is mended."""
+        each = self._cluster.brokers[fault.broker]
+        if not each.is_up or not self._may_kill(each, power_fails=False):
+            return
+        each.disk.fail()
+        await trio.sleep_until(self._ends_s(fault))
+        if each.has_stopped:
+            await self._cluster.start(each.id)
+
+    # ---- control and clients --------------------------------------------------------
+
+    async def _prefer(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        keys = list(self._control.elections.states)
+        self._control.prefer(keys[fault.chance % len(keys)])
+
+    async def _fail_over(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._control.fail_over()
+
+    async def _client(self, fault: Fault) -> None:
+        await trio.lowlevel.checkpoint()
+        self._replace(fault.kind, fault.chance)
