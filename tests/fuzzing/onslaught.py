@@ -14,7 +14,6 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 
@@ -29,21 +28,14 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.codec import decode_response, encode_request, request_type
-from broker.server import BrokerServer, Surroundings
+from broker.protocol.wire.codec import decode_response
 from broker.standalone import standalone_broker
-from experiments.worlds.virtual.determinism import (
-    CostPerClass,
-    VirtualClock,
-    run_virtual,
-    spender,
-)
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from experiments.worlds.virtual.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     SECONDS_30,
     START_MS,
     batch,
-    entity,
     fetch_fields,
     new_topic,
     produce_fields,
@@ -52,6 +44,8 @@ from tests.broker.apis.requests import (
 from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import Sent, request
 from tests.fuzzing.known import Broken
+from tests.virtual.hosting import Frames, Hosting
+from tests.virtual.kafka import ask
 
 _FOREVER = str(2**62)
 SETTINGS = {
@@ -97,30 +91,19 @@ class Outcome:
         self.waited += other.waited
 
 
-class Onslaught:
+class Onslaught(Hosting):
     """One broker, its disk, its network, and what was last sent to it."""
 
     def __init__(self, clock: VirtualClock, seed: int, **settings: str) -> None:
-        self.clock = clock
+        super().__init__(clock, seed)
         self.outcome = Outcome()
         self.last: list[Sent] = []
         self.storage = MemoryStorage()
         self.config = BrokerConfig.load(
             None, SETTINGS | {k.replace("_", "."): v for k, v in settings.items()}
         )
-        self.network = MemoryNetwork(now_ns=clock.now_ns, rng=random.Random(seed))
         self.broker = self.another_broker(self.storage)
-        costs = CostPerClass(by_class={}, default_ns=50_000)
-        self.server = BrokerServer(
-            self.config,
-            KafkaApis(self.broker),
-            Surroundings(
-                network=self.network,
-                now_ns=clock.now_ns,
-                rng=random.Random(seed),
-                spend=spender(clock, costs),
-            ),
-        )
+        self.server = self.add(self.config, KafkaApis(self.broker), seed=seed)
 
     def another_broker(self, storage: MemoryStorage) -> Broker:
         """Return a broker over a disk; it is not open yet."""
@@ -134,7 +117,7 @@ class Onslaught:
         )
 
     def connect(self) -> MemoryStream:
-        return MemoryStream(self.network.connect(self.server.ports["PLAINTEXT"]))
+        return self.open(self.server.ports["PLAINTEXT"])
 
     # ---- hostile peers --------------------------------------------------------------
 
@@ -168,7 +151,7 @@ class Onslaught:
         return False
 
     async def _receive(self, stream: MemoryStream, sent: Sent) -> bool:
-        answers = Answers(stream)
+        answers = Frames(stream)
         first = await answers.next()
         if first is None:
             self.outcome.closed += 1
@@ -259,37 +242,6 @@ def _failed(path: str, error: Exception) -> None:
     raise Broken(f"{path} cannot be cleaned up") from error
 
 
-class Answers:
-    """The frames that come on a connection."""
-
-    def __init__(self, stream: MemoryStream) -> None:
-        self._stream = stream
-        self._buffer = b""
-
-    async def next(self) -> bytes | None:
-        """Return the next frame without its size; None at the end."""
-        while True:
-            if len(self._buffer) >= 4:
-                end = 4 + struct.unpack_from(">i", self._buffer)[0]
-                if len(self._buffer) >= end:
-                    frame, self._buffer = self._buffer[4:end], self._buffer[end:]
-                    return frame
-            chunk = await self._stream.receive_some()
-            if not chunk:
-                return None
-            self._buffer += chunk
-
-
-async def ask(stream: MemoryStream, key: ApiKey, version: int, **fields: object) -> Any:
-    """Send a request and return its decoded answer."""
-    body = entity(request_type(key, version), fields)
-    await stream.send_all(encode_request(key, version, 1, "plain", body))
-    frame = await Answers(stream).next()
-    if frame is None:
-        raise Broken(f"a plain {key.name} had its connection closed")
-    return decode_response(key, version, frame)[1]
-
-
 def onslaught(seed: int, keys: Sequence[ApiKey], count: int) -> Outcome:
     """Run peers that send ``count`` requests in all; raise if the broker fails."""
 
@@ -309,9 +261,7 @@ def onslaught(seed: int, keys: Sequence[ApiKey], count: int) -> Outcome:
 async def _besiege(
     world: Onslaught, rng: random.Random, keys: Sequence[ApiKey], count: int
 ) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(world.network.run)
-        await nursery.start(world.server.run)
+    async with world.serving():
         words = await _prepared(world)
         await trio.sleep(1)
         tasks = trio.lowlevel.current_statistics().tasks_living
@@ -330,7 +280,6 @@ async def _besiege(
             raise Broken(", ".join(held))
         await world.plain_client("afterwards")
         world.opens_again()
-        nursery.cancel_scope.cancel()
 
 
 async def _prepared(world: Onslaught) -> Words:

@@ -23,11 +23,12 @@ from tests.broker.apis.requests import (
     new_topic,
     produce_fields,
 )
-from tests.fuzzing import onslaught as sieges
 from tests.fuzzing.frames import COMMANDS, OF_CLIENTS
 from tests.fuzzing.known import is_known
-from tests.fuzzing.onslaught import Onslaught, ask, onslaught
+from tests.fuzzing.onslaught import Onslaught, onslaught
 from tests.fuzzing.starvation import StarvationProbe
+from tests.virtual import hosting
+from tests.virtual.kafka import ask
 
 # The first request of a kind makes its codec as well: some 10,000 calls, once.
 BUDGET_CALLS = 20_000
@@ -49,7 +50,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
         trio.lowlevel.add_instrument(probe)
         return probe.watching(spender(clock, costs))
 
-    monkeypatch.setattr(sieges, "spender", watched)
+    monkeypatch.setattr(hosting, "spender", watched)
     return probe
 
 
@@ -90,9 +91,7 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
     async def main(clock: VirtualClock) -> None:
         world = Onslaught(clock, 1)
         probe.device_calls = lambda: world.storage.faults.calls
-        async with trio.open_nursery() as nursery:
-            await nursery.start(world.network.run)
-            await nursery.start(world.server.run)
+        async with world.serving():
             stream = world.connect()
             with probe.counting():
                 for key, version, fields in about_all_partitions():
@@ -100,7 +99,6 @@ def test_no_request_about_many_partitions_keeps_the_others_waiting(
                     # What is done later because of it counts too.
                     await trio.sleep(1)
                 await trio.sleep(120)
-            nursery.cancel_scope.cancel()
 
     run_virtual(main, seed=1)
     assert probe.most_calls["FETCH"] > PARTITIONS
@@ -123,9 +121,7 @@ def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
             socket_request_max_bytes=str(100 << 20),
             queued_max_request_bytes="-1",
         )
-        async with trio.open_nursery() as nursery:
-            await nursery.start(world.network.run)
-            await nursery.start(world.server.run)
+        async with world.serving():
             stream = world.connect()
             topics = [new_topic("big", 100)]
             await ask(
@@ -134,7 +130,6 @@ def test_no_frame_of_a_hundred_megabytes_keeps_the_others_waiting(
             with probe.counting(octets=True):
                 for key, version, fields in of_a_hundred_megabytes():
                     await ask(stream, key, version, **fields)
-            nursery.cancel_scope.cancel()
 
     run_virtual(main, seed=1)
     once = (100 << 20) + BUDGET_BYTES

@@ -17,15 +17,9 @@ from broker.log.reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import encode_request
-from broker.server import BrokerServer, Surroundings
 from experiments.worlds.virtual.apis import kafka_apis
-from experiments.worlds.virtual.determinism import (
-    CostPerClass,
-    VirtualClock,
-    run_virtual,
-    spender,
-)
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from experiments.worlds.virtual.memory_network import MemoryStream
 from tests.broker.apis.requests import (
     batch,
     fetch_fields,
@@ -34,13 +28,13 @@ from tests.broker.apis.requests import (
     update_metadata,
 )
 from tests.virtual.controller import CONTROLLER, PORT, FakeController
+from tests.virtual.hosting import Hosting
 from tests.virtual.kafka import answer, ask
 
 T = TypeVar("T")
 KEY = ("t", 0)
 TOPIC_ID = UUID(int=7)
 BROKER_EPOCH = 17
-SLICE_NS = 50_000
 SETTINGS = {
     "log.dirs": "/data",
     "num.network.threads": "1",
@@ -52,19 +46,14 @@ SETTINGS = {
 }
 
 
-class Brokers:
+class Brokers(Hosting):
     """Running brokers 0, 1, ...; `word` is what their controller says."""
 
     def __init__(
         self, clock: VirtualClock, count: int, seed: int, settings: Mapping[str, str]
     ) -> None:
-        self.clock = clock
-        self.rng = random.Random(seed)
-        self.network = MemoryNetwork(
-            now_ns=clock.now_ns, rng=self.rng, latency_ns=(20_000, 400_000)
-        )
+        super().__init__(clock, seed, latency_ns=(20_000, 400_000))
         self.applications: list[KafkaApis] = []
-        self.servers: list[BrokerServer] = []
         for number in range(count):
             keys = {
                 **SETTINGS,
@@ -74,31 +63,19 @@ class Brokers:
             config = BrokerConfig.load(None, {**keys, **settings})
             apis = kafka_apis(config, clock, random.Random(number), self.network)
             self.applications.append(apis)
-            self.servers.append(BrokerServer(config, apis, self._surroundings(number)))
+            self.add(config, apis, seed=number)
         self.controller = FakeController()
-
-    def _surroundings(self, number: int) -> Surroundings:
-        return Surroundings(
-            network=self.network,
-            now_ns=self.clock.now_ns,
-            rng=random.Random(number),
-            spend=spender(self.clock, CostPerClass(by_class={}, default_ns=SLICE_NS)),
-        )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Brokers]:
         """Serve until the body ends."""
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.network.run)
+        async with self.serving() as nursery:
             nursery.start_soon(self.controller.run, self.network)
-            for server in self.servers:
-                await nursery.start(server.run)
             yield self
-            nursery.cancel_scope.cancel()
 
     def connect(self, broker: int) -> MemoryStream:
         """Open a connection to a broker."""
-        return MemoryStream(self.network.connect(9092 + broker))
+        return self.open(9092 + broker)
 
     def partition(self, broker: int) -> Partition:
         """Return a broker's replica."""

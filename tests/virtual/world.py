@@ -7,22 +7,17 @@ dispatcher, processors, request channels, topology from the configuration. A PRO
 
 import contextlib
 import itertools
-import random
 import struct
 from dataclasses import dataclass, field
-
-import trio
 
 from broker.config import BrokerConfig
 from broker.handling.registry import APIS
 from broker.node.hosts import Hosts, look_up_here
-from broker.server import BrokerServer, Surroundings
-from experiments.worlds.virtual.determinism import CostPerClass, run_virtual, spender
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from experiments.worlds.virtual.determinism import run_virtual
 from planes.slices import preempt
+from tests.virtual.hosting import SLICE_NS, Frames, Hosting, frame
 
 US, MS = 1_000, 1_000_000
-SLICE_NS = 50 * US
 PRODUCE_SLICES = 20
 PRODUCE_NS = PRODUCE_SLICES * SLICE_NS
 
@@ -35,12 +30,6 @@ SETTINGS = {
     "num.io.threads": "1",
     "queued.max.requests": "10",
 }
-
-
-def frame(api, correlation_id, body=b""):
-    key, version = api
-    content = struct.pack(">hhih4s", key, version, correlation_id, 4, b"test") + body
-    return struct.pack(">i", len(content)) + content
 
 
 class Handlers:
@@ -117,7 +106,7 @@ class Observer:
         self.closed = True
 
 
-class World:
+class World(Hosting):
     """A running broker, its network, and what became of each request.
 
     ``application(config, clock, network)`` makes what serves the requests, `Handlers`
@@ -135,11 +124,7 @@ class World:
         application=None,
         slices_ns=None,
     ):
-        self.clock = clock
-        self.rng = random.Random(seed)
-        self.network = MemoryNetwork(
-            now_ns=clock.now_ns, rng=self.rng, latency_ns=latency_ns
-        )
+        super().__init__(clock, seed, latency_ns)
         self.observer = Observer()
         config = BrokerConfig.load(None, {**SETTINGS, **settings})
         self.application = (
@@ -148,26 +133,18 @@ class World:
         self.sent_ns = {}
         self.answered_ns = {}
         self._ids = itertools.count()
-        costs = CostPerClass(by_class=slices_ns or {}, default_ns=SLICE_NS)
-        self.server = BrokerServer(
+        self.server = self.add(
             config,
             self.application,
-            Surroundings(
-                network=self.network,
-                now_ns=clock.now_ns,
-                rng=random.Random(seed),
-                spend=spender(clock, costs),
-                recorder=self.observer,
-            ),
+            seed=seed,
+            slices_ns=slices_ns,
+            recorder=self.observer,
         )
 
     @contextlib.asynccontextmanager
     async def running(self):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.network.run)
-            await nursery.start(self.server.run)
+        async with self.serving():
             yield self
-            nursery.cancel_scope.cancel()
 
     @property
     def requests(self):
@@ -175,7 +152,7 @@ class World:
         return {each.correlation_id: each for each in self.observer.requests}
 
     def connect(self, listener="PLAINTEXT"):
-        return MemoryStream(self.network.connect(self.server.ports[listener]))
+        return self.open(self.server.ports[listener])
 
     def control_listener(self):
         """The control plane's listener if there is one: where a controller connects."""
@@ -185,13 +162,13 @@ class World:
         """Send a request, wait for its answer, return its id."""
         correlation_id = next(self._ids)
         self.sent_ns[correlation_id] = self.clock.now_ns()
-        await stream.send_all(frame(api, correlation_id))
-        received = b""
-        while len(received) < 8:
-            chunk = await stream.receive_some()
-            assert chunk, "the broker closed the connection"
-            received += chunk
-        assert received == struct.pack(">ii", 4, correlation_id)
+        key, version = api
+        await stream.send_all(
+            frame(correlation_id=correlation_id, api_key=key, version=version)
+        )
+        content = await Frames(stream).next()
+        assert content is not None, "the broker closed the connection"
+        assert content == struct.pack(">i", correlation_id)
         self.answered_ns[correlation_id] = self.clock.now_ns()
         return correlation_id
 

@@ -39,7 +39,7 @@ class NetworkContract:
         """A client's stream, the server's end of it, and a selector that has it."""
         listener = wire.network.listen("127.0.0.1", 0)
         selector = wire.network.selector()
-        stream = await wire.connect(listener.port)
+        stream = await wire.dial(listener.port)
         connection, address = await listener.accept()
         assert address == "127.0.0.1"
         selector.register(connection)

@@ -15,8 +15,8 @@ from tests.broker.network.harness import (
     PRODUCE,
     Harness,
     echo,
-    frame,
 )
+from tests.virtual.hosting import frame
 
 HOSTILE = {
     "a negative size": struct.pack(">i", -1),

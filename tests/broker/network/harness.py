@@ -1,11 +1,9 @@
 """A socket server with a handler of the test's own, over any network, and its clients.
 
-The frames are written by hand here: header v1 is api key, version, correlation id,
-client id; what an echo answers is the correlation id and the body it got.
+What an echo answers is the correlation id and the body it got.
 """
 
 import contextlib
-import random
 import socket
 import struct
 import time
@@ -20,20 +18,13 @@ from broker.network.processor import ProcessorContext
 from broker.network.request_channel import BlindRequestChannel
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.requests.classifier import Classifier
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from planes import Block, PlaneCore
 from planes.dispatcher import Dispatcher
 from schedulers import SchedulerConfig, make
+from tests.virtual.hosting import Frames, frame
 
 PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
 DECLARED = {key: APIS[key] for key in (PRODUCE, METADATA, LEADER_AND_ISR, 18)}
-
-
-def frame(body=b"", *, correlation_id=1, api_key=METADATA, version=1, client=b"test"):
-    """Return a whole request with its size prefix."""
-    header = struct.pack(">hhih", api_key, version, correlation_id, len(client))
-    content = header + client + body
-    return struct.pack(">i", len(content)) + content
 
 
 class TcpWire:
@@ -43,32 +34,13 @@ class TcpWire:
         self.network = TcpNetwork()
         self.now_ns = time.monotonic_ns
 
-    async def connect(self, port):
+    async def dial(self, port):
         return await trio.open_tcp_stream("127.0.0.1", port)
 
     async def reset(self, stream):
         # Without lingering, close(2) sends a reset.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await stream.aclose()
-
-
-class MemoryWire:
-    """A network in memory, on Trio's clock."""
-
-    def __init__(self, **settings):
-        self.network = MemoryNetwork(
-            now_ns=self.now_ns, rng=random.Random(1), **settings
-        )
-
-    @staticmethod
-    def now_ns():
-        return round(trio.current_time() * 1e9)
-
-    async def connect(self, port, address="127.0.0.1"):
-        return MemoryStream(self.network.connect(port, address=address))
-
-    async def reset(self, stream):
-        self.network.cut(stream.connection)
 
 
 async def echo(request):
@@ -83,27 +55,21 @@ class Client:
 
     def __init__(self, stream):
         self.stream = stream
-        self._buffer = b""
+        self._frames = Frames(stream)
 
     async def send(self, data):
         await self.stream.send_all(data)
 
     async def answer(self):
         """Return (correlation id, body) of the next answer; None at the end."""
-        while True:
-            if len(self._buffer) >= 4:
-                end = 4 + struct.unpack_from(">i", self._buffer)[0]
-                if len(self._buffer) >= end:
-                    content, self._buffer = self._buffer[4:end], self._buffer[end:]
-                    return struct.unpack_from(">i", content)[0], content[4:]
-            try:
-                chunk = await self.stream.receive_some(65_536)
-            except trio.BrokenResourceError:
-                chunk = b""
-            if not chunk:
-                assert not self._buffer, "the connection ended inside an answer"
-                return None
-            self._buffer += chunk
+        try:
+            content = await self._frames.next()
+        except trio.BrokenResourceError:
+            content = None
+        if content is None:
+            assert not self._frames.rest, "the connection ended inside an answer"
+            return None
+        return struct.unpack_from(">i", content)[0], content[4:]
 
     async def ask(self, body=b"", **fields):
         """Send one request and return its answer."""
@@ -175,7 +141,7 @@ class Harness:
 
     async def client(self, wire, listener="PLAINTEXT", **fields):
         """Connect a client, which is closed at the end."""
-        client = Client(await wire.connect(self.port(listener), **fields))
+        client = Client(await wire.dial(self.port(listener), **fields))
         self.clients.append(client)
         return client
 

@@ -4,7 +4,8 @@ import pytest
 import trio
 
 from tests.broker.network.contract_network import NetworkContract
-from tests.broker.network.harness import MemoryWire, TcpWire
+from tests.broker.network.harness import TcpWire
+from tests.virtual.hosting import MemoryWire
 
 
 @pytest.mark.live
@@ -29,8 +30,8 @@ class TestTcpNetwork(NetworkContract):
 
     async def test_a_connection_lost_in_the_backlog_harms_no_other(self, wire):
         listener = wire.network.listen("127.0.0.1", 0)
-        await wire.reset(await wire.connect(listener.port))
-        stream = await wire.connect(listener.port)
+        await wire.reset(await wire.dial(listener.port))
+        stream = await wire.dial(listener.port)
         lost, _ = await listener.accept()
         connection, _ = await listener.accept()
         with pytest.raises(ConnectionResetError):
@@ -50,7 +51,7 @@ class TestMemoryNetwork(NetworkContract):
 
     async def test_nobody_connects_where_nobody_listens(self, wire):
         with pytest.raises(ConnectionRefusedError):
-            await wire.connect(1)
+            await wire.dial(1)
 
 
 class TestMemoryNetworkWithLatency(NetworkContract):

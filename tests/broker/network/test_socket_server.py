@@ -10,7 +10,8 @@ from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
 from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
-from tests.broker.network.harness import Harness, MemoryWire, TcpWire, echo, frame
+from tests.broker.network.harness import Harness, TcpWire, echo
+from tests.virtual.hosting import MemoryWire, frame
 
 
 @pytest.mark.live
