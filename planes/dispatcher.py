@@ -24,11 +24,11 @@ from planes.alarm import Alarm
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.housekeeping import Housekeeping
-from planes.lock import LOCK_TRAPS, LockError, expect_none_held, locking_of
+from planes.lock import LOCK_TRAPS, LockError, LockTrap, expect_none_held, locking_of
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore
 from planes.room import Room
-from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat
+from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat, stay
 from planes.stepping import Spend, Step, Stepper
 from planes.task import Task
 from planes.upkeep import Upkeep, no_upkeep
@@ -161,7 +161,7 @@ class Dispatcher:
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
         """Take turns until nothing is left, or a task that has its own worker."""
         books = self._books
-        while (task := self._pick(now_ns)) and task.seat is None:
+        while (task := self._pick(now_ns)) and task.go_on is None:
             try:
                 if task.locking is not None:
                     await self._turn_with_locks(task, guard)
@@ -260,7 +260,7 @@ class Dispatcher:
         assert task.coroutine is not None
         self._suspended.pop(task, None)
         step: Step = task.coroutine.send
-        argument: Any = None
+        argument: object = None
         stepper = self._stepper
         began_ns = self._begin(task)
         while True:
@@ -292,14 +292,14 @@ class Dispatcher:
                 began_ns = self._begin(task)
 
     def _obey(
-        self, task: Task, trap: Any, now_ns: int
+        self, task: Task, trap: Park | LockTrap, now_ns: int
     ) -> tuple[bool, LockError | None]:
         """Do what a trap of our own asks for, unless it is misused.
 
         Returns whether the task has to wait now, and what it has done wrong.
         """
         try:
-            if type(trap) is Park:
+            if isinstance(trap, Park):
                 expect_none_held(task)
                 self._park(task, trap, now_ns)
                 return True, None
@@ -369,7 +369,7 @@ class Dispatcher:
     @types.coroutine
     def _wait_for_device(
         self, task: Task, trap: Any, now_ns: int
-    ) -> Generator[Any, Any, tuple[Step, Any]]:
+    ) -> Generator[Any, Any, tuple[Step, object]]:
         """Hand one of Trio's traps to Trio, without the token; then wait for both.
 
         Returns how the handler goes on: by ``send`` of the trap's answer, or by
@@ -384,13 +384,13 @@ class Dispatcher:
         plane.block(task, now_ns)
         self._workers.wake()
         step: Step = task.coroutine.send
-        argument: Any
+        argument: object
         try:
             argument = yield trap
         except BaseException as error:  # it is the handler's to deal with
             step, argument = task.coroutine.throw, error
         if not self._closed:
-            task.seat = trio.lowlevel.current_task()
+            stay(task)
             self._back_from_device.add(task)
             plane.unblock(task, self.now_ns())
             self._cpu.wake(plane)

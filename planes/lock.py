@@ -24,7 +24,7 @@ from __future__ import annotations
 import types
 from collections import deque
 from collections.abc import Generator
-from typing import Final
+from typing import Final, TypeAlias
 
 from planes.task import BrokenRule, Task
 
@@ -51,6 +51,7 @@ class Release:
         self.lock = lock
 
 
+LockTrap: TypeAlias = Acquire | Release
 LOCK_TRAPS: Final = frozenset({Acquire, Release})
 
 

@@ -8,12 +8,11 @@ own scheduler's jobs all the while, so it may go on in either turn.
 
 from __future__ import annotations
 
-from typing import Any
-
 from planes.cpu import Cpu
 from planes.lock import (
     Acquire,
     LockError,
+    LockTrap,
     Release,
     TaskLock,
     expect_none_held,
@@ -31,7 +30,7 @@ class LockTurns:
         self._cpu = cpu
         self._stepper = stepper
 
-    def obey(self, task: Task, trap: Acquire | Release, now_ns: int) -> bool:
+    def obey(self, task: Task, trap: LockTrap, now_ns: int) -> bool:
         """Do what a task asks in its own turn; say whether it has to wait.
 
         :raises LockError: if a rule of locks forbids it.
@@ -56,7 +55,7 @@ class LockTurns:
         """Run a slice of ``runner`` in the turn of ``owner``; return the time."""
         assert runner.coroutine is not None
         step: Step = runner.coroutine.send
-        argument: Any = None
+        argument: object = None
         while True:
             before_ns = owner.attained_ns
             trap = self._stepper.step(owner, runner, step, argument, now_ns)
@@ -72,7 +71,7 @@ class LockTurns:
                 return now_ns
             step, argument = runner.coroutine.throw, breach
 
-    def _obey_lent(self, runner: Task, trap: Any, now_ns: int) -> None:
+    def _obey_lent(self, runner: Task, trap: object, now_ns: int) -> None:
         """Do what a holder asks for; where it has to wait, its own turn is safe."""
         if type(trap) is Acquire:
             trap.lock.ask(runner)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import trio
 
@@ -67,7 +68,7 @@ async def rescheduled(forget: Callable[[], object] | None = None) -> None:
     A cancellation calls ``forget`` first; it has to wait too if that is None.
     """
 
-    def abort(_: Any) -> trio.lowlevel.Abort:
+    def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
         if forget is None:
             return trio.lowlevel.Abort.FAILED
         forget()
@@ -85,18 +86,23 @@ class CancelStatusGuard:
         self._task = trio.lowlevel.current_task()
         self._status = self._task._cancel_status
 
-    def breach(self, name: object) -> BrokenRule | None:
+    def breach(self, task: Task) -> BrokenRule | None:
         """Return the error to throw into a handler that suspends inside a scope.
 
         Thrown there, it unwinds the scope where it belongs and names the line.
         """
         if self._task._cancel_status is self._status:
             return None
-        return BrokenRule(f"{name!r} suspends inside a cancel scope or nursery")
+        return BrokenRule(f"{task!r} suspends inside a cancel scope or nursery")
+
+
+def stay(task: Task) -> None:
+    """Let a handler that is back from a device go on in this task of Trio's."""
+    task.go_on = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
 
 def reseat(task: Task) -> None:
-    """Let a handler that is back from a device go on in the Trio task it waited in."""
-    seat, task.seat = task.seat, None
-    assert isinstance(seat, trio.lowlevel.Task), task
-    trio.lowlevel.reschedule(seat)
+    """Let a handler go on where it has waited since it was back from a device."""
+    go_on, task.go_on = task.go_on, None
+    assert go_on is not None, task
+    go_on()

@@ -38,7 +38,7 @@ class Stepper:
         self.ended_ns = 0
 
     def step(
-        self, owner: Task, runner: Task, step: Step, argument: Any, began_ns: int
+        self, owner: Task, runner: Task, step: Step, argument: object, began_ns: int
     ) -> Any:
         """Run ``runner`` in the turn of ``owner`` until its next trap; return that.
 

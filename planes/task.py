@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Returns the handler's coroutine, or what it would return if it need wait for nothing.
 Serve = Callable[[], Any]
+GoOn = Callable[[], None]
 
 
 class BrokenRule(AssertionError):
@@ -42,8 +43,8 @@ class Task(Applicant):
     serve: Serve | None = None
     done: Callable[[Task, Any], None] | None = None
     coroutine: Coroutine[Any, Any, Any] | None = None
-    # The Trio task that it goes on in, when it is back from a device.
-    seat: object | None = None
+    # Lets the handler, back from a device, go on where it waited for it.
+    go_on: GoOn | None = None
     # The plane that took it in.
     plane: PlaneCore = field(init=False)
     # Which locks it holds and waits for, once it asked for one.

@@ -26,7 +26,7 @@ class Upkeep:
     def __init__(
         self,
         due_ns: Callable[[], int | None],
-        step: Callable[[int], object],
+        step: Callable[[int], None],
         *,
         patience_ns: int,
         settled: Callable[[], None] = lambda: None,

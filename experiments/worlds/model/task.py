@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
-    No handler serves it: ``serve``, ``done``, ``coroutine`` and ``seat`` are never set.
+    No handler serves it: ``serve``, ``done``, ``coroutine`` and ``go_on`` are never set.
     The rest is the engine's, and set when a turn begins. ``charged_ns`` is when the
     present slice was last billed, ``ends_ns`` when it will end if nothing interrupts
     it. ``end_serial`` is the number of the event of that end, ``check_serial`` that of
