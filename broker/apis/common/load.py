@@ -7,6 +7,7 @@ checks, the bytes of a request and the error code of its answer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -40,7 +41,7 @@ def at_least(least: int, default: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(ABC):
     """One request of a workload: its fields are the keys of the experiment's file.
 
     ``every_request_differs`` says that a connection cannot send the same bytes again.
@@ -63,9 +64,9 @@ class Shape:
         """Whether the broker answers."""
         return True
 
+    @abstractmethod
     def body(self, on: Occasion) -> Row:
         """Return the fields of the request, in the version that the load sends."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
