@@ -67,11 +67,11 @@ def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]
         known = None if name is None else broker.metadata_cache.topic(name)
         if known is None or topic_id != NO_ID:
             continue
-        by_id: Wanted = (None, known.topic_id or NO_ID)
-        if by_id in times:
+        known_id = known.topic_id or NO_ID
+        if (None, known_id) in times:
             # Named, and meant by its id too: neither is done.
-            del times[by_id], times[name, topic_id]
-            times[name, by_id[1]] = 2
+            del times[None, known_id], times[name, topic_id]
+            times[name, known_id] = 2
     refusal = KafkaError(ErrorCode.invalid_request, "a topic is given more than once")
     return (
         [each for each, count in times.items() if count == 1],

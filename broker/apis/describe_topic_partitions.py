@@ -42,16 +42,18 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     if not names:
         names = {topic.name for topic in cache.topics()}
     cursor = body.cursor
-    after = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
-    if after[1] < 0 or (cursor is not None and body.topics and after[0] not in names):
+    topic_name, index = "", 0
+    if cursor is not None:
+        topic_name, index = cursor.topic_name, cursor.partition_index
+    if index < 0 or (cursor is not None and body.topics and topic_name not in names):
         return answer(topics=_refused(body), next_cursor=None)
     bound = broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]
     left = min(max(body.response_partition_limit, 1), bound)
     rows: list[Row] = []
     next_cursor = None
-    for name in sorted(name for name in names if name >= after[0]):
+    for name in sorted(name for name in names if name >= topic_name):
         topic = cache.topic(name)
-        first = max(after[1], 0) if name == after[0] else 0
+        first = index if name == topic_name else 0
         if not left:
             next_cursor = Row(topic_name=name, partition_index=first)
             break

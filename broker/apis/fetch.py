@@ -330,11 +330,11 @@ class _Fetch:
 
 def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
     """Return where the reader's log parts from ours, if it does."""
-    epoch, end_offset = partition.epoch_end_offset(target.last_fetched_epoch)
-    if end_offset < 0:
+    ours = partition.epoch_end_offset(target.last_fetched_epoch)
+    if ours.end_offset < 0:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    if epoch < target.last_fetched_epoch or end_offset < target.offset:
-        return EpochEnd(epoch, end_offset)
+    if ours.epoch < target.last_fetched_epoch or ours.end_offset < target.offset:
+        return ours
     return None
 
 

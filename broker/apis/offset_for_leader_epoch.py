@@ -18,6 +18,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.log.epochs import UNKNOWN_END
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -41,18 +42,18 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 
 def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
-    error, epoch, end_offset = ErrorCode.none, -1, -1
+    error, found = ErrorCode.none, UNKNOWN_END
     try:
         key = TopicPartition(topic, wanted.partition)
         partition = broker.replicas.leader(key, wanted.current_leader_epoch)
-        epoch, end_offset = partition.epoch_end_offset(wanted.leader_epoch)
+        found = partition.epoch_end_offset(wanted.leader_epoch)
     except KafkaError as refused:
         error = refused.code
     return Row(
         error_code=error,
         partition=wanted.partition,
-        leader_epoch=epoch,
-        end_offset=end_offset,
+        leader_epoch=found.epoch,
+        end_offset=found.end_offset,
     )
 
 

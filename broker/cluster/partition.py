@@ -30,7 +30,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
 from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.hot import CurrentLeader
+from broker.protocol.wire.hot import CurrentLeader, EpochEnd
 
 ALL_REPLICAS: Final = -1
 
@@ -370,21 +370,20 @@ class Partition:
             return self.leader_epoch
         return self.log.epochs.epoch_of(offset)
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to ``epoch``.
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """Return the largest epoch up to ``epoch``, and where it ended.
 
-        (-1, -1) for an epoch that is not known here. Kafka's ``endOffsetForEpoch``,
-        which has assigned the present epoch to the log when its leadership began; here
-        the log hears of an epoch with its first record.
+        Kafka's ``endOffsetForEpoch``, which has assigned the present epoch to the log
+        when its leadership began; here the log hears of an epoch with its first record.
         """
         log = self.log
         start = self.epoch_start_offset
         if start is not None and epoch >= log.epochs.latest:
             if epoch == self.leader_epoch:
-                return epoch, log.log_end_offset
+                return EpochEnd(epoch, log.log_end_offset)
             if NO_EPOCH < epoch < self.leader_epoch:
                 latest = log.epochs.latest
-                return (epoch if latest == NO_EPOCH else latest), start
+                return EpochEnd(epoch if latest == NO_EPOCH else latest, start)
         return log.epoch_end_offset(epoch)
 
     def check(self) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from broker.cluster.topic_configs import log_config, topic_value
 from broker.config import BrokerConfig
 from broker.log.segments.log_config import LogConfig
+
+
+class _Settings(NamedTuple):
+    log_config: LogConfig
+    min_insync: int
 
 
 class TopicSettings:
@@ -23,15 +29,15 @@ class TopicSettings:
     ) -> None:
         self._configs_of = configs_of
         self._config = config
-        self._known: dict[str, tuple[LogConfig, int]] = {}
+        self._known: dict[str, _Settings] = {}
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs."""
-        return self._of(topic)[0]
+        return self._of(topic).log_config
 
     def min_insync(self, topic: str) -> int:
         """Return ``min.insync.replicas`` of a topic."""
-        return self._of(topic)[1]
+        return self._of(topic).min_insync
 
     def forget(self, topic: str | None = None) -> None:
         """Read a topic's settings anew, or those of all."""
@@ -40,11 +46,11 @@ class TopicSettings:
         else:
             self._known.pop(topic, None)
 
-    def _of(self, topic: str) -> tuple[LogConfig, int]:
+    def _of(self, topic: str) -> _Settings:
         known = self._known.get(topic)
         if known is None:
             configs, config = self._configs_of(topic), self._config()
-            known = self._known[topic] = (
+            known = self._known[topic] = _Settings(
                 log_config(configs, config),
                 topic_value("min.insync.replicas", configs, config),
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.disk.storage import Storage, join, read_whole, write_atomically
 from broker.protocol.topic_partition import TopicPartition
@@ -69,25 +69,32 @@ def write_offsets(
     )
 
 
-def read_epochs(storage: Storage, directory: str) -> list[tuple[int, int]]:
-    """Return (leader epoch, start offset) pairs; empty if there is no file."""
+class EpochStart(NamedTuple):
+    """A leader epoch, and the offset of its first record."""
+
+    epoch: int
+    offset: int
+
+
+def read_epochs(storage: Storage, directory: str) -> list[EpochStart]:
+    """Return where leader epochs began, oldest first; empty if there is no file."""
     epochs = [
-        (
+        EpochStart(
             _integer(storage, directory, LEADER_EPOCHS, epoch),
             _integer(storage, directory, LEADER_EPOCHS, offset),
         )
         for epoch, offset in _read_entries(storage, directory, LEADER_EPOCHS, 2)
     ]
-    for before, after in pairwise([(-1, -1), *epochs]):
-        if not (before[0] < after[0] and before[1] < after[1]):
-            raise MalformedCheckpoint(
-                join(directory, LEADER_EPOCHS), after, f"both above {before}"
-            )
+    for before, after in pairwise([EpochStart(-1, -1), *epochs]):
+        if not (before.epoch < after.epoch and before.offset < after.offset):
+            expected = f"both above {tuple(before)}"
+            path = join(directory, LEADER_EPOCHS)
+            raise MalformedCheckpoint(path, tuple(after), expected)
     return epochs
 
 
 def write_epochs(
-    storage: Storage, directory: str, epochs: Iterable[tuple[int, int]]
+    storage: Storage, directory: str, epochs: Iterable[EpochStart]
 ) -> None:
     """Replace the leader epochs of a log."""
     _write_entries(storage, directory, LEADER_EPOCHS, epochs)

@@ -8,7 +8,7 @@ whoever has a thread for it.
 from __future__ import annotations
 
 import heapq
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.disk.storage import Storage, join, remove_if_there
 
@@ -16,27 +16,32 @@ from broker.disk.storage import Storage, join, remove_if_there
 DELETED: Final = ".deleted"
 
 
+class _Due(NamedTuple):
+    due_ms: int
+    path: str
+
+
 class Doomed:
     """Paths, each with the time from which it may go. Cost: O(log n) each."""
 
     def __init__(self) -> None:
-        self._paths: list[tuple[int, str]] = []
+        self._paths: list[_Due] = []
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def add(self, path: str, due_ms: int = 0) -> None:
         """Note that a path is to be removed at ``due_ms`` or later."""
-        heapq.heappush(self._paths, (due_ms, path))
+        heapq.heappush(self._paths, _Due(due_ms, path))
 
     def next_ms(self) -> int | None:
         """Return when `take` has something to give."""
-        return self._paths[0][0] if self._paths else None
+        return self._paths[0].due_ms if self._paths else None
 
     def take(self, now_ms: int) -> str | None:
         """Take the path that was due first; None if none is due."""
-        if self._paths and self._paths[0][0] <= now_ms:
-            return heapq.heappop(self._paths)[1]
+        if self._paths and self._paths[0].due_ms <= now_ms:
+            return heapq.heappop(self._paths).path
         return None
 
 

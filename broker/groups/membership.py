@@ -60,7 +60,7 @@ class Membership:
             raise KafkaError(ErrorCode.illegal_generation)
         types = (request.protocol_type, group.protocol_type)
         names = (request.protocol_name, group.protocol_name)
-        if any(None not in pair and pair[0] != pair[1] for pair in (types, names)):
+        if any(None not in pair and len(set(pair)) > 1 for pair in (types, names)):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
         leads = group.roster.leader == request.member_id
         step = group.require(Event.SYNC_AS_LEADER if leads else Event.SYNC)

@@ -18,14 +18,19 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
-from broker.disk.checkpoints import read_epochs, write_epochs
+from broker.disk.checkpoints import EpochStart, read_epochs, write_epochs
 from broker.disk.newest import NewestWins
 from broker.disk.storage import Storage
 from broker.log.steps import BlockingCall
+from broker.protocol.wire.hot import EpochEnd
 
 UNDEFINED: Final = -1
+UNKNOWN_END: Final = EpochEnd(UNDEFINED, UNDEFINED)
+_epoch_of = attrgetter("epoch")
+_offset_of = attrgetter("offset")
 
 
 class LeaderEpochs:
@@ -48,7 +53,7 @@ class LeaderEpochs:
         self._changes = 0
         self._file = NewestWins()
         # The newest epoch, -1 if there is none.
-        self.latest = self._entries[-1][0] if self._entries else UNDEFINED
+        self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` begins at ``start_offset``, if that is news.
@@ -58,50 +63,49 @@ class LeaderEpochs:
         """
         if epoch <= self.latest:
             return
-        kept = [entry for entry in self._entries if entry[1] < start_offset]
-        self._entries = [*kept, (epoch, start_offset)]
+        kept = [entry for entry in self._entries if entry.offset < start_offset]
+        self._entries = [*kept, EpochStart(epoch, start_offset)]
         self.latest = epoch
         self._changes += 1
 
-    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Return the largest epoch not above ``epoch``, and where it ended.
 
-        ``(-1, -1)`` where that is unknown: the answer of Kafka's
-        OffsetForLeaderEpoch.
+        That is what Kafka answers to an OffsetForLeaderEpoch.
         """
         if epoch < 0 or epoch > self.latest:
-            return UNDEFINED, UNDEFINED
+            return UNKNOWN_END
         if epoch == self.latest:
-            return epoch, log_end_offset
-        above = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
-        known = self._entries[above - 1][0] if above else epoch
-        return known, self._entries[above][1]
+            return EpochEnd(epoch, log_end_offset)
+        above = bisect_right(self._entries, epoch, key=_epoch_of)
+        known = self._entries[above - 1].epoch if above else epoch
+        return EpochEnd(known, self._entries[above].offset)
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that ``offset`` was written in, -1 if unknown."""
-        above = bisect_right(self._entries, offset, key=lambda entry: entry[1])
-        return self._entries[above - 1][0] if above else UNDEFINED
+        above = bisect_right(self._entries, offset, key=_offset_of)
+        return self._entries[above - 1].epoch if above else UNDEFINED
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at ``end_offset`` or later."""
-        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        kept = [entry for entry in self._entries if entry.offset < end_offset]
         if len(kept) == len(self._entries):
             return
         self._write(kept, self._changes + 1)
         self._changes += 1
         self._entries = kept
-        self.latest = kept[-1][0] if kept else UNDEFINED
+        self.latest = kept[-1].epoch if kept else UNDEFINED
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before ``start_offset``."""
-        above = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
-        if above > 1 or (above and self._entries[0][1] < start_offset):
-            epoch = self._entries[above - 1][0]
-            self._entries = [(epoch, start_offset), *self._entries[above:]]
+        above = bisect_right(self._entries, start_offset, key=_offset_of)
+        if above > 1 or (above and self._entries[0].offset < start_offset):
+            first = EpochStart(self._entries[above - 1].epoch, start_offset)
+            self._entries = [first, *self._entries[above:]]
             self._changes += 1
 
-    def entries(self) -> list[tuple[int, int]]:
-        """Return (epoch, start offset) pairs, oldest first."""
+    def entries(self) -> list[EpochStart]:
+        """Return where the epochs began, oldest first."""
         return list(self._entries)
 
     def writing(self) -> BlockingCall | None:
@@ -113,12 +117,12 @@ class LeaderEpochs:
             return None
         return partial(self._write, tuple(self._entries), self._changes)
 
-    def _write(self, entries: Sequence[tuple[int, int]], changes: int) -> None:
+    def _write(self, entries: Sequence[EpochStart], changes: int) -> None:
         write = partial(write_epochs, self._storage, self._directory, entries)
         self._file.write(changes, write)
 
     def check(self) -> None:
         """Assert that both columns grow."""
         for before, after in itertools.pairwise(self._entries):
-            assert before[0] < after[0], self._entries
-            assert before[1] < after[1], self._entries
+            assert before.epoch < after.epoch, self._entries
+            assert before.offset < after.offset, self._entries

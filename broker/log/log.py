@@ -33,6 +33,7 @@ from broker.log.steps import Steps, run
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER, PREFIX, check_produced, split_batches
+from broker.protocol.wire.hot import EpochEnd
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _LEADER_EPOCH_END: Final = PREFIX.size
@@ -293,8 +294,8 @@ class Log:
 
     # ---- what it holds ----
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to ``epoch`` and its end; (-1, -1): unknown."""
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """Return the largest epoch up to ``epoch``, and where it ended."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     @property

@@ -299,8 +299,9 @@ def replay_producers(
     """Rebuild the state before ``up_to``: the newest snapshot, then the batches."""
     known_to = load_snapshot(storage, directory, up_to, producers) or 0
     for segment in segments:
-        place = segment.locate(known_to)
-        if place is not None:
-            for _, header in segment.headers(place[0]):
+        found = segment.locate(known_to)
+        if found is not None:
+            position, _ = found
+            for _, header in segment.headers(position):
                 if header.base_offset >= known_to:
                     producers.replay(header)

@@ -35,19 +35,20 @@ def read(
         segments = log.segments
         number = segments.index_of(offset)
         segment = segments[number]
-        place = segment.locate(offset)
-        while place is None:
+        found = segment.locate(offset)
+        while found is None:
             # Compaction may have emptied the rest of a segment.
             number += 1
             if number == len(segments):
                 return None
             segment = segments[number]
-            place = segment.locate(offset)
-        position, first_size = place
+            found = segment.locate(offset)
+        position, first_size = found
         end = segment.size
         if up_to_offset < segments.end_of(number, log_end_offset):
             bound = segment.locate(up_to_offset)
-            end = bound[0] if bound else end
+            if bound is not None:
+                end, _ = bound
         available = end - position
         if available < first_size or (first_size > max_bytes and not min_one):
             return None

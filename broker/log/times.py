@@ -57,11 +57,12 @@ def _search(
 ) -> Steps[TimestampOffset | None]:
     older = segment.time_index.floor(timestamp - 1)
     from_offset = log.log_start_offset
-    start = max(segment.base_offset + (older[1] if older else 0), from_offset)
-    place = segment.locate(start)
-    if place is None:
+    _, relative = older or (timestamp, 0)
+    found = segment.locate(max(segment.base_offset + relative, from_offset))
+    if found is None:
         return None
-    for position, header in segment.headers(place[0]):
+    first, _ = found
+    for position, header in segment.headers(first):
         if header.max_timestamp < timestamp:
             continue
         batch = segment.file.read(position, header.size)

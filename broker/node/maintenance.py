@@ -155,9 +155,12 @@ class Maintenance:
 
     def next_ns(self) -> int:
         """Return when `work` has something to do; perhaps a time long past."""
-        due_ns = [each.next_ns() for each in self._chores()]
-        due_ns.append(self._removal_ns())
-        return min((at_ns for at_ns in due_ns if at_ns is not None), default=_NEVER_NS)
+        due_ns = map(self._due_ns, self._chores())
+        return min(self._due_ns(self._removal), min(due_ns, default=_NEVER_NS))
+
+    def _due_ns(self, chore: Chore) -> int:
+        at_ns = self._removal_ns() if chore is self._removal else chore.next_ns()
+        return _NEVER_NS if at_ns is None else at_ns
 
     def _removal_ns(self) -> int | None:
         """Return when something is to be removed: files have their time."""
@@ -169,14 +172,9 @@ class Maintenance:
 
     def work(self, now_ns: int) -> None:
         """Do one step of the chore that has been due for longest, if one is."""
-        due = [(each.next_ns(), each) for each in self._chores()]
-        due.append((self._removal_ns(), self._removal))
         # After its step a chore is due now at the earliest: so all come in turn.
-        at_ns, chore = min(
-            ((_NEVER_NS if at_ns is None else at_ns, each) for at_ns, each in due),
-            key=lambda it: it[0],
-        )
-        if at_ns <= now_ns:
+        chore = min((*self._chores(), self._removal), key=self._due_ns)
+        if self._due_ns(chore) <= now_ns:
             chore.step(now_ns)
 
     def _cleaner_config(self) -> CleanerConfig:

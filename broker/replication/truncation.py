@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker.protocol.wire.hot import EpochEnd
+
 UNDEFINED = -1
 
 
@@ -20,8 +22,8 @@ class Epochs(Protocol):
 
     log_end_offset: int
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to ``epoch`` and its end; (-1, -1): unknown."""
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
+        """Return the largest epoch up to ``epoch``, and where it ended."""
 
 
 def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) -> int:
@@ -33,10 +35,10 @@ def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) ->
     end = log.log_end_offset
     if leader_epoch == UNDEFINED:
         return min(leader_end_offset, end)
-    known_epoch, known_end = log.epoch_end_offset(leader_epoch)
-    if known_end == UNDEFINED:
+    known = log.epoch_end_offset(leader_epoch)
+    if known.end_offset == UNDEFINED:
         return min(leader_end_offset, end)
-    if known_epoch != leader_epoch:
+    if known.epoch != leader_epoch:
         # The leader's epoch is not known here: what follows ours is certainly wrong.
-        return min(known_end, end)
-    return min(known_end, leader_end_offset, end)
+        return min(known.end_offset, end)
+    return min(known.end_offset, leader_end_offset, end)

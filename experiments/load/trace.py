@@ -58,6 +58,21 @@ class Arrival(NamedTuple):
     demand_ns: int
 
 
+class TraceRow(NamedTuple):
+    """One request of a trace, as its columns have it."""
+
+    request_id: int
+    intended_ns: int
+    traffic: str
+    reported_class: str
+    flow: str
+    connection: int
+    sequence: int
+    api_key: int
+    size_bytes: int
+    demand_ns: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
     """The requests of one block in order of arrival; ``request_id`` is the row."""
@@ -71,8 +86,17 @@ class Trace:
 
     def column(self, name: str) -> list[Any]:
         """Return a column as Python values."""
-        values: list[Any] = self.table[name].to_pylist()
-        return values
+        column = self.table[name].combine_chunks()
+        if not pa.types.is_dictionary(column.type):
+            values: list[Any] = column.to_numpy().tolist()
+            return values
+        words = column.dictionary.to_pylist()
+        return [words[code] for code in column.indices.to_numpy().tolist()]
+
+    def rows(self) -> Iterator[TraceRow]:
+        """Yield the requests in order."""
+        columns = map(self.column, TRACE_SCHEMA.names)
+        yield from map(TraceRow._make, zip(*columns, strict=True))
 
     def stretched(self, factor: float, cost_ratios: Mapping[str, float]) -> Trace:
         """Return the trace in the time of another machine; its hash stays its hash.

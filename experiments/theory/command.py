@@ -137,9 +137,10 @@ def _print(found: Sequence[Comparison], console: Console) -> None:
     if not any(row.point for row in rows):
         table.columns.pop(1)
     console.print(table)
-    for world, point, arm, reason in (it for each in found for it in each.silences):
-        where = " ".join(part for part in (world, point, arm) if part)
-        console.print(f"{where}: no closed form ({reason})", highlight=False)
+    for silence in (it for each in found for it in each.silences):
+        named = (silence.world, silence.point, silence.arm)
+        where = " ".join(part for part in named if part)
+        console.print(f"{where}: no closed form ({silence.reason})", highlight=False)
 
 
 def _sum(found: Sequence[Comparison], margin: float) -> str:

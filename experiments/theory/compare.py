@@ -52,11 +52,21 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Why theory has nothing to say of an arm."""
+
+    world: str
+    point: str
+    arm: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All rows, and what theory has nothing to say of: world, point, arm and why."""
+    """All rows, and what theory has nothing to say of."""
 
     rows: Sequence[Row]
-    silences: Sequence[tuple[str, str, str, str]]
+    silences: Sequence[Silence]
 
     @property
     def contradicted(self) -> bool:
@@ -104,7 +114,7 @@ def compare(
     if computed:
         rows += _paths(world, point, said, blocks)
     silences = [
-        (world, point, arm, reason)
+        Silence(world=world, point=point, arm=arm, reason=reason)
         for arm, each in said.items()
         for reason in each.silences
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from experiments.design.config import Arm, Experiment
 from experiments.theory.mmc import MMc
@@ -89,8 +89,16 @@ def theory(
     return Theory(predictions=predictions, silences=silences)
 
 
+class _Known(NamedTuple):
+    """A stream of which theory knows the means: per second, and in seconds."""
+
+    rate: float
+    wait: float
+    sojourn: float
+
+
 def _waits(plane: Plane) -> list[Prediction]:
-    of_class: dict[str, list[tuple[float, float, float]]] = {}
+    of_class: dict[str, list[_Known]] = {}
     unknown = set()
     for stream, wait in zip(plane.streams, waits(plane), strict=True):
         if wait is None:
@@ -98,21 +106,18 @@ def _waits(plane: Plane) -> list[Prediction]:
             continue
         _check_room(plane, wait)
         _check_connections(stream, wait)
-        triple = stream.rate, wait, wait + stream.moments.mean
-        of_class.setdefault(stream.reported, []).append(triple)
+        known = _Known(stream.rate, wait, wait + stream.moments.mean)
+        of_class.setdefault(stream.reported, []).append(known)
     found = []
-    for name, triples in of_class.items():
+    for name, streams in of_class.items():
         if name not in unknown:
-            rate = sum(each[0] for each in triples)
-            mean_wait, mean_sojourn = (
-                sum(each[0] * each[k] for each in triples) / rate for k in (1, 2)
-            )
+            rate = sum(each.rate for each in streams)
             found.append(
                 Prediction(
                     quantity=MEAN_WAIT,
                     reported=name,
-                    value=mean_wait,
-                    scale=mean_sojourn,
+                    value=sum(each.rate * each.wait for each in streams) / rate,
+                    scale=sum(each.rate * each.sojourn for each in streams) / rate,
                 )
             )
     mean = common_mean(plane)
@@ -152,7 +157,7 @@ def _conserved(plane: Plane) -> list[Prediction]:
         return []
     if not scheduler.work_conserving:
         return []
-    value = by_level(plane)[1].conserved()
+    value = by_level(plane).queue.conserved()
     return [_plain(WORK_X_WAIT, "", value)]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from experiments.design.workload import ExponentialService
 from experiments.theory.mg1 import MG1
@@ -44,12 +45,19 @@ def common_mean(plane: Plane) -> float | None:
     return means.pop() if plain and len(means) == 1 else None
 
 
-def by_level(plane: Plane) -> tuple[list[list[Stream]], MG1]:
-    """Return the streams of each level, most urgent first, and levels as classes."""
+class Levels(NamedTuple):
+    """The streams of each level, most urgent first, and the queue of those levels."""
+
+    streams: list[list[Stream]]
+    queue: MG1
+
+
+def by_level(plane: Plane) -> Levels:
+    """Return a plane with one server as M/G/1 by level."""
     numbers = sorted({stream.level for stream in plane.streams})
     levels = [[it for it in plane.streams if it.level == n] for n in numbers]
     rates = [sum(it.rate for it in level) for level in levels]
-    one = MG1(
+    queue = MG1(
         rates=tuple(rates),
         means=tuple(
             sum(it.rate * it.moments.mean for it in level) / rate
@@ -60,7 +68,7 @@ def by_level(plane: Plane) -> tuple[list[list[Stream]], MG1]:
             for level, rate in zip(levels, rates, strict=True)
         ),
     )
-    return levels, one
+    return Levels(levels, queue)
 
 
 def _several(plane: Plane) -> MMc:
@@ -82,13 +90,13 @@ def _to_streams(plane: Plane, of_level: Sequence[float | None]) -> Waits:
 
 
 def _fifo(plane: Plane) -> Waits:
-    wait = by_level(plane)[1].fifo() if plane.servers == 1 else _several(plane).fifo()
-    return [wait] * len(plane.streams)
+    queue = by_level(plane).queue if plane.servers == 1 else _several(plane)
+    return [queue.fifo()] * len(plane.streams)
 
 
 def _nonpreemptive(plane: Plane) -> Waits:
     if plane.servers == 1:
-        return _to_streams(plane, by_level(plane)[1].nonpreemptive())
+        return _to_streams(plane, by_level(plane).queue.nonpreemptive())
     return _to_streams(plane, _several(plane).nonpreemptive())
 
 
@@ -115,10 +123,10 @@ def _preemptive(plane: Plane) -> Waits:
         several = _several(plane)
         sojourns = several.preemptive()
         return _to_streams(plane, [sojourn - several.mean for sojourn in sojourns])
-    levels, one = by_level(plane)
+    levels, queue = by_level(plane)
     free, found = 1.0, {}
     for streams, load, mean, sojourn in zip(
-        levels, one.loads, one.means, one.preemptive(), strict=True
+        levels, queue.loads, queue.means, queue.preemptive(), strict=True
     ):
         queued = sojourn - mean / free
         for stream in streams:
@@ -130,7 +138,7 @@ def _preemptive(plane: Plane) -> Waits:
 
 def _at_points(plane: Plane) -> Waits:
     """Return the first level's wait if the others give way only between segments."""
-    levels, one = by_level(plane)
+    levels, queue = by_level(plane)
     if plane.segment_s is None and plane.quantum_s > min(
         it.moments.mean / it.units for it in plane.streams
     ):
@@ -140,7 +148,7 @@ def _at_points(plane: Plane) -> Waits:
         rate = sum(it.rate for it in level)
         total = sum(it.rate * _segments(plane, it) for it in level)
         squares.append(total / rate)
-    return _to_streams(plane, [one.checkpointed(squares), *[None] * len(squares)])
+    return _to_streams(plane, [queue.checkpointed(squares), *[None] * len(squares)])
 
 
 def _segments(plane: Plane, stream: Stream) -> float:
@@ -161,7 +169,7 @@ def _ageing(plane: Plane) -> Waits:
         raise NoClosedForm("ages count from when a request is read, after a slice")
     numbers = sorted({stream.level for stream in plane.streams})
     slopes = [plane.ratio**-number for number in numbers]
-    return _to_streams(plane, by_level(plane)[1].ageing(slopes))
+    return _to_streams(plane, by_level(plane).queue.ageing(slopes))
 
 
 def _by_size(name: str) -> Callable[[Plane], Waits]:

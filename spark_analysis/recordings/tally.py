@@ -95,10 +95,12 @@ def check(rows: Sequence[Row], manifest: Manifest) -> None:
         print_of_all = 0
         for row in found:
             print_of_all ^= row["print"]
-        first = prints.setdefault((run.point, run.block), (run.run_id, print_of_all))
-        if print_of_all != first[1]:
+        first_run, first_print = prints.setdefault(
+            (run.point, run.block), (run.run_id, print_of_all)
+        )
+        if print_of_all != first_print:
             raise RecordingError(
-                f"runs {first[0]} and {run.run_id} of block {run.block} "
+                f"runs {first_run} and {run.run_id} of block {run.block} "
                 "did not meet the same requests"
             )
 

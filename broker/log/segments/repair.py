@@ -25,8 +25,8 @@ def load_indexes(segment: Segment) -> bool:
     offsets, times = segment.offset_index, segment.time_index
     if not (offsets.load() and times.load()):
         return False
-    last = offsets.last()
-    if last and last[1] >= segment.size:
+    _, last_position = offsets.last() or (0, -1)
+    if last_position >= segment.size:
         return False
     _restore_max_timestamp(segment)
     return True
@@ -95,10 +95,10 @@ def truncate(segment: Segment, offset: int) -> int:
 
     That is ``offset`` where a batch ended or a gap is, else where its batch began.
     """
-    place = segment.locate(offset)
-    if place is None:
+    found = segment.locate(offset)
+    if found is None:
         return offset
-    position, _ = place
+    position, _ = found
     _, header = next(segment.headers(position))
     segment.file.truncate(position)
     segment.size = position
@@ -116,9 +116,8 @@ def truncate(segment: Segment, offset: int) -> int:
 
 
 def _restore_max_timestamp(segment: Segment) -> None:
-    last = segment.time_index.last()
-    segment.max_timestamp = last[0] if last else NO_TIMESTAMP
-    segment.offset_of_max_timestamp = segment.base_offset + (last[1] if last else 0)
+    segment.max_timestamp, relative = segment.time_index.last() or (NO_TIMESTAMP, 0)
+    segment.offset_of_max_timestamp = segment.base_offset + relative
 
 
 def _remember_tail(segment: Segment) -> tuple[int, int]:
@@ -129,7 +128,8 @@ def _remember_tail(segment: Segment) -> tuple[int, int]:
     the last one there or behind it.
     """
     entry = segment.offset_index.last()
-    next_offset, end = segment.base_offset, entry[1] if entry else 0
+    _, end = entry or (0, 0)
+    next_offset = segment.base_offset
     segment.remember_from(segment.base_offset)
     if end:
         segment.first_timestamp = next(segment.headers())[1].max_timestamp

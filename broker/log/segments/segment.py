@@ -178,8 +178,8 @@ class Segment:
 
     def index_time(self) -> None:
         """Note the largest timestamp so far in the time index, unless it is there."""
-        last = self.time_index.last()
-        if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
+        newest, _ = self.time_index.last() or (NO_TIMESTAMP, 0)
+        if self.max_timestamp > newest:
             self.time_index.add(
                 self.max_timestamp, self.offset_of_max_timestamp - self.base_offset
             )
@@ -242,7 +242,8 @@ class Segment:
         """
         if offset < self._tail_from:
             entry = self.offset_index.floor(offset - self.base_offset)
-            return self._locate_from(entry[1] if entry else 0, offset)
+            _, position = entry or (0, 0)
+            return self._locate_from(position, offset)
         positions = self._tail_positions
         number = bisect_left(self._tail_lasts, offset)
         if number == len(positions):

@@ -151,10 +151,11 @@ class _LastOffsets:
         for segment in list(log.segments):
             if segment.base_offset >= end:
                 break
-            place = segment.locate(start) if log.segments.holds(segment) else None
-            if place is None:
+            found = segment.locate(start) if log.segments.holds(segment) else None
+            if found is None:
                 continue
-            for position, header in segment.headers(place[0]):
+            first, _ = found
+            for position, header in segment.headers(first):
                 self._moved(header.size)
                 yield from self._take_in(segment, position, header)
                 self.end = header.last_offset + 1

@@ -19,6 +19,7 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.model_config import ModelSection
+from experiments.load.trace import TraceRow
 from experiments.worlds.model.task import ModelTask
 from planes.admission import HOPELESS
 from planes.lock import TaskLock
@@ -53,25 +54,15 @@ class Classes:
         self._drift = math.log(settings.estimate_bias) - sigma * sigma / 2
         self._distorts = sigma > 0 or settings.estimate_bias != 1
 
-    def task(
-        self,
-        number: int,
-        intended_ns: int,
-        request_class: str,
-        client: str,
-        connection: int,
-        api_key: int,
-        size_bytes: int,
-        demand_ns: int,
-    ) -> ModelTask:
+    def task(self, row: TraceRow, request_class: str) -> ModelTask:
         """Make one request. Requests must be made in order: draws follow them."""
         lock_share = self._lock_shares.get(request_class, 0.0)
         share = self._settings.misclassified
         if share and self._mistakes.random() < share:
             request_class = CONTROL
-        demand_ns = demand_ns or self._service_ns
+        demand_ns = row.demand_ns or self._service_ns
         if self._learns:
-            bucket = api_key, size_bytes.bit_length()
+            bucket = row.api_key, row.size_bytes.bit_length()
             cost_ns = self._learned_ns.get(bucket, _UNKNOWN_COST_NS)
         else:
             cost_ns = demand_ns
@@ -80,16 +71,16 @@ class Classes:
             error = math.exp(self._drift + sigma * self._errors.gauss(0, 1))
             cost_ns = max(1, round(cost_ns * error))
         task = ModelTask(
-            number,
-            intended_ns,
+            row.request_id,
+            row.intended_ns,
             demand_ns,
             self._levels[request_class],
             request_class,
-            self._flow_of(request_class, client, connection),
+            self._flow_of(request_class, row),
             cost_ns,
-            size_bytes,
-            connection,
-            api_key,
+            row.size_bytes,
+            row.connection,
+            row.api_key,
         )
         if self._settings.sizes_known:
             task.size_ns = demand_ns
@@ -107,11 +98,11 @@ class Classes:
             change_ns = cost_ns - known_ns >> _AVERAGE_SHIFT
             self._learned_ns[bucket] = known_ns + change_ns
 
-    def _flow_of(self, request_class: str, client: str, connection: int) -> str:
+    def _flow_of(self, request_class: str, row: TraceRow) -> str:
         match self._flow:
             case "class":
                 return request_class
             case "client.id":
-                return f"{request_class}/{client}"
+                return f"{request_class}/{row.flow}"
             case _:
-                return f"{request_class}/{connection}"
+                return f"{request_class}/{row.connection}"

@@ -26,7 +26,7 @@ from experiments.design.config import Arm, Experiment
 from experiments.design.faults import Elect
 from experiments.load import frames
 from experiments.load.senders import senders
-from experiments.load.trace import Trace
+from experiments.load.trace import Trace, TraceRow
 from experiments.records.attempts import (
     BROKER_ERROR,
     NO_REQUEST,
@@ -197,16 +197,19 @@ class Election:
         if self._merges:
             self._waiting = deque(merged(self._waiting))
         command = self._flying = self._waiting.popleft()
-        task = self._classes.task(
-            self._first_number + len(self._sent),
-            now_ns,
-            CONTROL,
-            _CLIENT,
-            self._connection,
-            int(command.api_key),
-            0,
-            round(self._cluster.control_us * 1000),
+        row = TraceRow(
+            request_id=self._first_number + len(self._sent),
+            intended_ns=now_ns,
+            traffic="",
+            reported_class=CONTROL,
+            flow=_CLIENT,
+            connection=self._connection,
+            sequence=len(self._sent),
+            api_key=int(command.api_key),
+            size_bytes=0,
+            demand_ns=round(self._cluster.control_us * 1000),
         )
+        task = self._classes.task(row, CONTROL)
         self._sent.append((command, task, now_ns))
         self._arrive(task, now_ns)
 

@@ -100,8 +100,12 @@ class Readers:
     def room(self, plane: PlaneCore, now_ns: int) -> None:
         """Let in who waits for room: first what was put aside, by urgency."""
         aside = self._aside.get(plane)
-        while aside and plane.admits(aside[0][2]):
-            self._offer(plane, heapq.heappop(aside)[2], now_ns)
+        while aside:
+            _, _, first = aside[0]
+            if not plane.admits(first):
+                break
+            heapq.heappop(aside)
+            self._offer(plane, first, now_ns)
         blocked = self._blocked.get(plane)
         if not blocked:
             return

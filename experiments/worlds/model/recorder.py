@@ -74,7 +74,7 @@ class Recorder:
         )
 
     def sample_every(self, engine: Engine, readers: Readers, every_ns: int) -> None:
-        """SampleRow the planes once per period for as long as the run lasts."""
+        """Sample the planes once per period for as long as the run lasts."""
 
         def sample(now_ns: int) -> None:
             self._sample(readers, now_ns, every_ns)

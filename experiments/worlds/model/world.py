@@ -253,17 +253,5 @@ def _tasks(
         entry.name: entry.request.declared.request_class
         for entry in experiment.workload.traffic
     }
-    names = ("intended_ns", "traffic", "flow", "connection", "api_key", "size_bytes")
-    columns = [trace.column(name) for name in (*names, "demand_ns")]
-    for number, row in enumerate(zip(*columns, strict=True)):
-        intended_ns, traffic, client, connection, api_key, size_bytes, demand_ns = row
-        yield classes.task(
-            number,
-            intended_ns,
-            class_of[traffic],
-            client,
-            connection,
-            api_key,
-            size_bytes,
-            demand_ns,
-        )
+    for row in trace.rows():
+        yield classes.task(row, class_of[row.traffic])

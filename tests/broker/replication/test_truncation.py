@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.protocol.wire.hot import EpochEnd
 from broker.replication.truncation import truncation_offset
 
 
@@ -20,12 +21,12 @@ class History:
     def log_end_offset(self) -> int:
         return len(self.epochs)
 
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+    def epoch_end_offset(self, epoch: int) -> EpochEnd:
         known = [each for each in self.epochs if each <= epoch]
         newest = self.epochs[-1] if self.epochs else -1
         if epoch > newest or epoch < 0:
-            return -1, -1
-        return (known[-1] if known else epoch), len(known)
+            return EpochEnd(-1, -1)
+        return EpochEnd(known[-1] if known else epoch, len(known))
 
 
 def grown(history: list[int], epoch: int, records: int) -> list[int]:
