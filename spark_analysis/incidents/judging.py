@@ -21,7 +21,7 @@ from spark_analysis.incidents.measures import (
     of_run,
 )
 from spark_analysis.judging.decision import decide
-from spark_analysis.judging.group_functions import FamilyMember
+from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
 from spark_analysis.judging.spark_jobs import families
 from spark_analysis.recordings.contract import Manifest
@@ -42,7 +42,7 @@ class _Found:
 
     manifest: Manifest
     values: tuple[RunValue, ...]
-    families: Mapping[str, Mapping[Key, FamilyMember]]
+    families: Mapping[str, Mapping[Key, Contrast]]
 
 
 def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
@@ -139,8 +139,8 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
     base = values_by_block(found.values, Key(_CLASS, manifest.baseline), measure.name)
     estimate = _interval(list(mine.values()), options.confidence)
     estimate = estimate._replace(low=max(0.0, estimate.low))
-    member = found.families[measure.name].get(Key(_CLASS, arm))
-    if member is None:
+    contrast = found.families[measure.name].get(Key(_CLASS, arm))
+    if contrast is None:
         return IncidentCell(
             arm=arm,
             measure=measure,
@@ -151,10 +151,10 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
         )
     differences = [value - base[block] for block, value in mine.items()]
     decision = decide(
-        Estimate(member.ratio, member.low, member.high),
-        blocks=member.blocks,
-        p=member.p,
-        p_same=member.p_same,
+        contrast.ratio,
+        blocks=contrast.blocks,
+        p=contrast.p,
+        p_same=contrast.p_same,
         alpha=options.alpha,
     )
     words: Any = {"same": "equivalent", "lower": "better", "higher": "worse"}
@@ -162,7 +162,7 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
     if (
         manifest.deterministic
         and arm == manifest.again
-        and member.ties == member.blocks
+        and contrast.blocks_tied == contrast.blocks
     ):
         word = "identical"
     return IncidentCell(
@@ -170,7 +170,7 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
         measure=measure,
         estimate=estimate,
         difference=_interval(differences, options.confidence),
-        p=member.p,
+        p=contrast.p,
         word=word,
     )
 

@@ -25,14 +25,14 @@ from spark_analysis.judging.comparison import (
     display_order,
 )
 from spark_analysis.judging.design_effects import attribute, designs_of
-from spark_analysis.judging.group_functions import Distribution, FamilyMember
+from spark_analysis.judging.group_functions import Contrast, Distribution
 from spark_analysis.judging.levels import level_ratios
 from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of, metrics_of
 from spark_analysis.judging.pairs import Pair, pair_cells
 from spark_analysis.judging.run_values import Key, RunValue
 from spark_analysis.judging.spark_jobs import AtPoint, SlowPhases
 from spark_analysis.judging.study import Study, common_headline, factors_of
-from spark_analysis.judging.verdict import Contrast, Measured, gate, judge
+from spark_analysis.judging.verdict import Measured, gate, judge
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import read_requests, read_samples
 from spark_analysis.recordings.phases import PHASES
@@ -108,7 +108,7 @@ class _Found:
     tallies: Sequence[Tally]
     distributions: Mapping[Key, Distribution]
     run_values: tuple[RunValue, ...]
-    families: Mapping[str, Mapping[Key, FamilyMember]]
+    families: Mapping[str, Mapping[Key, Contrast]]
     slow: Mapping[Key, SlowPhases]
     queue: tuple[QueueMoment, ...]
 
@@ -122,7 +122,7 @@ def _comparison(found: _Found) -> Comparison:
         manifest=found.manifest,
         metrics=tuple(found.metrics),
         cells=tuple(
-            _cell(found, key, metric, level)
+            _cell(found, key, metric, level if metric.level is not None else None)
             for key in ordered
             for level, metric in enumerate(found.metrics)
         ),
@@ -216,29 +216,29 @@ def _phase_means(
     )
 
 
-def _cell(found: _Found, key: Key, metric: Metric, level: int) -> Cell:
+def _cell(found: _Found, key: Key, metric: Metric, level: int | None) -> Cell:
     """Return one cell; ``level`` is the index of the metric's quantile."""
     manifest = found.manifest
     base = Key(key.class_name, manifest.baseline)
     measured = _measured(found, key, metric, level)
-    contrast = None
-    if key in found.families[metric.name]:
-        resampled = None
-        if metric.level is not None:
-            resampled = ratio_interval(
-                np.asarray(found.distributions[key].resampled[level]),
-                np.asarray(found.distributions[base].resampled[level]),
-                manifest.options.confidence,
-            )
-        contrast = _contrast(found.families[metric.name][key], resampled)
+    contrast = found.families[metric.name].get(key)
+    pooled_ratio = None
+    if contrast is not None and level is not None:
+        pooled_ratio = ratio_interval(
+            np.asarray(found.distributions[key].resampled[level]),
+            np.asarray(found.distributions[base].resampled[level]),
+            manifest.options.confidence,
+        )
     return Cell(
         class_name=key.class_name,
         arm=key.arm,
         metric=metric,
+        distribution=found.distributions[key],
+        level=level,
         measured=measured,
         withheld=gate(metric, measured, manifest.options),
         contrast=contrast,
-        blocks=len(found.distributions[key].blocks),
+        pooled_ratio=pooled_ratio,
         verdict=judge(
             metric,
             measured,
@@ -250,13 +250,13 @@ def _cell(found: _Found, key: Key, metric: Metric, level: int) -> Cell:
     )
 
 
-def _measured(found: _Found, key: Key, metric: Metric, level: int) -> Measured:
+def _measured(found: _Found, key: Key, metric: Metric, level: int | None) -> Measured:
     runs = [run for run in found.run_values if (run.class_name, run.arm) == key]
     distribution = found.distributions[key]
     answered = sum(run.counts["ok"] for run in runs)
     requests = sum(sum(run.counts.values()) for run in runs)
     assert requests == distribution.requests, "two counts of the same rows"
-    if metric.level is None:
+    if level is None:
         values = np.array([run.values[metric.name] for run in runs])
         mean = mean_interval(values, found.manifest.options.confidence)
         estimate = Estimate(mean.value, max(0.0, mean.low), mean.high)
@@ -271,19 +271,6 @@ def _measured(found: _Found, key: Key, metric: Metric, level: int) -> Measured:
         lost=1 - answered / requests,
         tail=tail,
         rounds=found.manifest.episodes is not None,
-    )
-
-
-def _contrast(member: FamilyMember, pooled: Estimate | None) -> Contrast:
-    return Contrast(
-        ratio=Estimate(member.ratio, member.low, member.high),
-        pooled_ratio=pooled,
-        shift=member.shift,
-        blocks_lower=member.lower,
-        blocks_tied=member.ties,
-        blocks=member.blocks,
-        p=member.p,
-        p_same=member.p_same,
     )
 
 

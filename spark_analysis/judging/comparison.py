@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_analysis.judging.attribution import Attribution, Design
+from spark_analysis.judging.group_functions import Contrast, Distribution
 from spark_analysis.judging.metrics import Metric, headline_of
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
-from spark_analysis.judging.verdict import Contrast, Measured, Verdict
+from spark_analysis.judging.verdict import Measured, Verdict
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.intervals import Estimate
@@ -29,16 +30,26 @@ class Cell:
     """One class under one arm in one metric: measured, compared, judged.
 
     ``withheld`` says why the arm's own value must not be quoted, empty if it may be.
+    ``distribution`` is that of all requests, of whose levels the metric is number
+    ``level`` (None: goodput is none of them); ``pooled_ratio`` is the bootstrap's, of
+    the pooled quantiles. Both are as Spark's groups returned them, in nanoseconds.
     """
 
     class_name: str
     arm: str
     metric: Metric
+    distribution: Distribution
+    level: int | None
     measured: Measured
     withheld: str
     contrast: Contrast | None
-    blocks: int
+    pooled_ratio: Estimate | None
     verdict: Verdict
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the arm was measured in."""
+        return len(self.distribution.blocks)
 
     @property
     def refused(self) -> bool:

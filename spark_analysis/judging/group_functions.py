@@ -1,5 +1,7 @@
 """What Spark calls once per group: one Arrow table in, one small Arrow table out.
 
+The records that come out are all that is computed of requests and of pairs of arms;
+cells carry them as they are, so a statistic is a field here and a column of a table.
 Pure functions of their table: the order of rows, the partitioning and the number of
 workers change nothing. They need no JVM, and are tested without one.
 """
@@ -72,27 +74,33 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyMember:
-    """One contrast of a family: a class under an arm against the baseline.
+class Contrast:
+    """An arm against the baseline over paired blocks, for one class and metric.
 
-    ``ratio`` is the geometric mean of the blocks' ratios with its interval, ``shift``
-    the Hodges-Lehmann estimate of it, ``lower`` and ``ties`` count blocks, ``p`` is
-    adjusted over the family, ``p_same`` (outside the margin?) likewise.
+    ``value`` is the geometric mean of the blocks' ratios, between ``low`` and ``high``,
+    and ``shift`` their robust (Hodges-Lehmann) middle. ``p`` is adjusted for the whole
+    family, all classes and arms of a metric at a point; so is ``p_same``, which belongs
+    to the margin.
     """
 
     point_index: int
     metric: str
     class_name: str
     arm: str
-    ratio: float
+    value: float
     low: float
     high: float
     shift: float
-    lower: int
-    ties: int
+    blocks_lower: int
+    blocks_tied: int
     blocks: int
     p: float
     p_same: float
+
+    @property
+    def ratio(self) -> Estimate:
+        """The ratio with its interval."""
+        return Estimate(self.value, self.low, self.high)
 
 
 def describe_distribution(
@@ -162,7 +170,7 @@ def judge_family(
     """Judge every class and arm of one metric at one point, as one family.
 
     Columns needed: point_index, metric, class, arm, block, log_ratio (one row per run
-    and class, the baseline's left out). Returns one `FamilyMember` per class and arm.
+    and class, the baseline's left out). Returns one `Contrast` per class and arm.
     """
     rows = table.to_pylist()
     blocks = sorted({row["block"] for row in rows})
@@ -178,9 +186,9 @@ def judge_family(
     different = both_p(with_gaps, seed)
     same = holm(np.array([tost(found, margins[metric]) for found in contrasts]))
     return arrow_table(
-        FamilyMember,
+        Contrast,
         [
-            FamilyMember(
+            Contrast(
                 point_index=rows[0]["point_index"],
                 metric=metric,
                 class_name=class_name,
@@ -201,12 +209,12 @@ def _of_contrast(logs: FloatArray, confidence: float) -> dict[str, Any]:
     ratio = log_ratio_interval(logs, confidence)
     finite = bool(np.all(np.isfinite(logs)))
     return {
-        "ratio": factor(ratio.value),
+        "value": factor(ratio.value),
         "low": factor(ratio.low),
         "high": factor(ratio.high),
         "shift": factor(hodges_lehmann(logs) if finite else ratio.value),
-        "lower": int(np.count_nonzero(logs < 0)),
-        "ties": int(np.count_nonzero(logs == 0)),
+        "blocks_lower": int(np.count_nonzero(logs < 0)),
+        "blocks_tied": int(np.count_nonzero(logs == 0)),
         "blocks": len(logs),
     }
 

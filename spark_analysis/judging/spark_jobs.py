@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from spark_analysis.judging.comparison import QueueMoment
 from spark_analysis.judging.group_functions import (
+    Contrast,
     Distribution,
-    FamilyMember,
     describe_distribution,
     judge_family,
     spark_schema,
@@ -77,7 +77,7 @@ def families(
     run_values: Sequence[Sequence[RunValue]],
     manifest: Manifest,
     metrics: Sequence[Compared],
-) -> dict[tuple[int, str], dict[Key, FamilyMember]]:
+) -> dict[tuple[int, str], dict[Key, Contrast]]:
     """Return the contrasts with the baseline, one family per point and metric.
 
     ``run_values`` are those of each point.
@@ -109,12 +109,12 @@ def families(
     )
     frame = spark.createDataFrame(pa.Table.from_pylist(rows))
     keys = ["point_index", "metric"]
-    found = apply_to_groups(frame, keys, judge, spark_schema(FamilyMember))
-    by_family: dict[tuple[int, str], dict[Key, FamilyMember]] = {}
+    found = apply_to_groups(frame, keys, judge, spark_schema(Contrast))
+    by_family: dict[tuple[int, str], dict[Key, Contrast]] = {}
     for row in found.toArrow().to_pylist():
-        member = FamilyMember(**row)
-        family = by_family.setdefault((member.point_index, member.metric), {})
-        family[Key(member.class_name, member.arm)] = member
+        one = Contrast(**row)
+        family = by_family.setdefault((one.point_index, one.metric), {})
+        family[Key(one.class_name, one.arm)] = one
     return by_family
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from spark_analysis.judging.decision import decide
+from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics.exceedance import Tail
@@ -39,25 +40,6 @@ Word = Literal[
     "inconclusive",
     "refused",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
-    """An arm against the baseline over paired blocks, for one class and metric.
-
-    ``ratio`` is the geometric mean of the blocks' ratios, ``shift`` their robust
-    (Hodges-Lehmann) middle, ``pooled_ratio`` that of pooled quantiles by bootstrap;
-    ``p`` is adjusted for the whole family, ``p_same`` belongs to the margin.
-    """
-
-    ratio: Estimate
-    pooled_ratio: Estimate | None
-    shift: float
-    blocks_lower: int
-    blocks_tied: int
-    blocks: int
-    p: float
-    p_same: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

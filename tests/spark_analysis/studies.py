@@ -10,20 +10,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.comparison import NS_PER_MS, Cell, Comparison
 from spark_analysis.judging.design_effects import attribute, designs_of
-from spark_analysis.judging.group_functions import judge_family
+from spark_analysis.judging.group_functions import (
+    Contrast,
+    Distribution,
+    describe_distribution,
+    judge_family,
+)
 from spark_analysis.judging.levels import level_ratios
 from spark_analysis.judging.metrics import GOODPUT, Metric, metrics_of
 from spark_analysis.judging.pairs import Pair, pair_cells
 from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
 from spark_analysis.judging.study import Study, common_headline, factors_of
-from spark_analysis.judging.verdict import Contrast, Measured, gate, judge
+from spark_analysis.judging.verdict import Measured, gate, judge
 from spark_analysis.recordings.contract import (
     Arm,
     Manifest,
@@ -227,10 +233,14 @@ def _cell(
         class_name=key[0],
         arm=key[1],
         metric=metric,
+        distribution=_distribution(
+            key, tuple((run.block, run.values[P99.name]) for run in own)
+        ),
+        level=None if metric.level is None else 0,
         measured=measured,
         withheld=gate(metric, measured, OPTIONS),
         contrast=contrast,
-        blocks=len(own),
+        pooled_ratio=None,
         verdict=judge(
             metric,
             measured,
@@ -240,6 +250,28 @@ def _cell(
             replayed=replayed,
         ),
     )
+
+
+@cache
+def _distribution(
+    key: tuple[str, str], of_blocks: tuple[tuple[int, float], ...]
+) -> Distribution:
+    """Describe one request in each block, as Spark's groups do."""
+    blocks, values = zip(*of_blocks, strict=True)
+    table = pa.table(
+        {
+            "point_index": [0] * len(blocks),
+            "class": [key[0]] * len(blocks),
+            "arm": [key[1]] * len(blocks),
+            "block": blocks,
+            "intended_ns": blocks,
+            "latency_ns": np.array(values) * NS_PER_MS,
+        }
+    )
+    described = describe_distribution(
+        table, levels=OPTIONS.levels, confidence=0.95, resamples=1, seed=1
+    )
+    return Distribution(**described.to_pylist()[0])
 
 
 def _measured(
@@ -284,17 +316,4 @@ def _family(
         confidence=OPTIONS.confidence,
         seed=1,
     ).to_pylist()
-    return {(row["class_name"], row["arm"]): _contrast(row) for row in members}
-
-
-def _contrast(row: Mapping[str, Any]) -> Contrast:
-    return Contrast(
-        ratio=Estimate(row["ratio"], row["low"], row["high"]),
-        pooled_ratio=None,
-        shift=row["shift"],
-        blocks_lower=row["lower"],
-        blocks_tied=row["ties"],
-        blocks=row["blocks"],
-        p=row["p"],
-        p_same=row["p_same"],
-    )
+    return {(row["class_name"], row["arm"]): Contrast(**row) for row in members}

@@ -164,8 +164,8 @@ def test_the_phenomenon_is_found_and_identical_arms_are_not_told_apart(
         assert cell.contrast.ratio.high < 0.5
         assert cell.contrast.p == 2 / 2**7
         assert cell.contrast.blocks_lower == 7
-        assert cell.contrast.pooled_ratio is not None
-        assert cell.contrast.pooled_ratio.high < 0.5
+        assert cell.pooled_ratio is not None
+        assert cell.pooled_ratio.high < 0.5
     again = [c.verdict.word for c in comparison.of_arm("fifo-again")]
     assert not {"better", "worse"} & set(again)
 

@@ -122,9 +122,9 @@ def family(values: dict[str, list[float]], baseline: str = "fifo") -> dict[str, 
 
 def test_contrasts_are_geometric_means_over_blocks() -> None:
     found = family({"fifo": [1.0, 2.0, 4.0, 8.0], "wfq": [0.5, 1.0, 1.0, 4.0]})["wfq"]
-    assert found["ratio"] == pytest.approx((0.5 * 0.5 * 0.25 * 0.5) ** 0.25)
-    assert found["low"] < found["ratio"] < found["high"]
-    assert (found["lower"], found["ties"], found["blocks"]) == (4, 0, 4)
+    assert found["value"] == pytest.approx((0.5 * 0.5 * 0.25 * 0.5) ** 0.25)
+    assert found["low"] < found["value"] < found["high"]
+    assert (found["blocks_lower"], found["blocks_tied"], found["blocks"]) == (4, 0, 4)
     # Walsh averages of three logs of 1/2 and one of 1/4: six of ten are log 1/2.
     assert found["shift"] == pytest.approx(0.5)
 
@@ -141,20 +141,20 @@ def test_p_values_belong_to_the_whole_family() -> None:
 def test_an_arm_that_always_answers_beats_one_that_does_not() -> None:
     lost = [math.inf] * 8
     found = family({"fifo": lost, "wfq": [1.0] * 8, "again": lost})
-    assert found["wfq"]["ratio"] == found["wfq"]["high"] == 0.0
+    assert found["wfq"]["value"] == found["wfq"]["high"] == 0.0
     assert found["wfq"]["p"] == 2 / 256
-    assert found["again"]["ratio"] == 1.0
-    assert found["again"]["ties"] == 8
+    assert found["again"]["value"] == 1.0
+    assert found["again"]["blocks_tied"] == 8
 
 
 def test_no_goodput_at_all_is_a_tie_or_a_loss() -> None:
     found = family({"fifo": [5.0] * 6, "dead": [0.0] * 6})
-    assert found["dead"]["ratio"] == 0.0
-    assert found["dead"]["lower"] == 6
+    assert found["dead"]["value"] == 0.0
+    assert found["dead"]["blocks_lower"] == 6
 
 
 def test_a_class_without_requests_in_a_block_is_compared_in_the_others() -> None:
     gap = math.nan
     found = family({"fifo": [1.0, 2.0, gap, 3.0], "wfq": [2.0, 4.0, gap, 6.0]})["wfq"]
     assert found["blocks"] == 3
-    assert found["ratio"] == pytest.approx(2.0)
+    assert found["value"] == pytest.approx(2.0)

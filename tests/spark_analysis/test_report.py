@@ -16,7 +16,6 @@ from spark_analysis.analyze import write_report
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.verdict import Verdict
-from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.telling.sentences.cautions import cautions
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.verdict_sentences import (
@@ -150,7 +149,9 @@ def changed(comparison: Comparison, arm: str, metric: str, verdict: Verdict) -> 
     assert cell.contrast is not None
     contrast = replace(
         cell.contrast,
-        ratio=Estimate(0.25, 0.2, 0.3125),
+        value=0.25,
+        low=0.2,
+        high=0.3125,
         p=0.0156,
         blocks=7,
         blocks_lower=7,

@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import pytest
 
+from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.metrics import Metric, headline_of, metrics_of
-from spark_analysis.judging.verdict import Contrast, Measured, judge
+from spark_analysis.judging.verdict import Measured, judge
 from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
@@ -35,8 +36,13 @@ THIN = replace(HEAVY, tail=Tail(200, 4.0, 50.0))
 TOO_THIN = replace(HEAVY, tail=Tail(200, 10.0, 20.0))
 LOST = replace(HEAVY, estimate=Estimate(math.inf, 3.0, math.inf), lost=0.042)
 LOWER = Contrast(
-    ratio=Estimate(0.5, 0.4, 0.6),
-    pooled_ratio=None,
+    point_index=0,
+    metric=P99.name,
+    class_name="control",
+    arm="wfq",
+    value=0.5,
+    low=0.4,
+    high=0.6,
     shift=0.5,
     blocks_lower=8,
     blocks_tied=0,
@@ -44,7 +50,7 @@ LOWER = Contrast(
     p=0.0078,
     p_same=1.0,
 )
-HIGHER = replace(LOWER, ratio=Estimate(2.0, 1.7, 2.4), blocks_lower=0)
+HIGHER = replace(LOWER, value=2.0, low=1.7, high=2.4, blocks_lower=0)
 
 
 def word(
@@ -74,7 +80,7 @@ def test_the_baseline_is_not_judged() -> None:
 
 
 def test_a_real_but_tiny_difference_is_equivalence() -> None:
-    tiny = replace(LOWER, ratio=Estimate(0.99, 0.985, 0.995), p_same=0.001)
+    tiny = replace(LOWER, value=0.99, low=0.985, high=0.995, p_same=0.001)
     assert word(contrast=tiny) == "equivalent"
 
 
@@ -82,7 +88,7 @@ def test_a_real_but_tiny_difference_is_equivalence() -> None:
     "contrast",
     [
         replace(LOWER, p=0.2),
-        replace(LOWER, ratio=Estimate(0.9, 0.7, 1.1)),
+        replace(LOWER, value=0.9, low=0.7, high=1.1),
         replace(LOWER, p=0.05),
     ],
 )
@@ -105,7 +111,7 @@ def test_a_thin_tail_makes_a_verdict_exploratory() -> None:
     assert not judge(P99, HEAVY, HEAVY, LOWER, OPTIONS).exploratory
 
 
-NOTHING = replace(LOWER, ratio=Estimate(0.9, 0.7, 1.1), p=0.4)
+NOTHING = replace(LOWER, value=0.9, low=0.7, high=1.1, p=0.4)
 TOO_FEW = "the 200 requests beyond p99 come in clusters and weigh like 20 (VIF 10)"
 
 
@@ -158,14 +164,14 @@ def test_without_answers_there_is_no_quantile() -> None:
 def test_loss_is_judged_alike_on_either_side(
     arm: Measured, baseline: Measured, ratio: float, expected: str
 ) -> None:
-    contrast = replace(LOWER, ratio=Estimate(ratio, ratio, ratio))
+    contrast = replace(LOWER, value=ratio, low=ratio, high=ratio)
     found = judge(P99, arm, baseline, contrast, OPTIONS)
     assert found.word == expected
     assert "4.2% of the requests got no good answer in time" in found.why
 
 
 def test_two_arms_that_lose_requests_are_not_the_same() -> None:
-    tied = replace(LOWER, ratio=Estimate(1.0, 1.0, 1.0), p=1.0, p_same=0.0)
+    tied = replace(LOWER, value=1.0, low=1.0, high=1.0, p=1.0, p_same=0.0)
     found = judge(P99, LOST, LOST, tied, OPTIONS)
     assert (found.word, found.compared) == ("refused", False)
     assert found.why.startswith("at least 4.2% of the requests got no good answer")

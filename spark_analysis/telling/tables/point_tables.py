@@ -142,7 +142,7 @@ def _cell_row(cell: Cell) -> tuple[Any, ...]:
         contrast.p if contrast else None,
         contrast.p_same if contrast else None,
         contrast.shift if contrast else None,
-        contrast.pooled_ratio if contrast else None,
+        cell.pooled_ratio if contrast else None,
         contrast.blocks_lower if contrast else None,
         cell.blocks,
         measured.requests,
