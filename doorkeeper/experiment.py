@@ -16,9 +16,7 @@ _SCHEDULERS = click.option(
     "--schedulers", metavar="A,B", help="Only these arms, or schedulers as new arms."
 )
 _WORLD = click.option(
-    "--world",
-    metavar="NAME",
-    help="live, virtual, model, kafka or kraft; default the file's.",
+    "--world", metavar="NAME", help="live, model or another; default the file's."
 )
 
 

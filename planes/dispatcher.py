@@ -1,4 +1,4 @@
-"""Planes under Trio: seats that run handlers, one slice at a time.
+"""Planes under Trio: workers that run handlers, one slice at a time.
 
 Trio has no priorities, polls sockets once per batch of runnable tasks and shuffles the
 batch. If several handlers were runnable, Trio's coin would schedule them, not the

@@ -19,8 +19,8 @@ once per window.
   later request was answered first.
 - *accounting*: jobs that wait, seats taken and what the plane counts disagree.
 
-A law that was never broken counts 0. Cost: about 0.3 us per finished task, and O(jobs
-waiting) per window.
+A law that was never broken counts 0. Cost: O(1) per finished task, and O(jobs waiting)
+per window.
 """
 
 from __future__ import annotations

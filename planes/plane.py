@@ -2,9 +2,10 @@
 
 ``PlaneCore`` is the single place where a request arrives, is picked, charged,
 suspended, resumed and let go. It runs nothing and waits for nothing: each verb returns
-what to do next, and a shell does it. The event-heap model, the broker in virtual time
-and the live broker are three such shells around this same object, so no policy and no
-bookkeeping is written twice. It never reads a clock; ``now_ns`` is handed in.
+what to do next, and a shell does it. There are two: the event heap of the model world,
+and the dispatcher, which runs handlers in virtual time and live. Both drive this same
+object, so no policy and no bookkeeping is written twice. It never reads a clock;
+``now_ns`` is handed in.
 
 A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
 service and by one that waits for a device; a preempted task and one in purgatory hold

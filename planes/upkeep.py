@@ -1,4 +1,4 @@
-"""Upkeep: small steps, done when there is nothing to serve, or when it is time."""
+"""Upkeep: small steps, done when nothing is to be served, or when overdue."""
 
 from __future__ import annotations
 

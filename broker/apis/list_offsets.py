@@ -1,4 +1,4 @@
-"""ListOffsets (2): first, last and timed offsets of partitions.
+"""ListOffsets (2): the first, the last, or a time stamp's offset of partitions.
 
 Versions: 1-9 served, 0-9 advertised.
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): committed offsets of topics that nobody reads go (KIP-496).
+"""OffsetDelete (47): delete committed offsets of topics that no member reads (KIP-496).
 
 Versions: 0.
 

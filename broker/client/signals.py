@@ -1,4 +1,4 @@
-"""Two ways for synchronous code to wake a task, which Trio's events are made into."""
+"""Two ways for synchronous code to wake tasks: one of them, or all."""
 
 from __future__ import annotations
 

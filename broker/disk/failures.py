@@ -1,4 +1,4 @@
-"""The errors of logs that end in KAFKA_STORAGE_ERROR: a device failed, or nobody is in.
+"""The errors of logs behind KAFKA_STORAGE_ERROR: a device failed, or a log is closed.
 
 Both are Kafka's ``KafkaStorageException``. They are two classes because they ask for
 different things: after a failed device somebody has to look at the directory (KIP-112

@@ -1,4 +1,4 @@
-"""What the log asks of a disk, small enough to be written twice.
+"""What the log asks of a disk: two protocols, small enough to be implemented twice.
 
 `RealStorage` (files.py) is the operating system's; `MemoryStorage` (memory.py) is a
 disk of the virtual world that fails and loses power where a test tells it to. Both pass

@@ -1,4 +1,4 @@
-"""Who may send what: so far, where commands of a controller may come from.
+"""From which listeners a controller's commands are obeyed.
 
 Kafka asks its authorizer for ClusterAction before it obeys LeaderAndIsr and the like;
 without an authorizer it obeys anybody on any listener, and so does this broker. Where

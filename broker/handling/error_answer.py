@@ -64,7 +64,7 @@ def error_of(api: Api, refusal: str) -> ErrorCode:
 
 
 def refuse(api: Api, request: Request, body: Entity, broker: Broker) -> Response:
-    """Answer a request that admission has turned away. Cost: 5 us and 1 us a row."""
+    """Answer a request that admission has turned away. Cost: O(rows)."""
     assert request.refusal is not None, request
     return error_answer(api, request, body, error_of(api, request.refusal), broker)
 

@@ -1,6 +1,6 @@
-"""One partition's log: append, read, roll, flush, truncate. Kafka's ``UnifiedLog``.
+"""One partition's log: what it holds, append, and roll. Kafka's ``UnifiedLog``.
 
-A log is a row of segments; the last one, the active, is appended to. Offsets are given
+A log is a list of segments; the last one, the active, is appended to. Offsets are given
 here: what a producer sends is checked as Kafka checks it, gets its base offset and
 leader epoch in front, and goes to the file in one gathering write, its records never
 copied or parsed. Whatever else is done to a log (reading, flushing, cutting,

@@ -1,4 +1,4 @@
-"""What all operations on a log have in common, in one place.
+"""The guard around every operation on a log: closed logs and failed devices.
 
 A closed log refuses every one of them, and an error of its device has one name
 whichever of them met it.

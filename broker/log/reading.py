@@ -1,4 +1,4 @@
-"""Reading a log without reading it: where the wanted batches stand, as a `FileSlice`.
+"""Where the wanted batches of a log stand, as a `FileSlice` that the network sends.
 
 Kafka's ``LocalLog.read``. The network sends the slice with ``sendfile``; no record
 passes through this process.

@@ -1,4 +1,4 @@
-"""How a log gets shorter: at its start by retention or DeleteRecords, at its end.
+"""How a log gets shorter: at its start by retention or DeleteRecords, or at its end.
 
 Retention removes whole segments, oldest first. Where the active one is itself too old a
 new one takes its place, as in Kafka, so that an idle partition empties too; the others

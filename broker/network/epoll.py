@@ -3,8 +3,8 @@
 An epoll descriptor is itself readable when one of its members is ready. So Trio is
 asked once (``wait_readable``) for all the connections of a processor, and a single
 wake-up serves every connection that has become ready in the meantime: per request that
-leaves one ``recv`` and one ``send``. A task per connection would pay Trio's scheduling,
-some ten microseconds, for every single request.
+leaves one ``recv`` and one ``send``. A task per connection would have Trio schedule a
+task for every single request.
 
 ``wakeup`` writes to an eventfd that is registered edge-triggered: it is never read
 back, because each write is an event of its own. (Kafka's selector writes to a pipe.)

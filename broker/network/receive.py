@@ -20,7 +20,7 @@ from broker.network.memory_pool import MemoryPool
 from broker.network.transport import Connection
 from broker.protocol.errors import MalformedFrame
 
-# Below glibc's threshold for mmap, so that a buffer of this size is cheap to get.
+# Below glibc's threshold for mmap: no system call for every buffer of this size.
 READ_SIZE: Final = 65_536
 # A peer that sends as fast as we read must let others have their turn.
 _TURN_BYTES: Final = 1 << 20

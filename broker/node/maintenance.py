@@ -1,4 +1,4 @@
-"""What is done to logs now and then: retention, cleaning, checkpoints, flushes.
+"""What is done to logs periodically: retention, cleaning, checkpoints, flushes.
 
 And to what the coordinator remembers: it is written anew when it has become long.
 Kafka's scheduled tasks of ``LogManager`` and its ``LogCleaner``, each with its own

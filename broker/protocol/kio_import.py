@@ -1,9 +1,9 @@
 """kio without hypothesis: the broker's start is not a test's.
 
 Where hypothesis is installed, as in a developer's environment, kio imports it to
-register test strategies: 0.3 of the 0.4 s that ``doorkeeper serve`` would need to
-start. Here kio is imported once as if hypothesis were absent, unless something (the
-tests) has already loaded it. Both stay importable as usual afterwards.
+register test strategies, and a broker would start by importing a test library. Here kio
+is imported once as if hypothesis were absent, unless something (the tests) has already
+loaded it. Both stay importable as usual afterwards.
 """
 
 import importlib

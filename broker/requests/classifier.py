@@ -1,4 +1,4 @@
-"""What the scheduler is told of a request: class, priority level, flow, expected cost.
+"""What the scheduler knows of a request: class, priority level, flow, expected cost.
 
 The class is declared by the API (`broker.apis`). For Fetch it follows from the replica
 id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger

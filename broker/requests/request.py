@@ -92,9 +92,9 @@ def _compile_received_request() -> Callable[..., Request]:
     """Return a function that makes a `Request` of what is known when it is received.
 
     It takes the fields of ``_RECEIVED`` by position and sets all others that an
-    initialiser sets to their defaults. A dataclass's own ``__init__`` takes twice the
-    time for as many fields by name, a microsecond more for every request. Source
-    compiled once, as ``dataclasses`` does it.
+    initialiser sets to their defaults. A dataclass's own ``__init__`` would take so
+    many fields by name, for every request. Source compiled once, as ``dataclasses``
+    does it.
     """
     parameters = ", ".join(_RECEIVED)
     lines = [f"def received_request({parameters}):", "    made = new(Request)"]

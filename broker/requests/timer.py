@@ -1,4 +1,4 @@
-"""Wakes the purgatories in time: sleeps until the earliest deadline, and no longer."""
+"""A timer for deadlines: sleeps until the earliest of them, and no longer."""
 
 from __future__ import annotations
 

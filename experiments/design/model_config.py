@@ -1,4 +1,4 @@
-"""What the model world is told: its servers, their overheads, and what is distorted.
+"""The settings of the model world: its servers, their overheads, what is distorted.
 
 Nothing here exists in the live world, where it is measured or cannot be chosen. An arm
 may have its own values (``[arms.model]``), which is how one experiment compares

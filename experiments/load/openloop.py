@@ -2,7 +2,8 @@
 
 One thread, one epoll object, non-blocking sockets, around the core in ``exchange``.
 Waiting is hybrid: asleep until shortly before the next instant, then polling without
-sleep, because a sleeping thread wakes 50 to 100 us late.
+sleep, because Linux wakes a thread late: by its timer slack (50 us, ``prctl(2)``) and
+by what it takes to schedule it.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Trace:
 
 
 def generate(experiment: Experiment, block: int) -> Trace:
-    """Draw the trace of a block. Cost: about 3 us a request.
+    """Draw the trace of a block. Cost: O(requests log requests).
 
     The same experiment, seed and block give the same trace; the arms have no say, nor
     has the machine: instants and demands are in nominal time (`design.capacity`).

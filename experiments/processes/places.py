@@ -1,4 +1,4 @@
-"""Where the processes of a run have their place: a CPU each, and a raised priority."""
+"""Which CPU each process of a run is pinned to, and the priority they share."""
 
 from __future__ import annotations
 

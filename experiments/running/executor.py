@@ -1,4 +1,4 @@
-"""What an executor is.
+"""What an executor is: it runs cells somewhere, and yields their outcomes.
 
 An executor asks for cells one by one, as it has room for them: a repetition of a run
 that did not count is handed out next, not after all the others, and no more results are

@@ -1,7 +1,7 @@
 """What a person sees while an experiment runs: what runs now, and the time left.
 
 The bar is drawn only when the runner or a world asks for it, never by a thread of its
-own: drawing costs a millisecond of a CPU that a run is being measured on.
+own: drawing takes CPU on the machine that a run is being measured on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""More than can be done: who gets how much, and how far fair queueing may be off.
+"""Overload: which class gets how much, and how far fair queueing may be off.
 
 Sources: Golestani 1994 (SCFQ); Goyal, Vin, Cheng 1996 (SFQ); Shreedhar and Varghese
 1996 (DRR); Bennett and Zhang 1996 (WF2Q); Jin, Chase, Kaur 2004 (SFQ(D)); Parekh and

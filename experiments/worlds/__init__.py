@@ -1,1 +1,1 @@
-"""Where a trace is replayed: real processes, virtual time, or the model."""
+"""Where a trace is replayed: real processes, virtual time, the model, Apache Kafka."""

@@ -1,4 +1,4 @@
-"""Nothing is begun that comes too late."""
+"""A request that can no longer be answered in time is turned away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes that the bound of the queue does not count for."""
+"""Some classes are let in although the queue is full."""
 
 from __future__ import annotations
 

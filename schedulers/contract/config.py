@@ -1,4 +1,4 @@
-"""What a policy is told when it is made: weights, seats, bounds, options of its own."""
+"""What a policy is made with: weights, seats, bounds, options of its own."""
 
 from __future__ import annotations
 

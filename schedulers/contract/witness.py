@@ -1,4 +1,4 @@
-"""Who drives a policy through a script, and notices what it must not do.
+"""The witness: it drives a policy through a script, and notices what is forbidden.
 
 The laws are those of ``scheduler``; scripts are ``conformance``'s and hypothesis's.
 """

@@ -1,4 +1,4 @@
-"""What those policies share that serve flows by their virtual tags, job by job."""
+"""What policies share that serve flows by virtual tags, job by job."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A binary heap whose items can be moved and removed, for policies that order by key.
 
 An entry that has been moved or removed stays in the heap until it surfaces, so a move
-costs one push. A sorted list would keep an order that no policy needs, and costs about
-half as much again per move.
+costs one push. A sorted list would keep an order that no policy needs.
 What it refuses: iteration in order, and keys that are not integers.
 """
 

@@ -1,4 +1,4 @@
-"""What those policies share that give every job a number and serve the least."""
+"""What policies share that give every job a number and serve the least."""
 
 from __future__ import annotations
 

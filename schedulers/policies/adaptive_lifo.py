@@ -1,4 +1,4 @@
-"""First come, first served; last come, first served while the queue stands."""
+"""First come, first served; last come, first served while a queue does not drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Head-of-line priority without preemption: what most production systems do."""
+"""Head-of-line priority: by level, but whoever has begun is not preempted."""
 
 from __future__ import annotations
 

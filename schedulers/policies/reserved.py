@@ -1,4 +1,4 @@
-"""Seats kept for a class: idle now, so that they are free in time."""
+"""Seats kept free for a class, so that one is free when its next job comes."""
 
 from __future__ import annotations
 

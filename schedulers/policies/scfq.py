@@ -1,4 +1,4 @@
-"""Self-clocked fair queueing: the cheapest virtual time there is."""
+"""Self-clocked fair queueing: virtual time is the tag of the job in service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shortest remaining processing time: least mean delay of all."""
+"""Shortest remaining processing time first: the least mean delay on one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-dimensional fair queueing: cheap and dear requests kept on different seats."""
+"""Two-dimensional fair queueing: small and large requests kept on different seats."""
 
 from __future__ import annotations
 

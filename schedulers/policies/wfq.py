@@ -1,4 +1,4 @@
-"""Weighted fair queuing for servers that learn a job's cost only by serving it."""
+"""Weighted fair queueing for servers that learn a job's cost only by serving it."""
 
 from __future__ import annotations
 

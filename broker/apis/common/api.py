@@ -1,4 +1,4 @@
-"""The declaration of an API: all that the rest of the broker is told of it.
+"""The declaration of an API: all that the rest of the broker knows of it.
 
 Each file in ``broker.apis`` declares one, beside its handler. From these declarations
 follow what is dispatched and what is closed, ApiVersions, the class of a request, what

@@ -1,4 +1,4 @@
-"""How a handler does what a log does in steps."""
+"""Long work on a log, run by a handler with a preemption point after each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row of segments of one log, and how it gains and loses them."""
+"""The segments of one log in order, and how it gains and loses them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.log.segments.segment import Segment
 class Segments:
     """At least one segment, in order; the last one is active. Cost: O(log n) lookups.
 
-    A segment leaves the row before its files go, so that no error lets a reader find
+    A segment leaves the list before its files go, so that no error lets a reader find
     half a segment. From the start they go oldest first, from the end newest first: a
     crash in between leaves no hole.
     """
@@ -51,7 +51,7 @@ class Segments:
         return self._segments[self.index_of(segment.base_offset)] is segment
 
     def size_bytes(self) -> int:
-        """Return the bytes of all logs."""
+        """Return the bytes of all segments, without indexes."""
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: Segment) -> None:
@@ -62,7 +62,7 @@ class Segments:
         self.active = segment
 
     def drop_oldest(self) -> Segment:
-        """Take the first segment out of the row; it is not the active one."""
+        """Take the first segment out of the list; it is not the active one."""
         assert len(self._segments) > 1, "the active segment stays"
         del self._bases[0]
         return self._segments.pop(0)

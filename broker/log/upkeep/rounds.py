@@ -1,4 +1,4 @@
-"""What is done to all logs of a broker now and then: Kafka's tasks of ``LogManager``.
+"""What is done to all logs of a broker periodically: Kafka's tasks of ``LogManager``.
 
 Each is a generator of steps over the logs; where a device may take its time, it yields
 a call for another thread. A log that fails costs only itself its turn: ``failed`` is

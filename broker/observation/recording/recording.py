@@ -1,8 +1,8 @@
 """Every finished request as one fixed row of a binary file, and what reads it back.
 
 The broker writes stamps only; durations are the analysis' to derive. A row is packed
-when its response has been sent, and written with many others, so that recording costs
-a request about a microsecond. Names (classes, flows, planes) stand once, as JSON
+when its response has been sent, and written with many others: a file system is called
+once in hundreds of requests. Names (classes, flows, planes) stand once, as JSON
 strings, in a file beside the rows; rows hold their line numbers. Another file beside
 them says, once the broker has stopped, how often it broke a law (``planes.laws``), and
 one whose its CPU was.

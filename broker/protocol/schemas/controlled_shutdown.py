@@ -1,4 +1,4 @@
-"""ControlledShutdown (7), versions 0-3: a broker asks the controller to take over.
+"""ControlledShutdown (7), versions 0-3: a broker asks to have its leaderships moved.
 
 Version 0 has a request header without a client id, 2 adds the broker epoch (KIP-380),
 3 is flexible. Follows Kafka 3.9's ``ControlledShutdownRequest.json`` and

@@ -1,9 +1,9 @@
 """Hand-written encoders of the two hottest answers, Produce and Fetch.
 
-kio encodes field by field in Python: 11 us for the smallest Produce answer. These do
-it in one to two, from plain values, and a test holds their bytes equal to kio's for
-every version. A Fetch answer comes in pieces, so that records are never copied: a
-piece may be a region of a file, for ``os.sendfile``.
+kio encodes field by field in Python, from objects that have to be built first. These
+take plain values and pack neighbouring fields at once, and a test holds their bytes
+equal to kio's for every version. A Fetch answer comes in pieces, so that records are
+never copied: a piece may be a region of a file, for ``os.sendfile``.
 
 Left out: ``NodeEndpoints`` (KIP-951), which clients find by Metadata, and
 ``SnapshotId``, which belongs to KRaft's own log.

@@ -1,4 +1,4 @@
-"""Processes on this machine.
+"""Cells in processes on this machine, several at a time.
 
 Processes are spawned, not forked: a fork would copy whatever threads and locks this
 process happens to hold. They do not hear the terminal's Ctrl-C, which is for the
@@ -7,7 +7,7 @@ process that writes the files, and die with it (prctl), however it ends.
 Each has a pipe of its own, and the one thread here reads them in turn. So a process may
 be killed amid whatever it does, and Ctrl-C may come at any moment: nobody is left
 waiting for the rest of a message, or for a lock. (``concurrent.futures`` shares one
-pipe and one lock among all: one in twenty-five of our interrupted runs never ended.)
+pipe and one lock among all, which a process may take with it when it is killed.)
 """
 
 from __future__ import annotations

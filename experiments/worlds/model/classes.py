@@ -1,4 +1,4 @@
-"""What the model's policies are told of a request, and how wrong it may be.
+"""What the model's policies know of a request, and how wrong it may be.
 
 The class follows from the API, unless it is mistaken for control; the expected cost is
 what the broker's own classifier would have learned, or the true one, distorted. Draws

@@ -1,4 +1,4 @@
-"""Workers of their own, in the virtual world: demands waited for, not computed.
+"""Independent servers in the virtual world: a demand is waited for, as for a device.
 
 The broker has one CPU, and in virtual time a slice moves the clock for everybody. Where
 Kafka's handler threads run on as many cores, ``server = "seats"`` has a handler wait
