@@ -1,0 +1,204 @@
+"""What docs/adding.md says can be added, added: new files in ``new/``, and lines.
+
+Each addition is the smallest of its kind that does something. It is made in a copy of
+the tree, and there `checks` look for what should follow of itself.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NEW = Path(__file__).parent / "new"
+PAGE = ROOT / "docs" / "adding.md"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to be put into a file, before the only place where ``before`` stands."""
+
+    file: str
+    line: str
+    before: str
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What is added: its title on the page, files of ``new/``, and lines elsewhere."""
+
+    title: str
+    name: str
+    files: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def touched(self) -> set[str]:
+        """The source files that it takes, what is NAMEd by whoever adds it as NAME."""
+        made = {re.sub(rf"\b{self.name}\b", "NAME", file) for file in self.files}
+        return made | {each.file for each in self.lines}
+
+    def make(self, tree: Path) -> None:
+        """Add it to a copy of the tree."""
+        for file in self.files:
+            (tree / file).parent.mkdir(exist_ok=True)
+            shutil.copyfile(NEW / file, tree / file)
+        for each in self.lines:
+            path = tree / each.file
+            before, found, after = path.read_text().partition(each.before)
+            assert found, f"{each.file} has no {each.before!r}"
+            assert each.before not in after, (
+                f"{each.file}: {each.before!r} is not alone"
+            )
+            path.write_text(f"{before}{each.line}{found}{after}")
+
+
+def said(title: str) -> set[str]:
+    """Return the files that the page lists under a title."""
+    _, found, rest = PAGE.read_text().partition(f"## {title}\n")
+    assert found, f"{PAGE.name} has no part {title!r}"
+    part = rest.partition("\n## ")[0]
+    steps = re.findall(r"^\d\. (.*?):", part, re.MULTILINE)
+    return {file for step in steps for file in re.findall(r"`([^`]+\.py)`", step)}
+
+
+ADDITIONS = (
+    Addition(
+        title="An API of Kafka's",
+        name="list_config_resources",
+        files=("broker/apis/list_config_resources.py",),
+    ),
+    Addition(
+        title="A policy",
+        name="newest",
+        files=("schedulers/policies/newest.py",),
+        lines=(
+            Line(
+                "schedulers/registry.py",
+                "from schedulers.policies.newest import Newest\n",
+                "from schedulers.policies.np_priority",
+            ),
+            Line("schedulers/registry.py", '"newest": Newest,\n        ', '"np-prio'),
+        ),
+    ),
+    Addition(
+        title="An admission rule",
+        name="halved",
+        files=("planes/admission/halved.py",),
+        lines=(
+            Line(
+                "broker/config/admission.py", '"halved",\n    ', '"codel",\n    "dead'
+            ),
+            Line(
+                "broker/requests/admission.py",
+                "from planes.admission.halved import Halved\n",
+                "from planes.admission.token_bucket",
+            ),
+            Line(
+                "broker/requests/admission.py",
+                "def _halved(config: BrokerConfig) -> Admission:\n"
+                "    return Halved(capacity=config[QUEUED_MAX_REQUESTS])\n\n\n",
+                "def _codel(",
+            ),
+            Line("broker/requests/admission.py", '"halved": _halved,\n', '"codel": _'),
+        ),
+    ),
+    Addition(
+        title="A metric of a recording",
+        name="level",
+        lines=(
+            Line(
+                "broker/observation/recording/recording.py",
+                "level: int\n    ",
+                "error_code: int\n\n\nclass SampleRow",
+            ),
+            Line("broker/observation/recording/recording.py", '"u4", ', '"u4", "i2"),'),
+            Line(
+                "broker/observation/recording/recording.py",
+                "request.level,\n                ",
+                "request.error_code,",
+            ),
+            Line(
+                "experiments/worlds/model/recorder.py",
+                "task.level,\n                ",
+                "_error_code(task),",
+            ),
+            Line(
+                "spark_analysis/recordings/columns.py",
+                '"level": "int",\n    ',
+                '"outcome": "string"',
+            ),
+        ),
+    ),
+    Addition(
+        title="A statistic",
+        name="largest",
+        files=("spark_analysis/statistics/largest.py",),
+        lines=(
+            Line(
+                "spark_analysis/judging/group_functions.py",
+                "from spark_analysis.statistics.largest import largest\n",
+                "from spark_analysis.statistics.quantiles",
+            ),
+            Line(
+                "spark_analysis/judging/group_functions.py",
+                "largest_ns: float\n    ",
+                "resampled: list[list[float]]",
+            ),
+            Line(
+                "spark_analysis/judging/group_functions.py",
+                "largest_ns=largest(pooled),\n                ",
+                "resampled=[",
+            ),
+            Line(
+                "spark_analysis/telling/tables/point_tables.py",
+                'Column(name="largest_ms", heading="largest", write=number),\n        ',
+                'Column(name="vif"',
+            ),
+            Line(
+                "spark_analysis/telling/tables/point_tables.py",
+                "cell.distribution.largest_ns / 1e6,\n        ",
+                "tail.vif if tail",
+            ),
+        ),
+    ),
+    Addition(
+        title="A figure",
+        name="request_counts",
+        files=("spark_analysis/telling/figures/request_counts.py",),
+        lines=(
+            Line(
+                "spark_analysis/telling/figures/listing.py",
+                "request_counts,\n    ",
+                "sweep_maps,\n)",
+            ),
+            Line(
+                "spark_analysis/telling/figures/listing.py",
+                '"counts": Plot("How many", "Requests.", request_counts.counts),\n    ',
+                '"drift": Plot(',
+            ),
+        ),
+    ),
+    Addition(
+        title="A world",
+        name="instant",
+        files=(
+            "experiments/worlds/instant/__init__.py",
+            "experiments/worlds/instant/world.py",
+        ),
+        lines=(
+            Line(
+                "experiments/design/worlds.py",
+                '"instant": WorldEntry(\n'
+                '            module="experiments.worlds.instant.world",\n'
+                "            computed=True,\n"
+                "            episodes=False,\n"
+                "        ),\n        ",
+                '"kafka": WorldEntry(',
+            ),
+            Line("spark_analysis/recordings/contract.py", '"instant", ', '"model", "v'),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""A world in which nothing takes time."""

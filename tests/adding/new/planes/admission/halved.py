@@ -1,0 +1,28 @@
+"""A queue of which only every other place is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planes.admission.applicant import Applicant
+from schedulers import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halved:
+    """Let a request in while the queue is not half full. Cost: O(1)."""
+
+    capacity: int
+    judges: ClassVar[bool] = False
+
+    def admits(self, job: Job, queued: int) -> bool:
+        """Say whether there is room."""
+        return 2 * queued < self.capacity
+
+    def entered(self, task: Applicant, queued: int, now_ns: int) -> None:
+        """Do nothing: nothing is judged."""
+
+    def judge(self, task: Applicant, now_ns: int) -> str | None:
+        """Serve whatever came in."""
+        return None
