@@ -31,14 +31,14 @@ from experiments.load.pace import Pace, scales_of
 from experiments.load.senders import senders
 
 HASH_KEY = b"doorkeeper.trace.sha256"
-_WORD = pa.dictionary(pa.int32(), pa.string())
+_NAME = pa.dictionary(pa.int32(), pa.string())
 TRACE_SCHEMA = pa.schema(
     [
         pa.field("request_id", pa.int64(), nullable=False),
         pa.field("intended_ns", pa.int64(), nullable=False),
-        pa.field("traffic", _WORD, nullable=False),
-        pa.field("class", _WORD, nullable=False),
-        pa.field("flow", _WORD, nullable=False),
+        pa.field("traffic", _NAME, nullable=False),
+        pa.field("class", _NAME, nullable=False),
+        pa.field("flow", _NAME, nullable=False),
         pa.field("connection", pa.int32(), nullable=False),
         pa.field("sequence", pa.int32(), nullable=False),
         pa.field("api_key", pa.int16(), nullable=False),

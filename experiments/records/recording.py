@@ -32,28 +32,28 @@ NEVER = -1
 OUTCOMES = ("ok", "error", "timeout", "unfinished")
 STAMPS = ("sent_ns", *BROKER_STAMPS, "client_done_ns")
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
+_NAME = pa.dictionary(pa.int32(), pa.string())
 # Types of columns by what their values are; True: nanoseconds.
-_COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _WORD}
+_COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _NAME}
 LABELS = [
-    pa.field("run_id", _WORD, nullable=False),
+    pa.field("run_id", _NAME, nullable=False),
     pa.field("block", pa.int64(), nullable=False),
-    pa.field("arm", _WORD, nullable=False),
-    pa.field("scheduler", _WORD, nullable=False),
-    pa.field("world", _WORD, nullable=False),
+    pa.field("arm", _NAME, nullable=False),
+    pa.field("scheduler", _NAME, nullable=False),
+    pa.field("world", _NAME, nullable=False),
 ]
 REQUESTS_SCHEMA = pa.schema(
     [
         *LABELS,
         pa.field("request_id", pa.int64(), nullable=False),
-        pa.field("class", _WORD, nullable=False),
-        pa.field("flow", _WORD, nullable=False),
+        pa.field("class", _NAME, nullable=False),
+        pa.field("flow", _NAME, nullable=False),
         pa.field("api_key", pa.int16(), nullable=False),
         pa.field("size_bytes", pa.int32(), nullable=False),
         pa.field("intended_ns", pa.int64(), nullable=False),
         *(pa.field(name, pa.int64()) for name in STAMPS),
         *(pa.field(name, _COLUMNS[name.endswith("_ns") or int]) for name in MEASURES),
-        pa.field("outcome", _WORD, nullable=False),
+        pa.field("outcome", _NAME, nullable=False),
         pa.field("error_code", pa.int16(), nullable=False),
     ],
     metadata={SCHEMA_KEY: SCHEMA_VERSION},
@@ -211,13 +211,13 @@ def disturbed(wait_s: float | None, load_s: float, limit_share: float) -> str:
 def labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
     """Return the label columns of ``rows`` rows."""
 
-    def word(text: str) -> pa.Array:
+    def name(text: str) -> pa.Array:
         return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
 
     return {
-        "run_id": word(labels.run_id),
+        "run_id": name(labels.run_id),
         "block": np.full(rows, labels.block, np.int64),
-        "arm": word(labels.arm),
-        "scheduler": word(labels.scheduler),
-        "world": word(labels.world),
+        "arm": name(labels.arm),
+        "scheduler": name(labels.scheduler),
+        "world": name(labels.world),
     }

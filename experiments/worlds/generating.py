@@ -15,7 +15,7 @@ from experiments.load.generator import Assignment
 from experiments.load.replaying import Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 from experiments.worlds.world import Cell
 
 # Beyond the trace's length and the drain: set-up, reading answers, writing rows.
@@ -23,7 +23,7 @@ _GRACE_S = 40.0
 
 
 def start(
-    cell: Cell, replayed: Trace, at: Path, places: Places, tick: Callable[[], None]
+    cell: Cell, replayed: Trace, at: Path, pinning: Pinning, tick: Callable[[], None]
 ) -> Child:
     """Start the generator of a run; it waits to be told its target."""
     trace.store(replayed, at / "trace.parquet")
@@ -31,7 +31,7 @@ def start(
         trace=str(at / "trace.parquet"),
         content=cell.experiment.content(),
         out=str(_observed(at)),
-        binding=asdict(places.binding(places.generator)),
+        binding=asdict(pinning.binding(pinning.generator)),
     )
     file = at / "assignment.json"
     file.write_text(json.dumps(asdict(assignment)), encoding="utf-8")

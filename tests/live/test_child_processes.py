@@ -11,7 +11,7 @@ import pytest
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed
 from experiments.processes.loopback import free_ports, wait_for_answer
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 
 pytestmark = pytest.mark.live
 
@@ -30,10 +30,10 @@ def child(code: str, directory: Path, *arguments: str) -> Child:
 
 def test_a_child_stays_on_its_cpu_at_its_priority(tmp_path: Path) -> None:
     cpu = max(os.sched_getaffinity(0))
-    places = Places.here()
-    binding = places.binding(cpu).text()
+    pinning = Pinning.here()
+    binding = pinning.binding(cpu).text()
     with child(BIND, tmp_path, binding) as bound:
-        assert bound.line(20) == f"[[{cpu}], {places.nice}]"
+        assert bound.line(20) == f"[[{cpu}], {pinning.nice}]"
 
 
 def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from experiments.load.generator import REHEARSED, Target
 from experiments.load.trace import Trace
 from experiments.processes.children import Child, CpuTime, RunFailed
 from experiments.processes.java import TERMINATED, NoJava
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 from experiments.processes.zookeeper import NoZooKeeper
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
@@ -59,14 +59,14 @@ class Kafka:
         self.name = name
         self._mode = mode
         self._tick = tick
-        self._places = Places.here()
+        self._pinning = Pinning.here()
 
     def environment(self) -> Mapping[str, Any]:
         """Say which Kafka runs, and where."""
         return {
             "kafka": self._mode.version,
             "rehearsals": _REHEARSALS,
-            **self._places.environment(),
+            **self._pinning.environment(),
         }
 
     def estimate_s(self, experiment: Experiment) -> float:
@@ -98,11 +98,11 @@ class Kafka:
         at: Path,
     ) -> RunResult:
         has_control = cell.arm.scheduler == "planes"
-        binding = self._places.binding(self._places.broker)
+        binding = self._pinning.binding(self._pinning.broker)
         site = Site(at=at, binding=binding, tick=self._tick)
         with (
             self._mode.node(site, settings, control_plane=has_control) as node,
-            generating.start(cell, replayed, at, self._places, self._tick) as load,
+            generating.start(cell, replayed, at, self._pinning, self._tick) as load,
         ):
             processes = (node.broker, *node.beside)
             load.tell(_target(node).line())

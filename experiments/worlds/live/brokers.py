@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Address, Target
 from experiments.processes.children import Child, RunFailed, bound_child
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 from experiments.worlds.world import WorldError
 
 _START_TIMEOUT_S = 20.0
@@ -21,14 +21,14 @@ def start(
     experiment: Experiment,
     arm: Arm,
     at: Path,
-    places: Places,
+    pinning: Pinning,
     tick: Callable[[], None],
 ) -> Child:
     """Start an arm's broker, with its files below ``at``."""
     properties = at / "server.properties"
     properties.write_text(_properties(experiment, arm, at), encoding="utf-8")
     command = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
-    binding = places.binding(places.broker)
+    binding = pinning.binding(pinning.broker)
     return bound_child("broker", command, at, binding, tick)
 
 

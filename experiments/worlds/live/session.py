@@ -22,7 +22,7 @@ from experiments.load import trace
 from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import machine
@@ -63,12 +63,12 @@ class Session:
         self,
         world: str,
         experiment: Experiment,
-        places: Places,
+        pinning: Pinning,
         tick: Callable[[], None],
     ) -> None:
         self._world = world
         self._experiment = experiment
-        self._places = places
+        self._pinning = pinning
         self._tick = tick
         self._stack = contextlib.ExitStack()
         self._brokers: dict[str, Child] = {}
@@ -94,7 +94,7 @@ class Session:
         for arm in arms:
             at = self._of(arm.name)
             at.mkdir()
-            broker = brokers.start(self._experiment, arm, at, self._places, self._tick)
+            broker = brokers.start(self._experiment, arm, at, self._pinning, self._tick)
             self._brokers[arm.name] = self._stack.enter_context(broker)
         targets = {
             arm.name: brokers.target(self._experiment, arm, self._brokers[arm.name])
@@ -116,12 +116,12 @@ class Session:
         )
 
     def _cpu(self) -> str:
-        return self._places.binding(self._places.broker).text()
+        return self._pinning.binding(self._pinning.broker).text()
 
     def _job(self) -> str:
         job = SessionJob(
             content=self._experiment.content(),
-            binding=asdict(self._places.binding(self._places.generator)),
+            binding=asdict(self._pinning.binding(self._pinning.generator)),
         )
         file = self._at / "job.json"
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
@@ -137,7 +137,7 @@ class Session:
         broker = self._brokers[cell.arm.name]
         observed = self._at / f"{cell.run_id}.arrow"
         started, began = now(), time.monotonic()
-        earlier = machine(self._places.broker)
+        earlier = machine(self._pinning.broker)
         before_ns = self._probed_ns()
         cpu = broker.cpu_time()
         summary = self._order(cell, replayed, observed)
@@ -149,7 +149,7 @@ class Session:
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 probes_ns=(before_ns, after_ns),
-                machine=machine(self._places.broker).since(earlier),
+                machine=machine(self._pinning.broker).since(earlier),
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,

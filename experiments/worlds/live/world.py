@@ -21,7 +21,7 @@ from typing import Any
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
-from experiments.processes.places import Places
+from experiments.processes.pinning import Pinning
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
@@ -47,11 +47,11 @@ class Live:
 
     def __init__(self, tick: Callable[[], None]) -> None:
         self._tick = tick
-        self._places = Places.here()
+        self._pinning = Pinning.here()
 
     def environment(self) -> Mapping[str, Any]:
         """Say where the processes run."""
-        return self._places.environment()
+        return self._pinning.environment()
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
@@ -60,7 +60,7 @@ class Live:
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of episodes: all arms' brokers at once, not started yet."""
-        return Session(self.name, experiment, self._places, self._tick)
+        return Session(self.name, experiment, self._pinning, self._tick)
 
     def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
@@ -77,9 +77,9 @@ class Live:
                 )
 
     def _run(self, cell: Cell, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
-        generator = generating.start(cell, replayed, at, self._places, self._tick)
+        generator = generating.start(cell, replayed, at, self._pinning, self._tick)
         broker_process = brokers.start(
-            cell.experiment, cell.arm, at, self._places, self._tick
+            cell.experiment, cell.arm, at, self._pinning, self._tick
         )
         with broker_process as broker, generator as load:
             target = brokers.target(cell.experiment, cell.arm, broker)

@@ -13,7 +13,7 @@ _NICE = -15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Pinning:
     """The CPUs of a run, None where there is only one for both, and the priority."""
 
     broker: int | None
@@ -21,7 +21,7 @@ class Places:
     nice: int
 
     @classmethod
-    def here(cls) -> Places:
+    def here(cls) -> Pinning:
         """Choose from the CPUs that this process may use, of two cores if there are."""
         nice = _raised_priority()
         broker, *others = sorted(os.sched_getaffinity(0))
