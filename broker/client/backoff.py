@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+
 _FACTOR: Final = 2.0
 _JITTER: Final = 0.2
 # Beyond this many doublings every sensible bound has been reached.
@@ -30,3 +32,9 @@ class Backoff:
         doublings = min(failures - 1, _DOUBLINGS_MAX)
         term = min(self._initial_s * _FACTOR**doublings, self._max_s)
         return term * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+def retry_backoff(config: ClientConfig, rng: random.Random) -> Backoff:
+    """Return the waits between attempts at a request, as a client's settings say."""
+    initial_s = config.seconds(RETRY_BACKOFF_MS)
+    return Backoff(initial_s, config.seconds(RETRY_BACKOFF_MAX_MS), rng)

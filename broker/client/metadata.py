@@ -14,11 +14,9 @@ from typing import Final, NamedTuple
 
 import trio
 
-from broker.client.backoff import Backoff
+from broker.client.backoff import retry_backoff
 from broker.client.config import (
     METADATA_MAX_AGE_MS,
-    RETRY_BACKOFF_MAX_MS,
-    RETRY_BACKOFF_MS,
     ClientConfig,
 )
 from broker.client.failures import timed_out
@@ -60,9 +58,7 @@ class Metadata:
         self._bootstrap = tuple(Address(*each) for each in bootstrap)
         self._auto_create = auto_create
         self._max_age_s = config.seconds(METADATA_MAX_AGE_MS)
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
         self._counts: dict[str, int] = {}

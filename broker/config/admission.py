@@ -6,11 +6,10 @@ stand by. The rules themselves are explained in ``planes/admission/``.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
-from broker.config.doorkeeper import REQUEST_CLASSES
-from broker.protocol.config_key import Key, integer, pairs, text, words
+from broker.config.doorkeeper import REQUEST_CLASSES, by_class
+from broker.protocol.config_key import integer, pairs, text, words
 
 ADMISSIONS: Final = (
     "block",
@@ -22,20 +21,6 @@ ADMISSIONS: Final = (
 )
 # The default of Kafka's clients (request.timeout.ms): nobody waits for longer.
 _PATIENCE_MS: Final = 30_000
-
-
-def _by_class(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
-    """Return ``key`` for request classes only."""
-
-    def parse(written: str) -> dict[str, int]:
-        values = key.parse(written)
-        unknown = [name for name in values if name not in REQUEST_CLASSES]
-        if unknown:
-            known = ", ".join(REQUEST_CLASSES)
-            raise ValueError(f"request classes ({known}), not {unknown[0]!r}")
-        return values
-
-    return dataclasses.replace(key, parse=parse)
 
 
 DOORKEEPER_ADMISSION: Final = text(
@@ -59,7 +44,7 @@ DOORKEEPER_ADMISSION_FAVOURED: Final = words(
     "away.",
     choices=REQUEST_CLASSES,
 )
-DOORKEEPER_ADMISSION_RATES_PER_S: Final = _by_class(
+DOORKEEPER_ADMISSION_RATES_PER_S: Final = by_class(
     pairs(
         "doorkeeper.admission.rates.per.s",
         {},
@@ -68,7 +53,7 @@ DOORKEEPER_ADMISSION_RATES_PER_S: Final = _by_class(
         low=1,
     )
 )
-DOORKEEPER_ADMISSION_BURST_REQUESTS: Final = _by_class(
+DOORKEEPER_ADMISSION_BURST_REQUESTS: Final = by_class(
     pairs(
         "doorkeeper.admission.burst.requests",
         {},
@@ -89,7 +74,7 @@ DOORKEEPER_ADMISSION_INTERVAL_MS: Final = integer(
     "How long one may wait under codel otherwise, and how long the queue may stand.",
     low=1,
 )
-DOORKEEPER_ADMISSION_DEADLINE_MS: Final = _by_class(
+DOORKEEPER_ADMISSION_DEADLINE_MS: Final = by_class(
     pairs(
         "doorkeeper.admission.deadline.ms",
         dict.fromkeys(REQUEST_CLASSES, _PATIENCE_MS),

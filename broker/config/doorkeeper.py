@@ -42,8 +42,13 @@ def _scheduler_name(written: str) -> str:
     return written
 
 
-def _of_classes(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
-    """Return ``key`` for request classes only; those not named keep their default."""
+def by_class(
+    key: Key[dict[str, int]], *, complete: bool = False
+) -> Key[dict[str, int]]:
+    """Return ``key`` for request classes only.
+
+    If it is to be ``complete``, classes that are not named keep their default.
+    """
 
     def parse(written: str) -> dict[str, int]:
         values = key.parse(written)
@@ -51,7 +56,7 @@ def _of_classes(key: Key[dict[str, int]]) -> Key[dict[str, int]]:
         if unknown:
             known = ", ".join(REQUEST_CLASSES)
             raise ValueError(f"request classes ({known}), not {unknown[0]!r}")
-        return {**key.default, **values}
+        return {**key.default, **values} if complete else values
 
     return dataclasses.replace(key, parse=parse)
 
@@ -138,7 +143,7 @@ DOORKEEPER_WFQ_FLOW: Final = text(
     "What wfq shares the handlers among.",
     choices=("class", "client.id", "connection"),
 )
-DOORKEEPER_CLASS_LEVELS: Final = _of_classes(
+DOORKEEPER_CLASS_LEVELS: Final = by_class(
     pairs(
         "doorkeeper.class.levels",
         {
@@ -151,7 +156,8 @@ DOORKEEPER_CLASS_LEVELS: Final = _of_classes(
             "admin": 5,
         },
         "Priority level of each class, as class:level; 0 is the most urgent.",
-    )
+    ),
+    complete=True,
 )
 DOORKEEPER_RECORD_FILE: Final = optional_text(
     "doorkeeper.record.file",

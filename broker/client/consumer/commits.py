@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker.client.backoff import Backoff
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
 from broker.client.consumer.consumer_config import (
     DEFAULT_API_TIMEOUT_MS,
     ISOLATION_LEVEL,
@@ -49,9 +49,7 @@ class Commits:
         self._member = member
         self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
         self._stable = config[ISOLATION_LEVEL] == "read_committed"
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
 
     @property
     def generation(self) -> Generation:

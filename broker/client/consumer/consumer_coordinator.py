@@ -25,8 +25,8 @@ from typing import Final
 
 import trio
 
-from broker.client.backoff import Backoff
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
 from broker.client.consumer.assignors import COOPERATIVE
 from broker.client.consumer.auto_commit import AutoCommit
 from broker.client.consumer.consumer_config import (
@@ -83,9 +83,7 @@ class ConsumerCoordinator:
         self._cooperative = set(self._strategies) <= COOPERATIVE
         self._heartbeat_s = config.seconds(HEARTBEAT_INTERVAL_MS)
         self._max_poll_s = config.seconds(MAX_POLL_INTERVAL_MS)
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._leader = GroupLeader(metadata, self._rejoin)
         self._phase = Phase.UNSUBSCRIBED
         self._topics: frozenset[str] = frozenset()

@@ -17,11 +17,9 @@ from functools import partial
 
 import trio
 
-from broker.client.backoff import Backoff
+from broker.client.backoff import retry_backoff
 from broker.client.config import (
     REQUEST_TIMEOUT_MS,
-    RETRY_BACKOFF_MAX_MS,
-    RETRY_BACKOFF_MS,
     ClientConfig,
 )
 from broker.client.connection import Answer
@@ -68,9 +66,7 @@ class Fetcher:
         self._max_bytes = config[FETCH_MAX_BYTES]
         self._partition_bytes = config[MAX_PARTITION_FETCH_BYTES]
         self._timeout_s = config.seconds(REQUEST_TIMEOUT_MS)
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._wake = Signal()
         self.on_records: Callable[[], None] = _nobody
         # Positions beyond an end of the log: the consumer says what to do about them.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import trio
 
-from broker.client.backoff import Backoff
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
 from broker.client.consumer.consumer_config import (
     DEFAULT_API_TIMEOUT_MS,
     ISOLATION_LEVEL,
@@ -48,9 +48,7 @@ class OffsetCalls:
         self._metadata = metadata
         self._isolation = int(config[ISOLATION_LEVEL] == "read_committed")
         self._timeout_s = config.seconds(DEFAULT_API_TIMEOUT_MS)
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
 
     async def insist(
         self, wanted: Mapping[TopicPartition, int]

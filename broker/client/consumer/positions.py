@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from broker.client.backoff import Backoff
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
 from broker.client.consumer.commits import Commits
 from broker.client.consumer.consumer_config import AUTO_OFFSET_RESET
 from broker.client.consumer.offset_calls import OffsetCalls
@@ -46,9 +46,7 @@ class Positions:
         self._offsets = offsets
         self._commits = commits
         self._policy = _POLICIES[config[AUTO_OFFSET_RESET]]
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._wake = Signal()
         self.on_position: Callable[[], None] = _nobody
 

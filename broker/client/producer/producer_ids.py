@@ -13,8 +13,8 @@ from datetime import timedelta
 
 import trio
 
-from broker.client.backoff import Backoff
-from broker.client.config import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, ClientConfig
+from broker.client.backoff import retry_backoff
+from broker.client.config import ClientConfig
 from broker.client.failures import is_retriable
 from broker.client.metadata import Metadata
 from broker.client.network_client import NetworkClient
@@ -40,9 +40,7 @@ class ProducerIds:
     ) -> None:
         self._client = client
         self._metadata = metadata
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._current: Identity | None = None
         self._without: list[Sequences] = []
         self._wanted = Signal()

@@ -15,11 +15,9 @@ from typing import Final
 
 import trio
 
-from broker.client.backoff import Backoff
+from broker.client.backoff import retry_backoff
 from broker.client.config import (
     REQUEST_TIMEOUT_MS,
-    RETRY_BACKOFF_MAX_MS,
-    RETRY_BACKOFF_MS,
     ClientConfig,
 )
 from broker.client.connection import Answer
@@ -70,9 +68,7 @@ class Sender:
         self._max_in_flight = config[MAX_IN_FLIGHT]
         self._max_request_bytes = config[MAX_REQUEST_SIZE]
         self._timeout = timedelta(milliseconds=config[REQUEST_TIMEOUT_MS])
-        self._backoff = Backoff(
-            config.seconds(RETRY_BACKOFF_MS), config.seconds(RETRY_BACKOFF_MAX_MS), rng
-        )
+        self._backoff = retry_backoff(config, rng)
         self._turn = 0
         self._wake = Signal()
 

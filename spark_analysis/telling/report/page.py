@@ -12,6 +12,7 @@ from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.figures.listing import plots
+from spark_analysis.telling.report.document import document
 from spark_analysis.telling.report.method import method
 from spark_analysis.telling.report.point_parts import (
     again_part,
@@ -79,14 +80,7 @@ def page(study: Study, svgs: Mapping[str, str], first: str = "") -> str:
         "</main>",
         _footer(manifest),
     ]
-    style = (_HERE / "report.css").read_text(encoding="utf-8")
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
+    return document(title, body)
 
 
 def _body(study: Study, svgs: Mapping[str, str]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from pathlib import Path
-from typing import Final
 
 from spark_analysis.judging.worlds import Worlds
+from spark_analysis.telling.report.document import document
 from spark_analysis.telling.report.point_parts import plain_table
 from spark_analysis.telling.report.svg import inline
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
@@ -16,8 +15,6 @@ from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds
 from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.worlds_table import headline_table, worlds_tables
 
-_HERE: Final = Path(__file__).parent
-
 
 def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
     """Return the whole HTML file; ``figures`` are SVGs by the world that they show."""
@@ -25,7 +22,6 @@ def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
     title = escape(manifest.title)
     names = [study.manifest.world for study in worlds.studies]
     links = "".join(f"<a href='{name}/index.html'>{name}</a>" for name in names)
-    style = (_HERE / "report.css").read_text(encoding="utf-8")
     said = " ".join(escape(text) for text in worlds_lead(worlds))
     body = [
         f"<header><p class='meta'>{escape(manifest.name)} · {' and '.join(names)} "
@@ -54,13 +50,7 @@ def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
         )
         + ": its own answer, figures, verdicts in words, runs and method.</p></main>"
     )
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
+    return document(title, body)
 
 
 def _warnings(worlds: Worlds) -> str:

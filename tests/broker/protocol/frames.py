@@ -4,6 +4,8 @@ import dataclasses
 import json
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.wire.header import parse_request_header
 
@@ -49,3 +51,30 @@ def read_table() -> list[Golden]:
 
 
 GOLDEN = read_table()
+
+# Sizes and lengths that no field should have, and pieces of varints and tags.
+HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")
+ODD = (
+    *HUGE,
+    b"\xff\xff\xff\xff",
+    b"\xff\xff",
+    b"\x80\x00",
+    b"\x00\x00",
+    b"\x01\x05\x00",
+)
+
+
+def mutated(draw: st.DrawFn, frame: bytes, start: int) -> bytes:
+    """Overwrite, insert or cut off a few bytes of a frame from ``start`` on."""
+    changed = bytearray(frame)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(start, max(start, len(changed) - 1)))
+        piece = draw(st.sampled_from(ODD) | st.binary(max_size=6))
+        match draw(st.sampled_from(("overwrite", "insert", "cut"))):
+            case "overwrite":
+                changed[at : at + len(piece)] = piece
+            case "insert":
+                changed[at:at] = piece
+            case "cut":
+                del changed[at:]
+    return bytes(changed)
