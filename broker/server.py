@@ -1,6 +1,6 @@
 """A broker between its sockets and its application: planes, network, metrics.
 
-`BrokerServer` joins them from a configuration, top to bottom; the world it runs in is
+`BrokerServer` joins them from a configuration, top to bottom; what it runs in is
 handed in, which is how the same broker runs as a process (process.py) and in virtual
 time. Nothing here decides anything about a request.
 """
@@ -66,7 +66,7 @@ _DRAIN_LOOKS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The world that a broker runs in.
+    """What a broker runs in: a network, a clock, a source of chance.
 
     ``now_ns`` is the clock of every stamp; ``spend`` is called after each slice of a
     handler, and moves the clock where time is virtual. ``busy_time`` is Trio's clock,

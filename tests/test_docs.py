@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,46 @@ def test_every_make_target_of_a_page_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     asked = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.M))
     assert asked - targets == set()
+
+
+# What was measured: a number with a unit, where prose says it.
+_FIGURE = re.compile(r"\b\d[\d.,–]* ?(?:%|(?:ms|us|s|per cent|times|minutes)\b)")
+# Figures there are typed or generated, each below the command that makes them again.
+_RESULTS = ROOT / "docs/results.md"
+
+
+def figures(text: str) -> list[str]:
+    """Return the figures of a page's prose that no command stands beside."""
+    prose = re.sub(r"^```.*?^```$|\]\([^)]*\)", "", text, flags=re.M | re.S)
+    return [
+        figure
+        for paragraph in prose.split("\n\n")
+        if not paragraph.startswith("|")
+        if not re.search(r"`(?:make|doorkeeper|python) ", paragraph)
+        for figure in _FIGURE.findall(paragraph)
+    ]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [it for it in PAGES if it != _RESULTS and it.name != "DECISIONS.md"],
+    ids=lambda it: it.name,
+)
+def test_a_figure_stands_beside_the_command_that_makes_it_again(page: Path) -> None:
+    assert figures(page.read_text()) == []
+
+
+def test_the_readme_says_for_how_long_make_compare_plays_live() -> None:
+    quickstart = tomllib.loads(
+        (ROOT / "experiments/configs/quickstart.toml").read_text()
+    )
+    assert quickstart["episodes"]["minutes"] == 3.0
+    assert "then live for three minutes" in (ROOT / "README.md").read_text()
+
+
+def test_a_figure_without_its_command_is_noticed() -> None:
+    assert figures("It takes 2.5 ms, half as much as `make bench` says.") == []
+    assert figures("It takes 2.5 ms.\n\n`make bench` says 95 %.") == ["2.5 ms"]
 
 
 def test_a_wrong_command_is_noticed() -> None:
