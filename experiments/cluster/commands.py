@@ -40,12 +40,13 @@ _VERSION = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Who leads a partition in which epoch; all replicas are in the ISR."""
+    """Who leads a partition in which epoch, and which replicas are in sync."""
 
     topic: str
     partition: int
     leader: int
     leader_epoch: int
+    isr: tuple[int, ...]
     replicas: tuple[int, ...]
 
 
@@ -57,7 +58,7 @@ class Command:
     states: tuple[Leadership, ...]
 
     def body(self, nodes: Sequence[Node]) -> Entity:
-        """Return the request for a cluster of these nodes."""
+        """Return the request for a cluster in which these nodes are alive."""
         if self.api_key is ApiKey.LEADER_AND_ISR:
             return _leader_and_isr(self.states, nodes).to_wire(_VERSION)
         return _update_metadata(self.states, nodes).to_wire(_VERSION)
@@ -75,6 +76,11 @@ def batch(states: Sequence[Leadership]) -> tuple[Command, ...]:
         Command(api_key=ApiKey.LEADER_AND_ISR, states=told),
         Command(api_key=ApiKey.UPDATE_METADATA, states=told),
     )
+
+
+def introduction() -> Command:
+    """Return what tells a broker who is alive, before it is to follow anybody."""
+    return Command(api_key=ApiKey.UPDATE_METADATA, states=())
 
 
 def merged(waiting: Iterable[Command]) -> list[Command]:
@@ -115,7 +121,7 @@ def _leader_and_isr(
                     controller_epoch=CONTROLLER_EPOCH,
                     leader=it.leader,
                     leader_epoch=it.leader_epoch,
-                    isr=it.replicas,
+                    isr=it.isr,
                     partition_epoch=it.leader_epoch,
                     replicas=it.replicas,
                 )
@@ -153,7 +159,7 @@ def _update_metadata(
                     controller_epoch=CONTROLLER_EPOCH,
                     leader=it.leader,
                     leader_epoch=it.leader_epoch,
-                    isr=it.replicas,
+                    isr=it.isr,
                     zk_version=it.leader_epoch,
                     replicas=it.replicas,
                 )

@@ -1,16 +1,17 @@
 """A controller by script: it says what Kafka's says upon an election, as Kafka's does.
 
 A channel per broker has one request in flight and an unbounded queue behind it, and
-tries a request again until the broker answers (``ControllerChannelManager``). What it
-knows of the cluster was handed in: it watches nobody, and takes no proposals for ISRs.
-So it serves where nobody dies, and where the time between the decision and the brokers'
-obedience is what is asked for.
+tries a request again until the broker answers, or is gone
+(``ControllerChannelManager``). What it knows of the cluster is told to it: it watches
+nobody, and takes no proposals for ISRs, so a replica that has left one does not come
+back. It serves where the time between the decision and the brokers' obedience is what
+is asked for.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import trio
@@ -18,7 +19,13 @@ import trio
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import decode_response, encode_request
 from experiments.cluster.book import Book
-from experiments.cluster.commands import Command, Leadership, batch, merged
+from experiments.cluster.commands import (
+    Command,
+    Leadership,
+    batch,
+    introduction,
+    merged,
+)
 from experiments.cluster.stage import LOST, Node, Stage
 from experiments.cluster.wire import Wire
 
@@ -34,8 +41,17 @@ class CommandRefused(Exception):
 class Channel:
     """The way from the controller to one broker."""
 
-    def __init__(self, node: Node, stage: Stage, book: Book, *, merges: bool) -> None:
-        self._node = node
+    def __init__(
+        self,
+        number: int,
+        stage: Stage,
+        book: Book,
+        alive: Callable[[], list[Node]],
+        *,
+        merges: bool,
+    ) -> None:
+        self._number = number
+        self._alive = alive
         self._stage = stage
         self._book = book
         self._merges = merges
@@ -43,6 +59,7 @@ class Channel:
         self._came = trio.Event()
         self._done = trio.Event()
         self._wire: Wire | None = None
+        self.alive = True
 
     def put(self, commands: Iterable[Command]) -> None:
         """Let commands wait for their turn."""
@@ -64,26 +81,33 @@ class Channel:
             self._came = trio.Event()
             await self._came.wait()
 
+    def abandon(self) -> None:
+        """Send no more to a broker that is gone."""
+        self.alive = False
+        self._waiting.clear()
+
     async def drained(self) -> None:
-        """Wait until everything was answered."""
+        """Wait until everything was answered, or the broker is gone."""
         await self._done.wait()
 
     async def _send(self, command: Command, decided_ns: int) -> None:
-        """Send a command until it is answered."""
-        while True:
-            attempt = self._book.begin(command.api_key, self._node.number, decided_ns)
-            attempt.partition = command.states[-1].partition
-            attempt.leader = command.states[-1].leader
+        """Send a command until it is answered, or nobody is there to answer it."""
+        while self.alive:
+            attempt = self._book.begin(command.api_key, self._number, decided_ns)
+            for state in command.states[-1:]:
+                attempt.partition, attempt.leader = state.partition, state.leader
             frame = encode_request(
                 command.api_key,
                 command.version,
                 attempt.number,
                 _CLIENT_ID,
-                command.body(self._stage.nodes),
+                command.body(self._alive()),
             )
             try:
                 if self._wire is None:
-                    self._wire = await self._stage.wire(self._node.control)
+                    self._wire = await self._stage.wire(
+                        self._stage.nodes[self._number].control
+                    )
                 attempt.sent_ns = self._stage.now_ns()
                 answer = await self._wire.ask(frame)
             except LOST:
@@ -105,9 +129,11 @@ class ScriptedController:
     def __init__(
         self, stage: Stage, book: Book, *, merges: bool, decision_ms: float
     ) -> None:
+        self._stage = stage
         self._decision_s = decision_ms / 1000
         self._channels = [
-            Channel(node, stage, book, merges=merges) for node in stage.nodes
+            Channel(node.number, stage, book, self._alive, merges=merges)
+            for node in stage.nodes
         ]
         self._leaderships: dict[tuple[str, int], Leadership] = {}
 
@@ -118,25 +144,38 @@ class ScriptedController:
                 nursery.start_soon(channel.run)
 
     def create(self, states: Iterable[Leadership]) -> None:
-        """Tell all brokers of new partitions, in one batch."""
+        """Tell all brokers of each other, then of new partitions in one batch."""
+        for channel in self._channels:
+            channel.put([introduction()])
         self._decide(list(states))
 
     async def elect(self, leader: int | None, *, one_by_one: bool) -> None:
         """Make a broker the leader of all partitions, or each one's first replica.
 
-        In one batch, or in a batch for each partition.
+        In one batch, or in a batch for each partition. Who is not in sync is not made
+        a leader.
         """
-        changed = [
-            replace(
-                state,
-                leader=state.replicas[0] if leader is None else leader,
-                leader_epoch=state.leader_epoch + 1,
-            )
-            for state in self._leaderships.values()
-        ]
+        changed = []
+        for state in self._leaderships.values():
+            chosen = state.replicas[0] if leader is None else leader
+            if chosen in state.isr:
+                changed.append(_led_anew(state, chosen, state.isr))
         for states in [[each] for each in changed] if one_by_one else [changed]:
             await trio.sleep(self._decision_s)
             self._decide(states)
+
+    async def lose(self, number: int) -> None:
+        """Hear that a broker is gone: others in sync lead what it led."""
+        self._channels[number].abandon()
+        changed = []
+        for state in self._leaderships.values():
+            isr = tuple(it for it in state.isr if it != number)
+            # The last one in sync stays: nobody else may lead.
+            if number in state.isr and isr:
+                leader = isr[0] if state.leader == number else state.leader
+                changed.append(_led_anew(state, leader, isr))
+        await trio.sleep(self._decision_s)
+        self._decide(changed)
 
     async def drained(self) -> None:
         """Wait until every broker has answered everything."""
@@ -150,4 +189,18 @@ class ScriptedController:
     def _decide(self, states: list[Leadership]) -> None:
         self._leaderships.update({(it.topic, it.partition): it for it in states})
         for channel in self._channels:
-            channel.put(batch(states))
+            if channel.alive and states:
+                channel.put(batch(states))
+
+    def _alive(self) -> list[Node]:
+        return [
+            node
+            for node, channel in zip(self._stage.nodes, self._channels, strict=True)
+            if channel.alive
+        ]
+
+
+def _led_anew(state: Leadership, leader: int, isr: tuple[int, ...]) -> Leadership:
+    """Return a partition in its next epoch."""
+    epoch = state.leader_epoch + 1
+    return replace(state, leader=leader, isr=isr, leader_epoch=epoch)

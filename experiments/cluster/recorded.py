@@ -78,7 +78,8 @@ def _joined(played: Played, records: Sequence[Path]) -> Columns:
     names = (*BROKER_STAMPS, *MEASURES, BROKER_ERROR)
     columns = {name: np.full(len(tries), NEVER, np.int64) for name in names}
     for broker, record in enumerate(records):
-        rows = broker_rows.read_numbered(record, (by_broker == broker) * (keys + 1) - 1)
+        mine = np.where(by_broker == broker, keys, NEVER)
+        rows = broker_rows.read_numbered(record, mine)
         for name in names:
             values = rows["error_code" if name == BROKER_ERROR else name]
             counted = values.astype(np.int64)

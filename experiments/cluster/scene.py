@@ -17,9 +17,9 @@ from experiments.cluster.commands import Leadership
 from experiments.cluster.controller import ScriptedController
 from experiments.cluster.last_log import records_of
 from experiments.cluster.stage import Stage
+from experiments.cluster.timeline import Timeline
 from experiments.design.cluster import Cluster
 from experiments.design.config import Experiment
-from experiments.design.faults import Elect
 from experiments.load import frames
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
@@ -62,6 +62,9 @@ class Scene:
         self._controller = ScriptedController(
             stage, book, merges=merges, decision_ms=self._cluster.decision_ms
         )
+        self._timeline = Timeline(
+            experiment.faults, stage, self._controller, self._cluster.session_ms
+        )
         self._topics = frames.topics(experiment.workload)
         self._clients = list(self._made(f"{experiment.experiment.seed}/{cell.block}"))
 
@@ -103,6 +106,7 @@ class Scene:
                 partition=partition,
                 leader=self._cluster.leader,
                 leader_epoch=0,
+                isr=self._cluster.replicas,
                 replicas=self._cluster.replicas,
             )
             for topic, count in self._topics.items()
@@ -117,7 +121,7 @@ class Scene:
         async with trio.open_nursery() as nursery:
             for client in self._clients:
                 nursery.start_soon(client.run)
-            nursery.start_soon(self._suffer, origin_ns)
+            nursery.start_soon(self._timeline.run, origin_ns)
             due = zip(
                 self._replayed.column("intended_ns"),
                 self._replayed.column("connection"),
@@ -132,13 +136,6 @@ class Scene:
                     await client.idle()
             nursery.cancel_scope.cancel()
         return offered_ns
-
-    async def _suffer(self, origin_ns: int) -> None:
-        """Let the faults of the timeline happen, each at its time."""
-        for fault in sorted(self._experiment.faults, key=lambda it: it.at_s):
-            await self._stage.until(origin_ns + round(fault.at_s * _NS))
-            if isinstance(fault, Elect):
-                await self._controller.elect(fault.leader, one_by_one=fault.one_by_one)
 
     async def _in_the_end(self) -> Counter[int]:
         """Return how many records of each attempt the last leaders have."""

@@ -42,14 +42,29 @@ class Connect(Protocol):
         """Connect."""
 
 
+class Lives(Protocol):
+    """What can be done to brokers from outside, where a world can do it."""
+
+    async def kill(self, number: int) -> None:
+        """End a broker where it stands; its files stay."""
+
+    def slow(self, number: int, factor: float) -> None:
+        """Have requests cost a broker ``factor`` times as much from now on."""
+
+    def fill(self, number: int, *, full: bool) -> None:
+        """Leave a broker's disk no room, or have room again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """All brokers, by number, the way to them, and the clock of all stamps.
 
-    ``timestamp_ms`` is what producers write into records as the time of day.
+    ``lives`` is None where nothing can happen to brokers. ``timestamp_ms`` is what
+    producers write into records as the time of day.
     """
 
     nodes: tuple[Node, ...]
+    lives: Lives | None = None
     connect: Connect
     now_ns: Callable[[], int]
     timestamp_ms: int

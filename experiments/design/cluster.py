@@ -22,7 +22,8 @@ class Cluster(Section):
     request with acks=-1 may wait for its replicas. Where such times are shorter than
     Kafka's, queues should be, too. A controller by script takes ``decision_ms`` for
     each election before it tells anybody, as Kafka's does to write it to ZooKeeper;
-    where costs are not measured, each of its requests costs a broker ``control_us``.
+    where costs are not measured, each of its requests costs a broker ``control_us``. It
+    misses a broker that was killed after ``session_ms``, as ZooKeeper does.
     """
 
     brokers: Annotated[int, Field(ge=2, le=9)] = 2
@@ -31,6 +32,7 @@ class Cluster(Section):
     retry_backoff_ms: Mean = 100.0
     decision_ms: Rate = 2.0
     control_us: Mean = 500.0
+    session_ms: Mean = 18_000.0
 
     @property
     def replicas(self) -> tuple[int, ...]:

@@ -164,12 +164,17 @@ Fault: TypeAlias = Annotated[
     Field(discriminator="kind"),
 ]
 
-# Who can make it happen. The others have nobody who would: a controller that keeps
-# assignments, a disk that fills.
+# Who can make it happen. The others have nobody who would: a network that knows its
+# hosts, and a controller that keeps assignments and answers proposals for ISRs. Without
+# one a broker that starts again would lead what is on its disk, and one that is to stop
+# would be waited for once it has followed.
 WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "scale-load": frozenset({"model", "virtual", "live", "kafka"}),
         "elect": frozenset({"model", "virtual"}),
+        "kill": frozenset({"virtual"}),
+        "slow": frozenset({"virtual"}),
+        "fill": frozenset({"virtual"}),
     }
 )
 

@@ -16,6 +16,7 @@ def led(partition: int, leader: int, epoch: int) -> Leadership:
         partition=partition,
         leader=leader,
         leader_epoch=epoch,
+        isr=(1, 0),
         replicas=(1, 0),
     )
 

@@ -179,6 +179,7 @@ class Election:
                 partition=partition,
                 leader=replicas[0] if leader is None else leader,
                 leader_epoch=1,
+                isr=replicas,
                 replicas=replicas,
             )
             for topic, count in frames.topics(self._experiment.workload).items()

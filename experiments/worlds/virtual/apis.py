@@ -25,17 +25,17 @@ def kafka_apis(
     clock: VirtualClock,
     rng: random.Random,
     network: MemoryNetwork,
+    storage: MemoryStorage | None = None,
 ) -> KafkaApis:
-    """Make Kafka's APIs over an empty disk in memory; both clocks are virtual."""
+    """Make Kafka's APIs over a disk in memory, by default an empty one."""
 
     async def connect(host: str, port: int) -> MemoryStream:
         await trio.lowlevel.checkpoint()
         return MemoryStream(network.connect(port))
 
-    storage = MemoryStorage()
     broker = standalone_broker(
         config,
-        storage=storage,
+        storage=storage or MemoryStorage(),
         now_ns=clock.now_ns,
         now_ms=lambda: START_MS + clock.now_ms(),
         rng=rng,

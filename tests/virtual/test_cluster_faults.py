@@ -1,0 +1,138 @@
+"""The fault timeline on a cluster in virtual time: each kind does what it says.
+
+Two brokers, writes with acks=all, and clients that try again until they succeed; a
+consumer reads the log of the last leader when it is over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from experiments.design.config import parse
+from experiments.load import trace
+from experiments.worlds.virtual.world import Virtual
+from experiments.worlds.world import Cell, RunFiles
+
+OK, NETWORK, STORAGE = 0, 13, 56
+LEADER, FOLLOWER = 0, 1
+
+
+class Seen(NamedTuple):
+    """The writes of a run as columns, and the outcomes of its requests."""
+
+    at: dict[str, Any]
+    outcomes: set[str]
+
+    def codes(self, broker: int) -> set[int]:
+        """Return what writes at a broker came to."""
+        return set(self.at["error_code"][self.at["broker"] == broker].tolist())
+
+    def succeeded_ms(self, broker: int) -> Any:
+        """Return when a broker acknowledged writes."""
+        at = self.at
+        mine = (at["broker"] == broker) & (at["error_code"] == OK)
+        return np.sort(at["client_done_ns"][mine]) / 1e6
+
+    def lost(self) -> int:
+        """Count acknowledged writes that are not in the last log."""
+        at = self.at
+        return int(np.count_nonzero((at["error_code"] == OK) & (at["kept"] == 0)))
+
+
+def play(directory: Path, *faults: dict[str, Any]) -> Seen:
+    built = parse(
+        {
+            "experiment": {
+                "name": "faults",
+                "seed": 6,
+                "blocks": 1,
+                "baseline": "fifo",
+                "world": "virtual",
+            },
+            "cluster": {
+                "request_timeout_ms": 200.0,
+                "retry_backoff_ms": 20.0,
+                "session_ms": 100.0,
+            },
+            "workload": {
+                "duration_s": 1.0,
+                "traffic": [
+                    {
+                        "name": "writes",
+                        "connections": 20,
+                        "arrivals": {"kind": "poisson", "rate_per_s": 200.0},
+                        "request": {"api": "produce", "acks": -1},
+                        "service": {"kind": "constant", "mean_us": 1000.0},
+                    }
+                ],
+            },
+            "faults": list(faults),
+            "arms": [{"name": "fifo", "scheduler": "fifo"}],
+            "virtual": {"server": "seats"},
+            "limits": {"timeout_ms": 5000.0, "drain_s": 5.0},
+        }
+    )
+    out = RunFiles(
+        requests=directory / "r.parquet",
+        samples=directory / "s.parquet",
+        attempts=directory / "a.parquet",
+    )
+    cell = Cell(experiment=built, block=0, arm=built.arms[0], order=0)
+    result = Virtual().run(cell, trace.generate(built, 0), out)
+    assert result.valid, result.reason
+    assert out.attempts is not None
+    table = pq.read_table(out.attempts)
+    table = table.filter(np.array(table["api_key"]) == 0)
+    names = ("broker", "error_code", "client_done_ns", "intended_ns", "kept")
+    columns = {name: table[name].fill_null(-1).to_numpy() for name in names}
+    outcomes = set(pq.read_table(out.requests)["outcome"].to_pylist())
+    return Seen(columns, outcomes)
+
+
+def test_a_killed_leader_is_missed_after_its_session(tmp_path: Path) -> None:
+    seen = play(tmp_path, {"kind": "kill", "at_s": 0.3, "broker": LEADER})
+    assert seen.outcomes == {"ok"}
+    assert seen.lost() == 0
+    assert seen.codes(LEADER) >= {OK, NETWORK}
+    old_ms, new_ms = seen.succeeded_ms(LEADER), seen.succeeded_ms(FOLLOWER)
+    # Nobody acknowledges until the session is over; then the other one does at once.
+    assert old_ms[-1] <= 300
+    assert 400 <= new_ms[0] < 500
+    assert new_ms[-1] > 900
+
+
+def test_a_killed_follower_is_waited_for_until_its_session_ends(tmp_path: Path) -> None:
+    seen = play(tmp_path, {"kind": "kill", "at_s": 0.3, "broker": FOLLOWER})
+    assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
+    done_ms = seen.succeeded_ms(LEADER)
+    assert not np.any((done_ms > 302) & (done_ms < 400))
+    assert np.any((done_ms > 400) & (done_ms < 430))
+
+
+def test_a_slow_broker_is_slow_for_as_long_as_it_is_said(tmp_path: Path) -> None:
+    # Eight handlers, each of which takes 50 ms for what took one.
+    slow = {"kind": "slow", "at_s": 0.3, "until_s": 0.6, "broker": LEADER}
+    seen = play(tmp_path, {**slow, "factor": 50.0})
+    at = seen.at
+    took_ms = (at["client_done_ns"] - at["intended_ns"]) / 1e6
+    due_ms = at["intended_ns"] / 1e6
+    assert np.median(took_ms[due_ms < 300]) < 10
+    assert took_ms[(due_ms > 310) & (due_ms < 500)].min() > 50
+    assert np.median(took_ms[due_ms > 900]) < 10
+    assert seen.outcomes == {"ok"}
+
+
+def test_a_full_disk_refuses_and_takes_again_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    full = {"kind": "fill", "at_s": 0.3, "until_s": 0.6, "broker": LEADER}
+    seen = play(tmp_path, full)
+    assert seen.codes(LEADER) == {OK, STORAGE}
+    done_ms = seen.succeeded_ms(LEADER)
+    assert not np.any((done_ms > 320) & (done_ms < 600))
+    assert np.any(done_ms > 600)
+    assert (seen.outcomes, seen.lost()) == ({"ok"}, 0)
