@@ -49,6 +49,10 @@ AREAS: Final = {
             "tests/client/test_groups_in_virtual_time.py",
         ),
     ),
+    "controller": Area(
+        ("broker/controller/*.py",),
+        ("tests/broker/controller",),
+    ),
     "network": Area(
         ("broker/network/**/*.py",),
         ("tests/broker/network",),

@@ -136,7 +136,7 @@ class World:
             outcome = self._carry_out_all(steps)
         except Crash:
             steps.close()
-            self.decisions_left = None
+            self.decisions_left, self.proposal = None, {}
             self.elect_controller()
             return None
         self.check_states()
