@@ -3,8 +3,8 @@
 RS is the replicas of a partition, AR and RR those being added and removed, TRS the
 target. What a topic's znode says is always enough to go on after a fail-over:
 
-U. RS = TRS and what was there before, AR and RR accordingly, in the znode, then here.
-   Replicas that an earlier target wanted and this one does not are deleted.
+U. RS = TRS and what was there before, AR and RR accordingly, in the znode. Replicas
+   that an earlier target wanted and this one does not are deleted.
 A. As long as the ISR lacks replicas of TRS: a new leader epoch, so that the leader
    learns of RS, and replicas in AR are started.
 B. When the ISR holds TRS: the leader moves into TRS, replicas in RR leave the ISR and
@@ -201,14 +201,21 @@ class Reassignments:
     def _assign(
         self, key: TopicPartition, assignment: ReplicaAssignment
     ) -> Decisions[None]:
-        before = self._context.assignment(key)
-        if before != assignment:
-            yield from self._write(key, assignment)
-            unneeded = [it for it in before.replicas if it not in assignment.replicas]
-            leadership = self._context.leadership(key)
-            if leadership is not None and leadership.leader in unneeded:
-                yield from self._partitions.elect([key], Election.OFFLINE)
-            yield from self._delete_replicas(key, unneeded)
+        context = self._context
+        before = context.assignment(key)
+        if before == assignment:
+            return
+        context.put_assignment(key, assignment)
+        unneeded = [it for it in before.replicas if it not in assignment.replicas]
+        leadership = context.leadership(key)
+        # The remaining replicas are told before the znode is written: of a controller
+        # that dies in between, the next finds the former target, and tells all again.
+        if leadership is not None and leadership.leader in unneeded:
+            yield from self._partitions.elect([key], Election.OFFLINE)
+        elif unneeded:
+            yield from self._raise_epoch(key, assignment)
+        yield from self._write(key, assignment)
+        yield from self._delete_replicas(key, unneeded)
 
     def _write(
         self, key: TopicPartition, assignment: ReplicaAssignment

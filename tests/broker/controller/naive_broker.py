@@ -112,9 +112,9 @@ class Broker:
     ) -> ErrorCode:
         if key in self.bad_dirs:
             return ErrorCode.kafka_storage_error
-        mine = self.replicas.get(key)
-        if key in self.logs and self.logs[key] != topic_id:
-            return ErrorCode.inconsistent_topic_id
+        # A namesake that is left over is set aside. Nobody waits until a replica that a
+        # reassignment has removed is deleted, so the request for it may be lost.
+        mine = self.replicas.get(key) if self.logs.get(key) == topic_id else None
         if mine is not None and wanted.leader_epoch <= mine.leader_epoch:
             return ErrorCode.stale_controller_epoch
         if self.id not in wanted.replicas:
