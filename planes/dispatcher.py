@@ -332,7 +332,6 @@ class Dispatcher:
         """Send a preempted task back to its scheduler."""
         self._suspended[task] = None
         task.plane.suspend(task, self._books.until_ns)
-        self._cpu.wake(task.plane)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
         """Hand on what a handler has returned, and let the task go.

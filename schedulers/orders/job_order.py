@@ -96,7 +96,7 @@ class JobOrder:
         for bucket, start, end in zip(
             self._buckets, self._starts, bounds[1:], strict=True
         ):
-            assert bucket
+            assert 0 < len(bucket) <= 2 * _LOAD
             assert all(start <= entry[:2] < end for entry in bucket)
 
     def _push_behind(self, entry: _Entry) -> None:

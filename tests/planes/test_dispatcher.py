@@ -147,6 +147,24 @@ async def test_who_comes_back_from_a_device_waits_for_its_turn_at_the_cpu(world)
     assert world.log == [("high", 4_000), ("low", 4_000)]
 
 
+@simulated("fifo", "fifo")
+async def test_time_at_a_device_is_no_credit_against_another_plane(world):
+    """Both planes have work from 50 ms on, so ten milliseconds of it take twenty."""
+
+    async def away():
+        await trio.sleep(0.05)
+        await world.slices(100)
+
+    world.offer(away, plane=1, name="away")
+    world.offer(lambda: world.slices(1_000), plane=0, name="busy")
+    await world.settle()
+    names, ends_us = zip(*world.log, strict=True)
+    assert names == ("away", "busy")
+    bound_us = 2 * QUANTUM_NS // US + 200
+    assert abs(ends_us[0] - 70_000) <= bound_us
+    assert ends_us[1] == 110_000
+
+
 @simulated("fifo")
 async def test_an_exception_of_a_device_reaches_the_handler(world):
 

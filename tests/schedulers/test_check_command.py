@@ -1,5 +1,6 @@
 """``doorkeeper schedulers check module:factory``, as a researcher meets it."""
 
+import random
 import sys
 import textwrap
 
@@ -7,6 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from doorkeeper.cli import main
+from schedulers import Fifo, SchedulerConfig
+from schedulers.contract.conformance import make_job
+from schedulers.contract.witness import Witness
 
 BROKEN = """
 from schedulers import Fifo, Priority
@@ -26,6 +30,10 @@ class Pitiless(Priority):
 class Backwards(Fifo):
     def pick(self, now_ns):
         return self._new.pop() if self._new else super().pick(now_ns)
+
+class Uneasy(Fifo):
+    def check(self):
+        assert len(self) < 3, "three is a crowd"
 
 class Mine(Fifo):
     pass
@@ -51,11 +59,10 @@ def check(name):
         ("Forgetful", "no job lost: "),
         ("Pitiless", "progress: "),
         ("Backwards", "flow order: "),
+        ("Uneasy", "three is a crowd"),
     ],
 )
-def test_a_policy_that_loses_starves_or_reorders_fails_with_its_law(
-    module, factory, law
-):
+def test_a_policy_that_breaks_a_law_or_its_own_fails_with_that(module, factory, law):
     result = check(f"{module}:{factory}")
     assert result.exit_code == 1
     assert law in result.output
@@ -73,3 +80,22 @@ def test_an_unknown_name_says_what_was_expected():
     result = check("nothing")
     assert result.exit_code == 2
     assert "nor module:factory" in result.output
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+def test_a_policy_is_asked_for_all_that_waits_where_the_witness_is_thorough(thorough):
+    """It costs O(waiting), which a long backlog has no time for at every step."""
+    asked = []
+
+    class Asked(Fifo):
+        def waiting(self):
+            asked.append("waiting")
+            return super().waiting()
+
+        def check(self):
+            asked.append("check")
+
+    witness = Witness(Asked, SchedulerConfig)
+    witness.thorough = thorough
+    witness.arrive(*make_job(0, random.Random(1), 0))
+    assert asked == (["waiting", "check"] if thorough else [])

@@ -132,3 +132,19 @@ def test_nothing_of_a_busy_period_is_remembered_after_it():
         job = Job(number=number, request_class=flow, flow=flow, cost_ns=100)
         policy.arrive(job, 10**9)
     assert [policy.pick(0).number for _ in range(4)] == [1_000, 1_001, 1_002, 1_003]
+
+
+def test_a_flow_that_is_moved_again_and_again_leaves_nothing_behind():
+    """Each debit moves the waiting flow; what it left surfaces or is swept away."""
+    policy = make("wfq", SchedulerConfig(seats=2))
+    backlog(policy, "ab", 2)
+    first, second = policy.pick(0), policy.pick(0)
+    assert (first.flow, second.flow) == ("a", "b")
+    longest = 0
+    for _ in range(1_000):
+        policy.debit(first, 100, 0)
+        longest = max(longest, len(policy._order))
+        policy.check()
+    assert 10 < longest <= 70
+    # The flow that owes 100,000 goes behind the one that owes nothing.
+    assert [policy.pick(0).flow for _ in range(2)] == ["b", "a"]

@@ -360,3 +360,14 @@ def test_where_a_log_started_is_not_said_of_the_next_one_of_its_name():
     manager.open_log(A, None)
     late()
     assert read_offsets(manager.storage, HOME, LOG_START_OFFSETS) == {}
+
+
+def test_a_round_of_retention_forgets_producers_that_were_silent_for_long():
+    now = [NOW_MS]
+    manager = open_logs({"producer_id_expiration_ms": 500}, now_ms=lambda: now[0])
+    log = manager.logs[A]
+    log.append(batch([b"x"], producer_id=7, epoch=0, sequence=0), 0, NOW_MS)
+    for after_ms, known in ((500, 1), (501, 0)):
+        now[0] = NOW_MS + after_ms
+        run(retention(manager, Failures()))
+        assert len(log.producers) == known
