@@ -32,6 +32,7 @@ from spark_analysis.telling.results import (
     results_of_incident,
     results_of_worlds,
 )
+from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.incident_table import (
     incident_summary,
@@ -171,6 +172,7 @@ def write_report(study: Study, out_dir: Path, incident: Incident | None = None) 
     if incident is not None:
         numbers["incident"] = results_of_incident(incident)
         told["incident"] = words_of_incident(incident)
+        told["election"] = incident_lead(incident)
         first = _write_incident(incident, out_dir)
     found = json.dumps(numbers, indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")

@@ -78,12 +78,16 @@ class Client:
 
     async def run(self) -> None:
         """Send what is offered until cancelled."""
-        while True:
-            while self._due:
-                await self._send(*self._due.popleft())
-            self._idle.set()
-            self._came = trio.Event()
-            await self._came.wait()
+        try:
+            while True:
+                while self._due:
+                    await self._send(*self._due.popleft())
+                self._idle.set()
+                self._came = trio.Event()
+                await self._came.wait()
+        finally:
+            for wire in self._wires.values():
+                await wire.close()
 
     async def _send(self, request_id: int, intended_ns: int) -> None:
         raise NotImplementedError

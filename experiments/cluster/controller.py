@@ -70,16 +70,24 @@ class Channel:
 
     async def run(self) -> None:
         """Send what waits, one after the other, until cancelled."""
-        while True:
-            while self._waiting:
-                if self._merges:
-                    first_ns = self._waiting[0][1]
-                    merging = merged(command for command, _ in self._waiting)
-                    self._waiting = deque((it, first_ns) for it in merging)
-                await self._send(*self._waiting.popleft())
-            self._done.set()
-            self._came = trio.Event()
-            await self._came.wait()
+        try:
+            while True:
+                while self._waiting:
+                    await self._send(*self._next())
+                self._done.set()
+                self._came = trio.Event()
+                await self._came.wait()
+        finally:
+            if self._wire is not None:
+                await self._wire.close()
+
+    def _next(self) -> tuple[Command, int]:
+        """Take the command whose turn it is, all that waits of its kind merged."""
+        if self._merges:
+            first_ns = self._waiting[0][1]
+            merging = merged(command for command, _ in self._waiting)
+            self._waiting = deque((it, first_ns) for it in merging)
+        return self._waiting.popleft()
 
     def abandon(self) -> None:
         """Send no more to a broker that is gone."""
@@ -112,6 +120,8 @@ class Channel:
                 answer = await self._wire.ask(frame)
             except LOST:
                 attempt.error_code = int(ErrorCode.network_exception)
+                if self._wire is not None:
+                    await self._wire.close()
                 self._wire = None
                 await trio.sleep(_BACKOFF_S)
                 continue

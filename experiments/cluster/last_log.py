@@ -33,10 +33,17 @@ async def records_of(
 
     :raises LogUnreadable: if the broker answers with an error.
     """
-    found: Counter[int] = Counter()
     wire = await stage.wire(leader)
-    offset = 0
-    while True:
+    try:
+        return await _read(wire, topic, partition)
+    finally:
+        await wire.close()
+
+
+async def _read(wire: Wire, topic: str, partition: int) -> Counter[int]:
+    found: Counter[int] = Counter()
+    offset, end = 0, 1
+    while offset < end:
         row = await _fetched(wire, topic, partition, offset)
         if row.error_code is not ErrorCode.none:
             raise LogUnreadable(f"{topic}-{partition}: {row.error_code!r}")
@@ -45,9 +52,8 @@ async def records_of(
                 if record.key is not None:
                     found[int.from_bytes(record.key)] += 1
             offset = header.last_offset + 1
-        if offset >= row.high_watermark:
-            await wire.close()
-            return found
+        end = int(row.high_watermark)
+    return found
 
 
 async def _fetched(wire: Wire, topic: str, partition: int, offset: int) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from broker.client.connection import Stream
 
 
@@ -27,8 +29,9 @@ class Wire:
         return answer
 
     async def close(self) -> None:
-        """Close the connection."""
-        await self._stream.aclose()
+        """Close the connection, also where whoever asked is being cancelled."""
+        with trio.CancelScope(shield=True):
+            await self._stream.aclose()
 
     async def _exactly(self, size: int) -> bytes:
         while len(self._received) < size:

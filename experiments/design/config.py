@@ -16,6 +16,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
@@ -29,11 +30,17 @@ from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
-from experiments.design.worlds import WORLDS, VirtualWorld, known
+from experiments.design.worlds import (
+    WORLDS,
+    BrokerKeys,
+    LiveWorld,
+    VirtualWorld,
+    known,
+)
 
 AGAIN = "-again"
+NO_KEYS: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
-BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
@@ -129,6 +136,7 @@ class Experiment(Section):
     limits: Limits = Limits()
     analysis: Analysis = Analysis()
     virtual: VirtualWorld = VirtualWorld()
+    live: LiveWorld = LiveWorld()
     model: ModelSection = ModelSection()
     nominal: Calibration | None = None
     machine: Calibration | None = None
@@ -227,9 +235,15 @@ class Experiment(Section):
         """Return the arm that ``arm`` repeats, if it is the A/A arm."""
         return arm.name.removesuffix(AGAIN) if arm.name.endswith(AGAIN) else None
 
-    def broker_keys(self, arm: Arm) -> dict[str, str]:
-        """Return an arm's broker configuration, as ``server.properties`` has it."""
-        merged = {**self.broker.set, **arm.set, "doorkeeper.scheduler": arm.scheduler}
+    def broker_keys(
+        self, arm: Arm, world: Mapping[str, str | int | float | bool] = NO_KEYS
+    ) -> dict[str, str]:
+        """Return an arm's broker configuration, as ``server.properties`` has it.
+
+        ``world`` are keys that only one world sets; an arm's own win.
+        """
+        own = {**arm.set, "doorkeeper.scheduler": arm.scheduler}
+        merged = {**self.broker.set, **world, **own}
         return {key: _property(value) for key, value in merged.items()}
 
     def with_schedulers(self, names: Iterable[str]) -> Experiment:
@@ -313,7 +327,8 @@ def check_broker_keys(experiment: Experiment) -> None:
 
     for arm in experiment.arms:
         try:
-            BrokerConfig.load(None, experiment.broker_keys(arm))
+            keys = experiment.broker_keys(arm, experiment.live.set)
+            BrokerConfig.load(None, keys)
         except ConfigError as error:
             raise ExperimentError(f"arms[{arm.name!r}]", str(error)) from error
 

@@ -171,7 +171,7 @@ Fault: TypeAlias = Annotated[
 WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "scale-load": frozenset({"model", "virtual", "live", "kafka"}),
-        "elect": frozenset({"model", "virtual"}),
+        "elect": frozenset({"model", "virtual", "live"}),
         "kill": frozenset({"virtual"}),
         "slow": frozenset({"virtual"}),
         "fill": frozenset({"virtual"}),

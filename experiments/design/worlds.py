@@ -1,4 +1,4 @@
-"""The worlds by name, as data, and what an experiment's file tells one of them.
+"""The worlds by name, as data, and what an experiment's file tells two of them.
 
 A world is a module with a function ``make(tick)`` that returns a `worlds.world.World`;
 ``tick`` is to be called about once a second while a run goes on. No module of a world
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from experiments.design.values import Mean, Rate, Section
+
+BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,12 @@ def known(name: str) -> str:
         worlds = ", ".join(map(repr, WORLDS))
         raise ValueError(f"found {name!r}, expected one of {worlds}")
     return name
+
+
+class LiveWorld(Section):
+    """Broker keys of the live world alone: there they cost something."""
+
+    set: BrokerKeys = Field(default_factory=dict)
 
 
 class VirtualKernel(Section):

@@ -189,7 +189,10 @@ def _told(cell: Cell, world: str) -> dict[str, Any]:
         settings = cell.arm.model.settings(cell.experiment.model)
         return {**settings.model_dump(mode="json"), "own": cell.arm.model.own}
     # In episodes a broker has met others before, and its neighbours are alive.
-    return {"episodes": True} if cell.experiment.episodes else {}
+    told: dict[str, Any] = {"episodes": True} if cell.experiment.episodes else {}
+    if world == "live":
+        told["live"] = cell.experiment.live.model_dump(mode="json")
+    return told
 
 
 def _attempts_file(cell: Cell, at: Path) -> Path | None:

@@ -57,7 +57,7 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         (ELECT, "virtual", {}, "'elect' needs a [cluster]"),
         ({**ELECT, "leader": 2}, "virtual", CLUSTER, "there is no broker 2, only 0"),
         ({**ELECT, "at_s": 2.0}, "virtual", CLUSTER, "after the run's end"),
-        (ELECT, "kafka", {}, "'elect' cannot happen in the kafka world; in model and"),
+        (ELECT, "kafka", {}, "'elect' cannot happen in the kafka world; in live and"),
         (
             {"kind": "fill", "at_s": 1.0, "until_s": 1.5, "broker": 0},
             "model",

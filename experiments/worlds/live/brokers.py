@@ -23,12 +23,19 @@ def start(
     at: Path,
     pinning: Pinning,
     tick: Callable[[], None],
+    *,
+    number: int = 0,
+    apart: bool = False,
 ) -> Child:
-    """Start an arm's broker, with its files below ``at``."""
+    """Start an arm's broker, with its files below ``at``.
+
+    ``number`` is its node id; one that is ``apart`` shares the generator's CPU.
+    """
     properties = at / "server.properties"
-    properties.write_text(_properties(experiment, arm, at), encoding="utf-8")
+    keys = _properties(experiment, arm, at, number)
+    properties.write_text(keys, encoding="utf-8")
     command = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
-    binding = pinning.binding(pinning.broker)
+    binding = pinning.binding(pinning.generator if apart else pinning.broker)
     return bound_child("broker", command, at, binding, tick)
 
 
@@ -62,14 +69,15 @@ def target(experiment: Experiment, arm: Arm, broker: Child) -> Target:
     return Target(data=data[0], control=found.get(control or ""))
 
 
-def _properties(experiment: Experiment, arm: Arm, at: Path) -> str:
+def _properties(experiment: Experiment, arm: Arm, at: Path, number: int) -> str:
     """Return the broker's configuration: the arm's keys, then what the run owns."""
     keys = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         # All connections of a load come at once; Kafka's 50 would drop some, and the
         # kernel tries those again only after a second.
         "socket.listen.backlog.size": "1024",
-        **experiment.broker_keys(arm),
+        "node.id": str(number),
+        **experiment.broker_keys(arm, experiment.live.set),
         "log.dirs": str(at / "data"),
         "doorkeeper.record.file": str(recording(at)),
     }

@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.cluster.recorded import record_played
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
@@ -25,6 +27,7 @@ from experiments.processes.pinning import Pinning
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
+from experiments.worlds.live.cluster import ClusterRun
 from experiments.worlds.live.session import Session
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
@@ -67,6 +70,8 @@ class Live:
         prefix = f"doorkeeper-{cell.run_id}-"
         with tempfile.TemporaryDirectory(prefix=prefix) as scratch:
             try:
+                if cell.experiment.cluster is not None:
+                    return self._run_cluster(cell, trace, out, Path(scratch))
                 return self._run(cell, trace, out, Path(scratch))
             except RunFailed as failure:
                 return RunResult(
@@ -75,6 +80,15 @@ class Live:
                     recorded=False,
                     trace_sha256=trace.sha256,
                 )
+
+    def _run_cluster(
+        self, cell: Cell, replayed: Trace, out: RunFiles, at: Path
+    ) -> RunResult:
+        run = ClusterRun(cell, replayed, at, self._pinning, self._tick)
+        played, fault = run.play()
+        result = record_played(self.name, cell, replayed, out, played, run.records)
+        reasons = [each for each in (fault, result.reason) if each]
+        return replace(result, valid=not reasons, reason="; ".join(reasons))
 
     def _run(self, cell: Cell, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
         generator = generating.start(cell, replayed, at, self._pinning, self._tick)
