@@ -20,6 +20,7 @@ from typing import Final
 import trio
 
 from broker.application import Application
+from broker.assembly import assemble
 from broker.client.network_client import connect_tcp
 from broker.config import (
     DOORKEEPER_LOG_FORMAT,
@@ -39,7 +40,6 @@ from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
 from broker.protocol.errors import LogDirsLost, UncleanStop
 from broker.server import BrokerServer, Surroundings
-from broker.standalone import standalone_broker
 
 logger = getLogger(__name__)
 
@@ -59,7 +59,7 @@ def main(config: BrokerConfig) -> None:
     """
     allow_all_descriptors()
     storage, rng = RealStorage(), random.Random()
-    broker = standalone_broker(
+    broker = assemble(
         config,
         storage=storage,
         now_ns=time.monotonic_ns,

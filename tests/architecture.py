@@ -44,7 +44,7 @@ LAYERS = {
         ("node",),
         ("apis",),
         ("handling",),
-        ("server", "standalone"),
+        ("server", "assembly"),
         ("process",),
     ),
     "experiments": (

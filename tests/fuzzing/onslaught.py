@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from broker.assembly import assemble
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
@@ -29,7 +30,6 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response
-from broker.standalone import standalone_broker
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.memory_network import MemoryStream
 from tests.broker.apis.requests import (
@@ -108,7 +108,7 @@ class Onslaught(Hosting):
     def another_broker(self, storage: MemoryStorage) -> Broker:
         """Return a broker over a disk; it is not open yet."""
         rng = random.Random(5)
-        return standalone_broker(
+        return assemble(
             self.config,
             storage=storage,
             now_ns=self.clock.now_ns,

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import trio
 
+from broker.assembly import assemble
 from broker.disk.memory import Faults, MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.log.reading import read
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.standalone import standalone_broker
 from experiments.worlds.virtual.apis import START_MS
 from tests.broker.apis.broker_world import World as Broker
 from tests.broker.apis.requests import new_topic, values_of
@@ -102,7 +102,7 @@ def lived(fail_at: int, error: int, short: int) -> tuple[Told, MemoryStorage]:
     told, storage = Told(), MemoryStorage()
 
     def application(config: Any, clock: Any, network: Any) -> KafkaApis:
-        broker = standalone_broker(
+        broker = assemble(
             config,
             storage=storage,
             now_ns=clock.now_ns,

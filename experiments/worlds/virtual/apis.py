@@ -9,10 +9,10 @@ import random
 
 import trio
 
+from broker.assembly import assemble
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
-from broker.standalone import standalone_broker
 from experiments.worlds.virtual.determinism import VirtualClock
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 
@@ -33,7 +33,7 @@ def kafka_apis(
         await trio.lowlevel.checkpoint()
         return MemoryStream(network.connect(port))
 
-    broker = standalone_broker(
+    broker = assemble(
         config,
         storage=storage or MemoryStorage(),
         now_ns=clock.now_ns,

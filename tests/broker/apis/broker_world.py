@@ -14,6 +14,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from broker.assembly import assemble
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
@@ -27,7 +28,6 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from broker.protocol.wire.header import parse_request_header
 from broker.requests.request import CLOSE, Request, Response, Throttled
-from broker.standalone import standalone_broker
 from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
 from tests.broker.apis.requests import (
@@ -73,7 +73,7 @@ class World:
         self.timer_moves = 0
         config = BrokerConfig.load(None, self.settings)
         rng = random.Random(5)
-        self.broker = standalone_broker(
+        self.broker = assemble(
             config,
             storage=self.storage,
             now_ns=lambda: self.now_ns,

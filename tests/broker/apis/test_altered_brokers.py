@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.assembly import assemble
 from broker.config import MAX_CONNECTIONS, NUM_IO_THREADS, BrokerConfig
 from broker.network.settings import connection_limits
 from broker.node.hosts import Hosts
 from broker.protocol.errors import ConfigError
-from broker.standalone import standalone_broker
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.test_configs import (
     BROKER,
@@ -83,7 +83,7 @@ def test_what_was_altered_is_in_force_before_a_restarted_broker_opens(
     assert alter(world, BROKER, "", ("num.io.threads", SET, "16")) is NONE
     config = BrokerConfig.load(None, world.settings)
     storage, rng = world.storage.after_kill(), random.Random(5)
-    broker = standalone_broker(
+    broker = assemble(
         config,
         storage=storage,
         now_ns=lambda: 0,

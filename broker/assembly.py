@@ -22,7 +22,7 @@ from broker.node.hosts import LookUp, look_up_here
 from broker.node.replication_shell import connect_nowhere
 
 
-def standalone_broker(
+def assemble(
     config: BrokerConfig,
     *,
     storage: Storage,
