@@ -1,0 +1,1 @@
+"""Kafka's znodes: where they are, and what they hold."""

@@ -1,0 +1,60 @@
+"""JSON as Kafka writes it into znodes: compact, and read with what was expected.
+
+Kafka reads objects by field and ignores fields that it does not know, so that a
+newer release may add some; so is it here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from broker.protocol.errors import ConfigError
+
+T = TypeVar("T")
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, ConfigError)
+
+
+class MalformedZnode(Exception):
+    """A znode's data is not what Kafka writes there."""
+
+    def __init__(self, found: bytes, expected: str, fault: Exception) -> None:
+        super().__init__(found, expected, fault)
+        self.found = found
+        self.expected = expected
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"found {self.found!r}, expected {self.expected}: {self.fault!r}"
+
+
+def write_json(value: Mapping[str, Any]) -> bytes:
+    """Return an object as text."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def reads(
+    expected: str, *versions: int
+) -> Callable[[Callable[[dict[str, Any]], T]], Callable[[bytes], T]]:
+    """Make a reader of objects one of znodes' data, which raises `MalformedZnode`.
+
+    ``versions`` are those that the reader knows; none: the object has no version.
+    """
+
+    def reader(read: Callable[[dict[str, Any]], T]) -> Callable[[bytes], T]:
+        @wraps(read)
+        def from_data(data: bytes) -> T:
+            try:
+                found = json.loads(data)
+                if versions and int(found["version"]) not in versions:
+                    raise ValueError(f"version {found['version']!r}")
+                return read(found)
+            except _UNREADABLE as fault:
+                raise MalformedZnode(data, expected, fault) from fault
+
+        return from_data
+
+    return reader
