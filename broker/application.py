@@ -30,8 +30,16 @@ class Application(Protocol):
     def addresses(self, host: str) -> Iterable[str]:
         """Return the numeric addresses that were found for a host."""
 
+    async def prepare(self) -> None:
+        """Learn what others know of the cluster; asked first of all.
+
+        :raises ConfigError: if they do not answer, or do not take this broker.
+        """
+
     def in_force(self, config: BrokerConfig) -> BrokerConfig:
-        """Return what is configured together with what was altered since; asked first.
+        """Return what is configured together with what was altered since.
+
+        Asked before `open`.
 
         :raises ConfigError: if what is remembered cannot be read.
         """
@@ -51,6 +59,12 @@ class Application(Protocol):
 
         ``billed`` is to be entered for all work that takes CPU.
         """
+
+    async def withdraw(self) -> None:
+        """Hand over to others what can be, while requests are still served."""
+
+    async def leave(self) -> None:
+        """Take leave of others, when nothing is served any more."""
 
     def next_expiry_ns(self) -> int | None:
         """Return when ``expire`` has something to do, if ever."""

@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from logging import getLogger
 from pathlib import Path
@@ -21,6 +21,7 @@ import trio
 
 from broker.application import Application
 from broker.assembly import assemble
+from broker.client.background import background
 from broker.client.network_client import connect_tcp
 from broker.config import (
     DOORKEEPER_LOG_FORMAT,
@@ -108,6 +109,7 @@ async def _run_until_signal(
     config: BrokerConfig, application: Application, surroundings: Surroundings
 ) -> UncleanStop | LogDirsLost | None:
     with trio.open_signal_receiver(*_STOPPING) as signals:
+        await _prepare(application, signals)
         with _stopping_at_once():
             server = BrokerServer(config, application, surroundings)
         # What has been built lives as long as the process: no collection need look.
@@ -123,6 +125,21 @@ async def _run_until_signal(
                 server.stop()
                 break
     return server.unclean
+
+
+async def _prepare(application: Application, signals: AsyncIterator[int]) -> None:
+    """Prepare; raise `StoppedWhileStarting` if a signal comes first."""
+    stopped: list[int] = []
+
+    async def stop(preparing: trio.CancelScope) -> None:
+        stopped.append(await anext(signals))
+        preparing.cancel()
+
+    async with background() as nursery:
+        nursery.start_soon(stop, nursery.cancel_scope)
+        await application.prepare()
+    if stopped:
+        raise StoppedWhileStarting(stopped[0])
 
 
 @contextmanager

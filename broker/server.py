@@ -194,8 +194,10 @@ class BrokerServer:
                 await self._start_metrics(nursery)
                 task_status.started()
                 await self._stop.wait()
+                await self._application.withdraw()
                 self.socket_server.stop_accepting()
                 await self._drain()
+                await self._application.leave()
                 nursery.cancel_scope.cancel()
         finally:
             accounts = self.accounts.totals()
@@ -209,7 +211,7 @@ class BrokerServer:
                 self._surroundings.recorder.close()
 
     def stop(self) -> None:
-        """Take no further request, answer those in progress, and end `run`."""
+        """Hand over, take no further request, answer those left, and end `run`."""
         self._stop.set()
 
     def _timer_moved(self) -> None:

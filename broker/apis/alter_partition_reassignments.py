@@ -2,14 +2,14 @@
 
 Versions: 0.
 
-Behaviour: with one broker a reassignment to the replicas that there are is done as soon
-as it is asked for; any other names brokers that are not alive
-(INVALID_REPLICA_ASSIGNMENT). There is never one to cancel (null replicas):
-NO_REASSIGNMENT_IN_PROGRESS.
+Behaviour: the controller begins each reassignment, or cancels it (null replicas); an
+answer means that it is durable. INVALID_REPLICA_ASSIGNMENT for no replicas, one named
+twice, or a broker that is not alive; NO_REASSIGNMENT_IN_PROGRESS where there is none to
+cancel; NOT_CONTROLLER for all where another broker is controller.
 
 Version notes: none.
 
-Left out: moving replicas; it comes with a controller of several brokers.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api
-from broker.apis.common.topic_creation import check_replicas
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
@@ -29,6 +29,17 @@ from broker.requests.request import Request
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
+    wanted = {
+        TopicPartition(topic.name, each.partition_index): (
+            None if each.replicas is None else tuple(map(int, each.replicas))
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+    try:
+        refusals = await broker.coordinator.alter_partition_reassignments(wanted)
+    except KafkaError as refused:
+        return answer(**failure(refused), responses=[])
     return answer(
         error_code=ErrorCode.none,
         error_message=None,
@@ -36,7 +47,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             Row(
                 name=topic.name,
                 partitions=[
-                    _row(topic.name, each, broker) for each in topic.partitions
+                    _row(
+                        each.partition_index,
+                        refusals[TopicPartition(topic.name, each.partition_index)],
+                    )
+                    for each in topic.partitions
                 ],
             )
             for topic in body.topics
@@ -44,25 +59,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _row(topic: str, wanted: Entity, broker: Broker) -> Row:
+def _row(index: int, refusal: KafkaError | None) -> Row:
     outcome = {"error_code": ErrorCode.none, "error_message": None}
-    try:
-        _check(topic, wanted, broker)
-    except KafkaError as error:
-        outcome = failure(error)
-    return Row(partition_index=wanted.partition_index, **outcome)
-
-
-def _check(topic: str, wanted: Entity, broker: Broker) -> None:
-    known = broker.metadata_cache.topic(topic)
-    if known is None or wanted.partition_index not in known.partitions:
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition,
-            f"there is no partition {topic}-{wanted.partition_index}",
-        )
-    if wanted.replicas is None:
-        raise KafkaError(ErrorCode.no_reassignment_in_progress)
-    check_replicas((tuple(wanted.replicas),), broker.coordinator.live_brokers())
+    if refusal is not None:
+        outcome = failure(refusal)
+    return Row(partition_index=index, **outcome)
 
 
 API: Final = Api(

@@ -2,18 +2,20 @@
 
 Versions: 0-3. Version 0's request header has no client id.
 
-Behaviour: the coordinator moves what it can. What remains is answered: partitions that
-this broker still leads and that have other replicas, as a controller has said. One
-replica has nowhere to go and is not waited for, as in Kafka. BROKER_NOT_AVAILABLE for
-a broker that is not registered, STALE_BROKER_EPOCH for an earlier life of this one.
+Behaviour: the controller moves what it can. What remains is answered: partitions that
+the broker still leads and that have other replicas. One replica has nowhere to go and
+is not waited for, as in Kafka. BROKER_NOT_AVAILABLE for a broker that is not
+registered, STALE_BROKER_EPOCH for an earlier life of it, STALE_CONTROLLER_EPOCH where
+another broker is controller.
 
 Version notes: v2 adds the broker epoch (KIP-380), v3 is flexible.
 
-Left out: electing other leaders, for which the embedded coordinator has no brokers.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.apis.common.api import Api
@@ -25,6 +27,7 @@ from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
@@ -33,21 +36,19 @@ from broker.requests.request import Request
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Answer which partitions the broker still leads."""
     command = ControlledShutdownRequest.from_wire(body)
-    error, remaining = ErrorCode.none, []
+    error = ErrorCode.none
+    remaining: Sequence[TopicPartition] = ()
     try:
-        await broker.coordinator.controlled_shutdown(
+        remaining = await broker.coordinator.controlled_shutdown(
             command.broker_id, command.broker_epoch
         )
     except KafkaError as refused:
         error = refused.code
-    else:
-        led = broker.replicas.led()
-        remaining = sorted(each.key for each in led if len(each.replicas) > 1)
     return ControlledShutdownResponse(
         error_code=error,
         remaining_partitions=tuple(
             RemainingPartition(topic_name=topic, partition_index=index)
-            for topic, index in remaining
+            for topic, index in sorted(remaining)
         ),
     ).to_wire(request.api_version)
 

@@ -3,9 +3,10 @@
 Versions: 0-3.
 
 Behaviour: each topic succeeds or fails alone, and one that is named twice fails and is
-answered once; ``count`` is what it shall have in all,
-and must be more than it has (INVALID_PARTITIONS). An answer means that the partitions
-are durable and have leaders. Replicas of new partitions are placed as the others are,
+answered once; ``count`` is what it shall have in all, and must be more than it has
+(INVALID_PARTITIONS). An answer means that the partitions are durable and have leaders,
+or REQUEST_TIMED_OUT that these take their time; NOT_CONTROLLER is answered where
+another broker is controller. Replicas of new partitions are placed as the others are,
 unless the request places them.
 
 Version notes: v2 is flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -18,14 +19,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from broker.apis.common.answer import Row, answer, failure
+from broker.apis.common.answer import Row, answer, failure, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.topic_creation import (
-    PARTITIONS_MAX,
-    Assignment,
-    check_replicas,
-    place,
-)
+from broker.apis.common.placement import Assignment, check_replicas, place
+from broker.apis.common.topic_creation import PARTITIONS_MAX
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -46,19 +43,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 raise KafkaError(
                     ErrorCode.invalid_request, "the topic is named more than once"
                 )
-            await _extend(topic, broker, validate_only=body.validate_only)
+            broker.coordinator.check_is_controller()
+            await _extend(topic, body, broker)
         except KafkaError as error:
             outcome = failure(error)
         rows.append(Row(name=topic.name, **outcome))
     return answer(results=rows)
 
 
-async def _extend(topic: Entity, broker: Broker, *, validate_only: bool) -> None:
+async def _extend(topic: Entity, body: Entity, broker: Broker) -> None:
     """Give one topic its partitions; raise if it cannot have them."""
     while True:
         first, assignment = _added(topic, broker)
-        if validate_only or await broker.coordinator.create_partitions(
-            topic.name, first, assignment
+        if body.validate_only or await broker.coordinator.create_partitions(
+            topic.name, first, assignment, max(to_ms(body.timeout), 1)
         ):
             return
         # Another request has changed their number: is this one still right?
@@ -87,7 +85,10 @@ def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
     brokers = broker.coordinator.live_brokers()
     if topic.assignments is None:
         replicas = _replicas(topic.name, broker)
-        return present, place(brokers, added, replicas, first=present)
+        wanted = min(len(replicas), len(brokers))
+        return present, place(
+            brokers, added, wanted, broker.rng, first=present, leader=replicas[0]
+        )
     assignment = tuple(tuple(each.broker_ids) for each in topic.assignments)
     if len(assignment) != added:
         raise KafkaError(
@@ -98,13 +99,12 @@ def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
     return present, assignment
 
 
-def _replicas(name: str, broker: Broker) -> int:
+def _replicas(name: str, broker: Broker) -> tuple[int, ...]:
+    """Return the replicas of partition 0, which the new ones are placed after."""
     topic = broker.metadata_cache.topic(name)
     if topic is None or 0 not in topic.partitions:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    return min(
-        len(topic.partitions[0].replicas), len(broker.coordinator.live_brokers())
-    )
+    return topic.partitions[0].replicas
 
 
 API: Final = Api(

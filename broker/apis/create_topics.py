@@ -4,7 +4,9 @@ Versions: 2-7.
 
 Behaviour:
 - Each topic succeeds or fails alone; an answer means that the topic is durable and its
-  partitions have leaders. ``timeout_ms`` has nothing to wait for.
+  partitions have leaders. Where that takes longer than ``timeout_ms``, it is created
+  all the same, and REQUEST_TIMED_OUT is answered. NOT_CONTROLLER where another broker
+  is controller.
 - A name that the request has twice fails with INVALID_REQUEST and is answered once.
 - A request may create 10,000 partitions, as in Kafka; else POLICY_VIOLATION.
 - Configs are checked before anything is created. Between two partitions the request
@@ -23,20 +25,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from broker.apis.common.answer import NO_ID, Row, answer, failure
+from broker.apis.common.answer import NO_ID, Row, answer, failure, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.apis.common.topic_creation import (
-    PARTITIONS_MAX,
+from broker.apis.common.placement import (
     Assignment,
     bad_assignment,
-    check_new_name,
     check_replicas,
     check_replication_factor,
     place,
 )
+from broker.apis.common.topic_creation import PARTITIONS_MAX, check_new_name
 from broker.cluster.topic_configs import check_topic_configs
 from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
-from broker.coordination.coordinator import NewTopic
+from broker.coordination.coordinator import BrokerRack, NewTopic
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -69,17 +70,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                     ErrorCode.policy_violation,
                     f"{asked} partitions in one request, at most {PARTITIONS_MAX}",
                 )
-            rows.append(await _create(topic, body.validate_only, broker))
+            broker.coordinator.check_is_controller()
+            rows.append(await _create(topic, body, broker))
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
     return answer(topics=rows)
 
 
-async def _create(topic: Entity, validate_only: bool, broker: Broker) -> Row:
+async def _create(topic: Entity, body: Entity, broker: Broker) -> Row:
     new = _checked(topic, broker)
     topic_id = NO_ID
-    if not validate_only:
-        topic_id = (await broker.coordinator.create_topic(new)).topic_id
+    if not body.validate_only:
+        timeout_ms = max(to_ms(body.timeout), 1)
+        created = await broker.coordinator.create_topic(new, timeout_ms)
+        topic_id = created.topic_id
     return Row(
         name=new.name,
         topic_id=topic_id,
@@ -147,10 +151,10 @@ def _assignment(topic: Entity, broker: Broker) -> Assignment:
             ErrorCode.invalid_partitions,
             f"{partitions} partitions, expected at least 1",
         )
-    return place(brokers, partitions, replicas)
+    return place(brokers, partitions, replicas, broker.rng)
 
 
-def _given_assignment(topic: Entity, brokers: Sequence[int]) -> Assignment:
+def _given_assignment(topic: Entity, brokers: Sequence[BrokerRack]) -> Assignment:
     """Return the assignment of the request, partitions 0 to n - 1, or raise."""
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     if sorted(by_index) != list(range(len(topic.assignments))):

@@ -8,6 +8,8 @@ Behaviour:
 - A topic that is given more than once, or by name and by id, is not deleted at all.
 - An answer means that clients are told no more of the topic, that those who waited for
   it have been answered, and that a restart does not bring it back.
+- REQUEST_TIMED_OUT where that takes longer than ``timeout_ms``, NOT_CONTROLLER where
+  another broker is controller.
 - Between two partitions the request can be preempted.
 
 Version notes:
@@ -22,7 +24,7 @@ from collections import Counter
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import NO_ID, Row, answer, failure
+from broker.apis.common.answer import NO_ID, Row, answer, failure, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.config import DELETE_TOPIC_ENABLE
 from broker.node.broker import Broker
@@ -45,7 +47,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     wanted, rows = _once(wanted, broker)
     for name, topic_id in wanted:
         try:
-            name, topic_id = await _delete(name, topic_id, request.api_version, broker)
+            broker.coordinator.check_is_controller()
+            name, topic_id = await _delete(
+                name, topic_id, request.api_version, to_ms(body.timeout), broker
+            )
         except KafkaError as error:
             rows.append(Row(name=name, topic_id=topic_id, **failure(error)))
         else:
@@ -84,7 +89,7 @@ def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]
 
 
 async def _delete(
-    name: str | None, topic_id: UUID, version: int, broker: Broker
+    name: str | None, topic_id: UUID, version: int, timeout_ms: int, broker: Broker
 ) -> tuple[str, UUID]:
     """Delete one topic, and return both its name and its id."""
     if not broker.config[DELETE_TOPIC_ENABLE]:
@@ -103,7 +108,7 @@ async def _delete(
         if name is None:
             raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has id {topic_id}")
     known = broker.metadata_cache.topic(name)
-    await broker.coordinator.delete_topic(name)
+    await broker.coordinator.delete_topic(name, max(timeout_ms, 1))
     return name, (known and known.topic_id) or NO_ID
 
 

@@ -2,37 +2,36 @@
 
 Versions: 0-2.
 
-Behaviour: with one broker there is nothing to elect. ELECTION_NOT_NEEDED where the
-preferred replica leads, or for an unclean election where anyone leads;
-PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE otherwise. Asked for
-all partitions (null), those that need none are left out of the answer, as in Kafka.
-A type of election that there is not is INVALID_REQUEST, unless for no partition.
+Behaviour: the controller elects, others answer NOT_CONTROLLER. ELECTION_NOT_NEEDED
+where the preferred replica leads, or for an unclean election where anyone leads;
+PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody may be
+elected. An answer means that the controller's own clients are told of the new leaders;
+REQUEST_TIMED_OUT where that takes too long. Asked for all partitions (null), those that
+need none are left out of the answer, as in Kafka. A type of election that there is not
+is INVALID_REQUEST, unless for no partition.
 
 Version notes: v1 takes the type of election, v2 is flexible.
 
-Left out: elections that change something; they come with a coordinator of several
-brokers.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
+from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.controller.elections import ElectionType
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
-from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 
-_PREFERRED: Final = 0
-_UNCLEAN: Final = 1
 _MESSAGES: Final = {
+    ErrorCode.none: None,
     ErrorCode.invalid_request: "There is no election of this type.",
     ErrorCode.unknown_topic_or_partition: "The partition does not exist.",
     ErrorCode.eligible_leaders_not_available: "No replica can lead the partition.",
@@ -43,58 +42,44 @@ _MESSAGES: Final = {
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
-    kind = getattr(body, "election_type", _PREFERRED)
+    number = getattr(body, "election_type", ElectionType.PREFERRED)
     everyone = body.topic_partitions is None
-    known = kind in (_PREFERRED, _UNCLEAN) or body.topic_partitions == ()
+    wanted = None if everyone else _named(body)
+    if number in tuple(ElectionType):
+        kind = ElectionType(number)
+        timeout_ms = to_ms(body.timeout)
+        try:
+            outcomes = await broker.coordinator.elect_leaders(wanted, kind, timeout_ms)
+        except KafkaError as refused:
+            return answer(error_code=refused.code, replica_election_results=[])
+        error = ErrorCode.none
+    else:
+        error = ErrorCode.invalid_request if wanted != [] else ErrorCode.none
+        outcomes = dict.fromkeys(wanted or (), error)
     topics: dict[str, list[Row]] = {}
-    for key in _wanted(body, broker) if known or not everyone else ():
-        error = _outcome(key, kind, broker)
-        if not (everyone and error is ErrorCode.election_not_needed):
+    for key, outcome in outcomes.items():
+        if not (everyone and outcome is ErrorCode.election_not_needed):
             topics.setdefault(key.topic, []).append(
                 Row(
                     partition_id=key.partition,
-                    error_code=error,
-                    error_message=_MESSAGES[error],
+                    error_code=outcome,
+                    error_message=_MESSAGES.get(outcome, outcome.name),
                 )
             )
     return answer(
-        error_code=ErrorCode.none if known else ErrorCode.invalid_request,
+        error_code=error,
         replica_election_results=[
             Row(topic=topic, partition_result=rows) for topic, rows in topics.items()
         ],
     )
 
 
-def _wanted(body: Entity, broker: Broker) -> Iterable[TopicPartition]:
-    if body.topic_partitions is None:
-        return [
-            TopicPartition(topic.name, index)
-            for topic in broker.metadata_cache.topics()
-            for index in topic.partitions
-        ]
+def _named(body: Entity) -> list[TopicPartition]:
     return [
         TopicPartition(each.topic, index)
         for each in body.topic_partitions
         for index in each.partitions
     ]
-
-
-def _outcome(key: TopicPartition, kind: int, broker: Broker) -> ErrorCode:
-    topic = broker.metadata_cache.topic(key.topic)
-    state = None if topic is None else topic.partitions.get(key.partition)
-    if kind not in (_PREFERRED, _UNCLEAN):
-        return ErrorCode.invalid_request
-    if state is None:
-        return ErrorCode.unknown_topic_or_partition
-    if kind == _UNCLEAN:
-        return (
-            ErrorCode.eligible_leaders_not_available
-            if state.leader == NO_LEADER
-            else ErrorCode.election_not_needed
-        )
-    if state.replicas[:1] == (state.leader,):
-        return ErrorCode.election_not_needed
-    return ErrorCode.preferred_leader_not_available
 
 
 API: Final = Api(

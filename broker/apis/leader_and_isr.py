@@ -34,6 +34,7 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
@@ -45,8 +46,23 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     if not broker.is_meant(command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
+        # Their logs are made by their configs.
+        await broker.coordinator.learn_topics(_new_topics(command, broker))
         answer = await broker.replicas.change_leadership(command)
     return answer.to_wire(request.api_version)
+
+
+def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]:
+    """Return the topics of which the broker is about to get further replicas."""
+    held = broker.replicas.partitions
+    return [
+        topic.topic_name
+        for topic in command.topic_states
+        if any(
+            TopicPartition(topic.topic_name, state.partition_index) not in held
+            for state in topic.partition_states
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

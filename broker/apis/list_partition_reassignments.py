@@ -2,31 +2,58 @@
 
 Versions: 0.
 
-Behaviour: none ever is, since replicas are not moved: an empty list, as Kafka answers
-for partitions that are not being reassigned.
+Behaviour: the controller lists those of the partitions that are named, or all (null):
+all their replicas, and which of them are added and removed. NOT_CONTROLLER elsewhere.
 
 Version notes: none.
 
-Left out: nothing that there could be.
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from broker.apis.common.answer import Row, answer
+from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
-    """Answer that there are none."""
-    return answer(error_code=ErrorCode.none, error_message=None, topics=[])
+    """List them by topic."""
+    try:
+        under_way = broker.coordinator.reassignments()
+    except KafkaError as refused:
+        return answer(**failure(refused), topics=[])
+    wanted = None
+    if body.topics is not None:
+        wanted = {
+            TopicPartition(topic.name, index)
+            for topic in body.topics
+            for index in topic.partition_indexes
+        }
+    topics: dict[str, list[Row]] = {}
+    for key, assignment in sorted(under_way.items()):
+        if wanted is None or key in wanted:
+            topics.setdefault(key.topic, []).append(
+                Row(
+                    partition_index=key.partition,
+                    replicas=assignment.replicas,
+                    adding_replicas=assignment.adding,
+                    removing_replicas=assignment.removing,
+                )
+            )
+    return answer(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=[Row(name=name, partitions=rows) for name, rows in topics.items()],
+    )
 
 
 API: Final = Api(

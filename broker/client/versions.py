@@ -36,6 +36,10 @@ SPOKEN: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.SYNC_GROUP: (0, 5),
         ApiKey.API_VERSIONS: (0, 3),
         ApiKey.INIT_PRODUCER_ID: (0, 4),
+        ApiKey.LEADER_AND_ISR: (2, 7),
+        ApiKey.STOP_REPLICA: (3, 4),
+        ApiKey.UPDATE_METADATA: (5, 8),
+        ApiKey.CONTROLLED_SHUTDOWN: (2, 3),
         ApiKey.ALTER_PARTITION: (2, 2),
     }
 )

@@ -10,8 +10,9 @@ says: it is alive to whoever it answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from broker.protocol.schemas.update_metadata import (
@@ -20,6 +21,9 @@ from broker.protocol.schemas.update_metadata import (
 )
 from broker.protocol.sentinels import LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
+
+# Nobody has been told of a controller.
+NO_CONTROLLER: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class MetadataCache:
     """Topics and live brokers. ``local`` is this broker, known from the start."""
 
     def __init__(self, local: LiveBroker, *, controller_id: int) -> None:
+        # Called whenever a controller has said something.
+        self.listeners: list[Callable[[], None]] = []
         self.local_id = local.id
         self.controller_id = controller_id
         self.brokers: dict[int, LiveBroker] = {local.id: local}
@@ -114,6 +120,8 @@ class MetadataCache:
                     deleted.append(key)
                 else:
                     self._put(topic.topic_name, topic.topic_id, state)
+        for listener in self.listeners:
+            listener()
         return deleted
 
     def _put(

@@ -53,15 +53,13 @@ PROCESS_ROLES: Final = words(
 )
 ZOOKEEPER_CONNECT: Final = optional_text(
     "zookeeper.connect",
-    "Hosts of ZooKeeper, with an optional chroot at the end.",
-    inert=True,
+    "Hosts of ZooKeeper, with an optional chroot; when absent, a cluster of one.",
 )
 ZOOKEEPER_SESSION_TIMEOUT_MS: Final = integer(
     "zookeeper.session.timeout.ms",
     18_000,
     "The session's time-out.",
     low=1,
-    inert=True,
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
     "zookeeper.connection.timeout.ms",
@@ -69,7 +67,6 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS: Final = optional_integer(
     low=1,
     high=INT_MAX,
     type=ConfigType.INT,
-    inert=True,
 )
 
 # ---- replication and controller ----
@@ -160,50 +157,42 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Final = boolean(
     "unclean.leader.election.enable",
     False,
     "Whether a replica outside the ISR may lead, at the price of records.",
-    inert=True,
 )
 AUTO_LEADER_REBALANCE_ENABLE: Final = boolean(
     "auto.leader.rebalance.enable",
     True,
     "Whether the controller moves leadership back to preferred replicas.",
-    inert=True,
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Final = integer(
     "leader.imbalance.per.broker.percentage",
     10,
     "Share of leaders that are not preferred above which they are moved.",
-    inert=True,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Final = long(
     "leader.imbalance.check.interval.seconds",
     300,
     "How often the controller checks for imbalance.",
     low=1,
-    inert=True,
 )
 CONTROLLER_SOCKET_TIMEOUT_MS: Final = integer(
     "controller.socket.timeout.ms",
     30_000,
     "Time-out of the controller's requests.",
-    inert=True,
 )
 CONTROLLED_SHUTDOWN_ENABLE: Final = boolean(
     "controlled.shutdown.enable",
     True,
     "Whether a stopping broker first hands over its partitions.",
-    inert=True,
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES: Final = integer(
     "controlled.shutdown.max.retries",
     3,
     "Attempts to hand over partitions.",
-    inert=True,
 )
 CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS: Final = long(
     "controlled.shutdown.retry.backoff.ms",
     5000,
     "Pause between those attempts.",
-    inert=True,
 )
 
 # ---- groups ----

@@ -9,14 +9,20 @@ because other coordinators have to wait for a quorum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topics import Topic
+from broker.config import BrokerConfig, Listener
+from broker.controller.alter_partition import IsrProposal, Judgement
+from broker.controller.assignment import ReplicaAssignment
+from broker.controller.elections import ElectionType
 from broker.log.steps import Steps
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -28,6 +34,13 @@ from broker.protocol.schemas.stop_replica import (
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
+
+
+class BrokerRack(NamedTuple):
+    """A live broker, and the rack that it stands in, if that is known."""
+
+    id: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +63,19 @@ class FoundLog:
 
 
 class Controlled(Protocol):
-    """A broker, as far as a coordinator commands it."""
+    """A broker, as far as a coordinator commands it, or asks what it was told."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration that is in force."""
+
+    @property
+    def advertised(self) -> Sequence[Listener]:
+        """Where clients and brokers reach the broker."""
+
+    @property
+    def metadata_cache(self) -> MetadataCache:
+        """What the broker tells clients of the cluster."""
 
     @property
     def controller_epoch(self) -> int:
@@ -80,6 +105,9 @@ class Controlled(Protocol):
         Raises KAFKA_STORAGE_ERROR.
         """
 
+    def led_with_others(self) -> Sequence[TopicPartition]:
+        """Return what the broker leads that has other replicas, too."""
+
     def settle_deletions_now(self) -> None:
         """Do the same at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
 
@@ -93,9 +121,19 @@ class Controlled(Protocol):
 class Coordinator(Protocol):
     """The cluster's one mind; errors are `KafkaError`.
 
-    `load` comes first, since a broker opens its logs with their topics' configs, then
-    `reconcile` and `open`; everything else may be asked of it afterwards.
+    `prepare` and `load` come first, since a broker opens its logs with their topics'
+    configs, then `reconcile` and `open`; everything else may be asked of it afterwards.
     """
+
+    async def prepare(self) -> None:
+        """Learn what others know of the cluster.
+
+        :raises ConfigError: if they do not answer, or do not take this broker.
+        """
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None if the broker's directories know it."""
 
     def load(self) -> None:
         """Learn what the cluster remembers; raise OSError or `MalformedCheckpoint`."""
@@ -135,20 +173,51 @@ class Coordinator(Protocol):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
 
+    def configs_of(self, topic: str) -> Mapping[str, str]:
+        """Return what was set for a topic; nothing for one that is not known."""
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """Learn the configs of topics of which the broker is about to get replicas."""
+
+    @property
+    def offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Take part in the cluster until cancelled; ``billed`` is entered for work."""
+
+    async def withdraw(self) -> None:
+        """Have the broker's leaderships moved elsewhere, as it is about to stop."""
+
+    async def leave(self) -> None:
+        """Have it known that the broker has gone; `run` is over then."""
+
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Learn that replicas of the broker are offline with their directory."""
 
-    def live_brokers(self) -> Sequence[int]:
-        """Return the ids of the brokers that replicas can be placed on."""
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the brokers that replicas can be placed on, by id."""
 
-    async def create_topic(self, new: NewTopic) -> Topic:
-        """Create a topic; raise TOPIC_ALREADY_EXISTS."""
+    def check_is_controller(self) -> None:
+        """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
 
-    async def delete_topic(self, name: str) -> None:
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+        """Create a topic; raise TOPIC_ALREADY_EXISTS.
+
+        Where it takes time until brokers lead it, that long is waited, at most
+        ``timeout_ms``: then REQUEST_TIMED_OUT, but it is created all the same. So it is
+        with deletions and with new partitions.
+        """
+
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def create_partitions(
-        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
     ) -> bool:
         """Add partitions from ``first`` on; ``assignment`` is that of the new ones.
 
@@ -165,5 +234,38 @@ class Coordinator(Protocol):
     async def producer_id_block(self) -> range:
         """Reserve producer ids that nobody else will ever be given."""
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
-        """Move leaderships off a broker that stops, as far as there is where to."""
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> Sequence[TopicPartition]:
+        """Move leaderships off a broker that stops, as far as there is where to.
+
+        Returns those that remain of partitions with other replicas. Raises
+        BROKER_NOT_AVAILABLE and STALE_BROKER_EPOCH.
+        """
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic; raise NOT_CONTROLLER."""
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        proposals: Mapping[TopicPartition, IsrProposal],
+    ) -> Mapping[TopicPartition, Judgement]:
+        """Judge what a leader proposes for its ISRs; raise STALE_BROKER_EPOCH."""
+
+    async def elect_leaders(
+        self,
+        keys: Collection[TopicPartition] | None,
+        kind: ElectionType,
+        timeout_ms: int = 0,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Elect leaders of partitions, None meaning all; return each one's outcome."""
+
+    async def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Begin reassignments, or with None cancel them; return the refusals."""
+
+    def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the reassignments that are under way."""

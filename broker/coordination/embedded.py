@@ -21,8 +21,9 @@ from logging import getLogger
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.topics import Topic
+from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
+from broker.coordination.alone import Alone
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
 from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
@@ -42,16 +43,14 @@ PRODUCER_ID_BLOCK: Final = 1000
 _PRODUCER_ID_MAX: Final = 2**63 - 1
 
 
-class EmbeddedCoordinator:
+class EmbeddedCoordinator(Alone):
     """One broker, ``broker_id``; ``new_id`` draws topic ids."""
-
-    _broker: Controlled
 
     def __init__(
         self, registry: Registry, *, broker_id: int, new_id: Callable[[], UUID]
     ) -> None:
+        super().__init__(broker_id)
         self._registry = registry
-        self._id = broker_id
         self._new_id = new_id
         # Topics whose logs are being removed by some request just now.
         self._removing: set[str] = set()
@@ -71,9 +70,16 @@ class EmbeddedCoordinator:
         """Dynamic broker configs by broker id; "" is every broker's default."""
         return self._registry.state.broker_configs
 
-    def live_brokers(self) -> Sequence[int]:
-        """Return this broker's id."""
-        return (self._id,)
+    def configs_of(self, topic: str) -> Mapping[str, str]:
+        """Return what was set for a topic."""
+        found = self.topics.get(topic)
+        return found.configs if found else {}
+
+    @property
+    def offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        found = self.topics.get(GROUP_METADATA_TOPIC)
+        return None if found is None else len(found.leader_epochs)
 
     @property
     def remembers_at_length(self) -> bool:
@@ -142,7 +148,7 @@ class EmbeddedCoordinator:
 
     # ---- topics -----------------------------------------------------------------
 
-    async def create_topic(self, new: NewTopic) -> Topic:
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS or KAFKA_STORAGE_ERROR."""
         if new.name in self.topics or new.name in self._removing:
             raise KafkaError(
@@ -167,7 +173,7 @@ class EmbeddedCoordinator:
             raise
         return topic
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
 
         After the latter the topic is gone for clients; what is left of it goes with
@@ -218,7 +224,11 @@ class EmbeddedCoordinator:
             self._remember(Change(deleting={name: None}))
 
     async def create_partitions(
-        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
     ) -> bool:
         """Add partitions; all of them are ready, or none was added.
 
@@ -295,21 +305,6 @@ class EmbeddedCoordinator:
             raise KafkaError(ErrorCode.unknown_server_error, "producer ids exhausted")
         self._remember(Change(next_producer_id=following))
         return range(first, following)
-
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
-        """Move nothing, since there is no other broker.
-
-        Raises BROKER_NOT_AVAILABLE for any other broker, and STALE_BROKER_EPOCH.
-        """
-        if broker_id != self._id:
-            raise KafkaError(
-                ErrorCode.broker_not_available, f"broker {broker_id} is not registered"
-            )
-        if -1 < broker_epoch < self.broker_epoch:
-            raise KafkaError(
-                ErrorCode.stale_broker_epoch,
-                f"broker epoch {broker_epoch}, the present one is {self.broker_epoch}",
-            )
 
     # ---- commands ---------------------------------------------------------------
 

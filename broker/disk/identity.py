@@ -1,7 +1,8 @@
 """Whose data a log directory holds: ``meta.properties``, as Kafka writes it.
 
 A broker refuses directories of another broker or another cluster, since their logs
-would be taken for its own. Version 1 (KRaft) is written; version 0 (ZooKeeper) is read.
+would be taken for its own. Version 1 (KRaft) is written, and version 0 by a member of a
+cluster under ZooKeeper; both are read.
 """
 
 from __future__ import annotations
@@ -46,11 +47,14 @@ def claim(
     log_dirs: LogDirs,
     node_id: int,
     new_id: Callable[[], UUID],
+    *,
+    of_cluster: str | None = None,
 ) -> str:
     """Make the directories this broker's, or check that they are; return cluster.id.
 
-    A new cluster id is made where no directory has one. A directory that cannot be
-    read or written is offline from then on. Raises `ConfigError`.
+    ``of_cluster`` is the id of the cluster that the broker joins; without one, a new id
+    is made where no directory has one. A directory that cannot be read or written is
+    offline from then on. Raises `ConfigError`.
     """
     found = {}
     for directory in log_dirs.online:
@@ -62,21 +66,25 @@ def claim(
     cluster_ids = {pairs["cluster.id"] for pairs in found.values() if pairs}
     if len(cluster_ids) > 1:
         raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
-    cluster_id = cluster_ids.pop() if cluster_ids else kafka_uuid(new_id())
+    if of_cluster is not None and cluster_ids - {of_cluster}:
+        expected = f"directories of {of_cluster}, as /cluster/id in ZooKeeper says"
+        raise ConfigError("log.dirs", cluster_ids.pop(), expected)
+    cluster_id = next(iter(cluster_ids), of_cluster) or kafka_uuid(new_id())
     for directory, pairs in found.items():
         owner = pairs.get("node.id", pairs.get("broker.id", str(node_id)))
         if owner != str(node_id):
             path = join(directory, META_PROPERTIES)
             raise ConfigError("node.id", node_id, f"{owner}, as in {path}")
         if not pairs:
-            fresh = {
-                "version": "1",
-                "cluster.id": cluster_id,
-                "node.id": str(node_id),
-                "directory.id": kafka_uuid(new_id()),
-            }
+            ours = {"cluster.id": cluster_id}
+            if of_cluster is None:
+                ours |= {"version": "1", "node.id": str(node_id)}
+                ours["directory.id"] = kafka_uuid(new_id())
+            else:
+                # A broker of Apache Kafka under ZooKeeper reads no other version.
+                ours |= {"version": "0", "broker.id": str(node_id)}
             try:
-                write_properties(storage, directory, META_PROPERTIES, fresh)
+                write_properties(storage, directory, META_PROPERTIES, ours)
             except OSError as error:
                 log_dirs.take_offline(directory, error)
     return cluster_id

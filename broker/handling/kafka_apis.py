@@ -28,6 +28,7 @@ from broker.handling.registry import APIS
 from broker.node.background import duty_metrics
 from broker.node.broker import Broker
 from broker.node.metrics import log_dir_metrics
+from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.api_keys import ApiKey
@@ -65,6 +66,10 @@ class KafkaApis:
         self.config_listeners = broker.config_listeners
         self.addresses = broker.hosts.addresses
         self.in_force = broker.in_force
+
+    async def prepare(self) -> None:
+        """Learn what others know of the cluster."""
+        await self.broker.coordinator.prepare()
 
     def open(
         self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
@@ -119,8 +124,17 @@ class KafkaApis:
         return response
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Keep the followers up with their leaders, until cancelled."""
-        await self.broker.replication.run(billed)
+        """Take part in the cluster and keep followers up, until cancelled."""
+        broker = self.broker
+        await side_by_side(billed, broker.coordinator.run, broker.replication.run)
+
+    async def withdraw(self) -> None:
+        """Have leaderships moved to other brokers."""
+        await self.broker.coordinator.withdraw()
+
+    async def leave(self) -> None:
+        """Have others know that this broker has gone."""
+        await self.broker.coordinator.leave()
 
     def next_upkeep_ns(self) -> int | None:
         """Return when `upkeep` has something to do."""

@@ -22,7 +22,6 @@ from broker.cluster.topic_configs import (
     describe_topic_configs,
 )
 from broker.cluster.topic_settings import TopicSettings
-from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
     BROKER_RACK,
     DOORKEEPER_LOCK_INHERITANCE,
@@ -104,8 +103,8 @@ class Broker:
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
         self._storage = storage
-        self._rng = rng
-        self._settings = TopicSettings(self._configs_of, lambda: self.config)
+        self.rng = rng
+        self._settings = TopicSettings(coordinator.configs_of, lambda: self.config)
         self.producer_ids = ProducerIds(coordinator)
         self._connect = connect
         # The newest epoch by which a controller has addressed this broker (KIP-380).
@@ -140,12 +139,12 @@ class Broker:
 
     def _load(self) -> None:
         """Learn whose directories these are, and what was altered."""
-        config = self._static_config
         self.cluster_id = claim(
             self._storage,
             self.log_dirs,
-            config.node_id,
-            lambda: draw_uuid(self._rng),
+            self._static_config.node_id,
+            lambda: draw_uuid(self.rng),
+            of_cluster=self.coordinator.cluster_id,
         )
         self.coordinator.load()
         self.config = self.alterations.load()
@@ -156,14 +155,13 @@ class Broker:
         config = self.config
         self._make_replicas(listeners, timer_moved)
         self.fetch_sessions = FetchSessions(
-            config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._rng
+            config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self.rng
         )
         threads = config[NUM_RECOVERY_THREADS_PER_DATA_DIR] * len(self.log_dirs.all)
         self.logs.open(partial(self._threads.run_all, threads=threads))
         if not self.log_dirs.online:
             raise OSError(str(LogDirsLost(self.log_dirs.offline)))
         self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))
-        offsets_topic = self.coordinator.topics.get(GROUP_METADATA_TOPIC)
         self._group_flushes = QueuedFlushes(
             self.now_ns, self.now_ms, self._threads, timer_moved
         )
@@ -171,11 +169,10 @@ class Broker:
             self.config,
             self.replicas,
             self._group_flushes,
-            partitions=len(offsets_topic.leader_epochs)
-            if offsets_topic
-            else config[OFFSETS_TOPIC_NUM_PARTITIONS],
+            partitions=self.coordinator.offsets_partitions
+            or config[OFFSETS_TOPIC_NUM_PARTITIONS],
             clock=lambda: Instant(self.now_ns(), self.now_ms()),
-            rng=self._rng,
+            rng=self.rng,
             on_earlier_deadline=timer_moved,
         )
         self.deletions = Deletions(self.logs, self.groups, self.flush)
@@ -214,6 +211,7 @@ class Broker:
             on_earlier_deadline=timer_moved,
             inherits=config[DOORKEEPER_LOCK_INHERITANCE],
         )
+        self.advertised = tuple(listeners)
         endpoints = {each.name: (each.host, each.port) for each in listeners}
         local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
         self.metadata_cache = MetadataCache(local, controller_id=node_id)
@@ -226,7 +224,7 @@ class Broker:
             flush=self.flush,
             now_ns=self.now_ns,
             now_ms=self.now_ms,
-            rng=self._rng,
+            rng=self.rng,
         )
 
     def close(self) -> None:
@@ -293,10 +291,6 @@ class Broker:
 
     # ---- configs ----------------------------------------------------------------
 
-    def _configs_of(self, topic: str) -> Mapping[str, str]:
-        found = self.coordinator.topics.get(topic)
-        return found.configs if found else {}
-
     def topic_configs(self, configs: Mapping[str, str]) -> list[DescribedConfig]:
         """Return all configs of a topic that overrides ``configs``."""
         return describe_topic_configs(configs, self.config, self.alterations.written_as)
@@ -359,6 +353,10 @@ class Broker:
         if deleted:
             self.deletions.note(deleted)
         return ErrorCode.none
+
+    def led_with_others(self) -> Sequence[TopicPartition]:
+        """Return what this broker leads that has other replicas, too."""
+        return [it.key for it in self.replicas.led() if len(it.replicas) > 1]
 
     async def settle_deletions(self) -> None:
         """Make durable that logs are gone and offsets are forgotten."""

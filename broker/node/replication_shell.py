@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -25,6 +25,16 @@ _NS_PER_MS = 1_000_000
 async def connect_nowhere(host: str, port: int) -> Stream:
     """Reach no other broker: for one that is its own cluster, without a network."""
     raise OSError(f"there is no network to reach {host}:{port} by")
+
+
+async def side_by_side(
+    billed: AbstractContextManager[object],
+    *works: Callable[[AbstractContextManager[object]], Awaitable[None]],
+) -> None:
+    """Do what runs beside the requests, all of it, until cancelled."""
+    async with trio.open_nursery() as nursery:
+        for work in works:
+            nursery.start_soon(work, billed)
 
 
 class Replication:

@@ -43,6 +43,15 @@ class Handlers:
         self.addresses = self._hosts.addresses
         self.closed = False
 
+    async def prepare(self):
+        """There is nobody to ask."""
+
+    async def withdraw(self):
+        """There is nobody to hand anything over to."""
+
+    async def leave(self):
+        """There is nobody to take leave of."""
+
     def in_force(self, config):
         self._hosts.learn_now(config)
         return config

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from broker.cluster.topics import Topic
-from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
+from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
+from broker.coordination.alone import Alone
+from broker.coordination.coordinator import (
+    BrokerRack,
+    Controlled,
+    FoundLog,
+    NewTopic,
+)
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -26,18 +32,21 @@ class Script(Protocol):
         """Return producer ids that nobody else is given."""
 
 
-class ScriptedCoordinator:
-    """What a broker is handed whose controller is a `ScriptedController`."""
+class ScriptedCoordinator(Alone):
+    """What a broker is handed whose controller is a `ScriptedController`.
+
+    To be asked it is alone: nobody is elected, and nothing moves, but by the script.
+    """
 
     def __init__(self, controller: Script, broker: int) -> None:
+        super().__init__(broker)
         self._controller = controller
-        self._broker = broker
         self.broker_configs: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
-        return self._controller.epoch_of(self._broker)
+        return self._controller.epoch_of(self._id)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -55,6 +64,7 @@ class ScriptedCoordinator:
 
     def open(self, broker: Controlled) -> None:
         """Command nothing: the controller will, over the network."""
+        self._broker = broker
 
     @property
     def remembers_at_length(self) -> bool:
@@ -69,24 +79,39 @@ class ScriptedCoordinator:
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Say nothing: a broker that loses its one directory stops."""
 
-    def live_brokers(self) -> Sequence[int]:
-        """Return the ids of the brokers that are alive."""
-        return sorted(self._controller.elections.live)
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the brokers that are alive."""
+        return [BrokerRack(each) for each in sorted(self._controller.elections.live)]
+
+    def configs_of(self, topic: str) -> Mapping[str, str]:
+        """Return what the script sets for a topic."""
+        found = self.topics.get(topic)
+        return found.configs if found else {}
+
+    @property
+    def offsets_partitions(self) -> int | None:
+        """How many partitions ``__consumer_offsets`` has; None if there is none."""
+        found = self.topics.get(GROUP_METADATA_TOPIC)
+        return None if found is None else len(found.leader_epochs)
 
     async def producer_id_block(self) -> range:
         """Reserve producer ids."""
         return self._controller.producer_ids()
 
-    async def create_topic(self, new: NewTopic) -> Topic:
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Refuse: topics are the script's."""
         raise _refused()
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Refuse."""
         raise _refused()
 
     async def create_partitions(
-        self, name: str, first: int, assignment: tuple[tuple[int, ...], ...]
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
     ) -> bool:
         """Refuse."""
         raise _refused()
@@ -99,7 +124,9 @@ class ScriptedCoordinator:
         """Refuse."""
         raise _refused()
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> None:
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> Sequence[TopicPartition]:
         """Refuse."""
         raise _refused()
 

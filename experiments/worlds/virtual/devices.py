@@ -43,6 +43,9 @@ class OnDevices:
         self.apis = apis.apis
         self.config_listeners = apis.config_listeners
         self.addresses = apis.addresses
+        self.prepare = apis.prepare
+        self.withdraw = apis.withdraw
+        self.leave = apis.leave
         self.in_force = apis.in_force
         self.open = apis.open
         self.run = apis.run

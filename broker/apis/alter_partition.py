@@ -1,0 +1,114 @@
+"""AlterPartition (56): a leader proposes an ISR, the controller decides (KIP-497).
+
+Versions: 2-3.
+
+Behaviour:
+- NOT_CONTROLLER where another broker is controller, STALE_BROKER_EPOCH for another life
+  of the broker that asks; both for the whole request.
+- For each partition: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION for what is older
+  than the controller's word, NOT_CONTROLLER for what is newer, INELIGIBLE_REPLICA for a
+  replica whose broker stops or has gone (KIP-841), NEW_LEADER_ELECTED where the new ISR
+  completes a reassignment that moves the leader, UNKNOWN_TOPIC_ID.
+- An accepted proposal is durable, and is answered with what holds from then on.
+
+Version notes: v3 gives the epochs of the brokers in the new ISR (KIP-903).
+
+Left out: judging these epochs, as in Kafka under ZooKeeper; v0 and v1, which name
+topics by name, and which brokers before Kafka 3.3 speak.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.apis.common.answer import Row, answer
+from broker.apis.common.api import Api
+from broker.controller.alter_partition import IsrProposal, Judgement
+from broker.controller.leadership import Leadership
+from broker.node.broker import Broker
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.codec import Entity
+from broker.requests.classifier import CONTROL
+from broker.requests.request import Request
+
+_WITH_EPOCHS: Final = 3
+# Beside an error there is nothing to tell.
+_NOTHING: Final = Leadership(
+    leader=0, leader_epoch=0, isr=(), controller_epoch=0, version=0
+)
+
+
+async def handle(request: Request, body: Entity, broker: Broker) -> Row:
+    """Answer what the controller makes of each proposal."""
+    coordinator = broker.coordinator
+    try:
+        names = [coordinator.topic_name(topic.topic_id) for topic in body.topics]
+        judgements = await coordinator.alter_partition(
+            body.broker_id,
+            body.broker_epoch,
+            {
+                TopicPartition(name, each.partition_index): _proposal(
+                    each, request.api_version
+                )
+                for name, topic in zip(names, body.topics, strict=True)
+                if name is not None
+                for each in topic.partitions
+            },
+        )
+    except KafkaError as refused:
+        return answer(error_code=refused.code, topics=())
+    topics = [
+        Row(
+            topic_id=topic.topic_id,
+            partitions=[
+                _row(
+                    each.partition_index,
+                    ErrorCode.unknown_topic_id
+                    if name is None
+                    else judgements[TopicPartition(name, each.partition_index)],
+                )
+                for each in topic.partitions
+            ],
+        )
+        for name, topic in zip(names, body.topics, strict=True)
+    ]
+    return answer(error_code=ErrorCode.none, topics=topics)
+
+
+def _proposal(each: Entity, version: int) -> IsrProposal:
+    isr = (
+        [broker.broker_id for broker in each.new_isr_with_epochs]
+        if version >= _WITH_EPOCHS
+        else each.new_isr
+    )
+    return IsrProposal(
+        leader_epoch=each.leader_epoch,
+        partition_epoch=each.partition_epoch,
+        isr=tuple(map(int, isr)),
+        recovery_state=each.leader_recovery_state,
+    )
+
+
+def _row(index: int, judgement: Judgement) -> Row:
+    accepted = isinstance(judgement, Leadership)
+    held = judgement if isinstance(judgement, Leadership) else _NOTHING
+    return Row(
+        partition_index=index,
+        error_code=ErrorCode.none if accepted else judgement,
+        leader_id=held.leader,
+        leader_epoch=held.leader_epoch,
+        isr=held.isr,
+        leader_recovery_state=held.recovery_state,
+        partition_epoch=held.version,
+    )
+
+
+API: Final = Api(
+    key=ApiKey.ALTER_PARTITION,
+    versions=(2, 3),
+    request_class=CONTROL,
+    handle=handle,
+    cluster_action=True,
+)

@@ -1,0 +1,147 @@
+"""What a coordinator answers whose broker is the only one of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from uuid import UUID
+
+from broker.controller.alter_partition import IsrProposal, Judgement
+from broker.controller.assignment import ReplicaAssignment
+from broker.controller.elections import ElectionType
+from broker.coordination.coordinator import BrokerRack, Controlled
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.topic_partition import TopicPartition
+
+
+class Alone:
+    """The part of a coordinator that needs to remember nothing."""
+
+    _broker: Controlled
+
+    def __init__(self, broker_id: int) -> None:
+        self._id = broker_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the broker's present life."""
+        raise NotImplementedError
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Nothing: the cluster is its broker's directories."""
+        return None
+
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return this broker."""
+        return (BrokerRack(self._id),)
+
+    async def prepare(self) -> None:
+        """There is nobody to ask."""
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """There is nobody to take part with."""
+
+    async def withdraw(self) -> None:
+        """There is nobody to hand over to."""
+
+    async def leave(self) -> None:
+        """There is nobody to take leave of."""
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """There is nobody to learn from."""
+
+    def check_is_controller(self) -> None:
+        """There is no other."""
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> Sequence[TopicPartition]:
+        """Move nothing, since there is no other broker.
+
+        Raises BROKER_NOT_AVAILABLE for any other broker, and STALE_BROKER_EPOCH.
+        """
+        if broker_id != self._id:
+            raise KafkaError(
+                ErrorCode.broker_not_available, f"broker {broker_id} is not registered"
+            )
+        if -1 < broker_epoch < self.broker_epoch:
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch,
+                f"broker epoch {broker_epoch}, the present one is {self.broker_epoch}",
+            )
+        return self._broker.led_with_others()
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic."""
+        return self._broker.metadata_cache.name(topic_id)
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        proposals: Mapping[TopicPartition, IsrProposal],
+    ) -> Mapping[TopicPartition, Judgement]:
+        """Refuse: whoever had this broker lead with others is their controller."""
+        raise KafkaError(ErrorCode.not_controller)
+
+    async def elect_leaders(
+        self,
+        keys: Collection[TopicPartition] | None,
+        kind: ElectionType,
+        timeout_ms: int = 0,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Elect nobody: say where that is needed, and where it is not."""
+        cache = self._broker.metadata_cache
+        wanted = keys
+        if wanted is None:
+            wanted = [
+                TopicPartition(topic.name, index)
+                for topic in cache.topics()
+                for index in topic.partitions
+            ]
+        return {key: self._election(key, kind) for key in wanted}
+
+    def _election(self, key: TopicPartition, kind: ElectionType) -> ErrorCode:
+        topic = self._broker.metadata_cache.topic(key.topic)
+        state = None if topic is None else topic.partitions.get(key.partition)
+        if state is None:
+            return ErrorCode.unknown_topic_or_partition
+        if kind is ElectionType.UNCLEAN:
+            return (
+                ErrorCode.eligible_leaders_not_available
+                if state.leader == NO_LEADER
+                else ErrorCode.election_not_needed
+            )
+        if state.replicas[:1] == (state.leader,):
+            return ErrorCode.election_not_needed
+        return ErrorCode.preferred_leader_not_available
+
+    async def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Move nothing: only where the replicas are already may they be wanted."""
+        return {key: self._reassignment(key, wanted[key]) for key in wanted}
+
+    def _reassignment(
+        self, key: TopicPartition, target: tuple[int, ...] | None
+    ) -> KafkaError | None:
+        topic = self._broker.metadata_cache.topic(key.topic)
+        if topic is None or key.partition not in topic.partitions:
+            return KafkaError(
+                ErrorCode.unknown_topic_or_partition,
+                f"there is no partition {key.topic}-{key.partition}",
+            )
+        if target is None:
+            return KafkaError(ErrorCode.no_reassignment_in_progress)
+        if target != (self._id,):
+            return KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"replicas {target}, and only broker {self._id} is alive",
+            )
+        return None
+
+    def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return nothing: replicas have nowhere to move."""
+        return {}

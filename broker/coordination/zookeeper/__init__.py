@@ -1,0 +1,1 @@
+"""A broker as a member of a Kafka cluster under ZooKeeper: znodes and election."""

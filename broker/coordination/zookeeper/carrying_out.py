@@ -1,0 +1,174 @@
+"""What a controller has decided, carried out: znodes written, requests sent.
+
+Every write is one ``multi`` with a check of the version of /controller_epoch, which
+another controller's election changes: what an old one still wants then fails as a whole
+(`ControllerMoved`), as in Kafka since KAFKA-6082.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import assert_never
+
+from broker.controller.decisions import (
+    NOTHING_FOUND,
+    Decision,
+    DeleteTopic,
+    ForgetDeletions,
+    ForgetPreferredElection,
+    Found,
+    Send,
+    WriteAssignment,
+    WriteLeaderships,
+    WriteReassignments,
+)
+from broker.controller.leadership import Leadership
+from broker.coordination.zookeeper.channels import ControllerChannels
+from broker.coordination.zookeeper.election import Term
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.topic_records import (
+    write_leadership,
+    write_reassignment,
+    write_topic,
+)
+from broker.coordination.zookeeper.patient import PatientZnodes, side_by_side
+from broker.coordination.zookeeper.reading import read_leaderships
+from broker.protocol.topic_partition import TopicPartition
+from broker.zookeeper.znodes import (
+    Check,
+    Create,
+    Delete,
+    Op,
+    SessionExpired,
+    SetData,
+    ZooKeeperError,
+)
+
+
+class ControllerMoved(Exception):
+    """Another broker has been elected controller."""
+
+
+class CarryingOut:
+    """Carries out the decisions of one controller in its ``term``.
+
+    ``appeared`` is told of a znode that is there again once it has been removed.
+    """
+
+    def __init__(
+        self,
+        znodes: PatientZnodes,
+        term: Term,
+        channels: ControllerChannels,
+        appeared: Callable[[str], None],
+    ) -> None:
+        self._znodes = znodes
+        self._check = Check(paths.CONTROLLER_EPOCH, term.version)
+        self._channels = channels
+        self._appeared = appeared
+
+    async def __call__(self, decision: Decision) -> Found:
+        """Carry out one decision; raise `ControllerMoved`, or `SessionExpired`."""
+        match decision:
+            case Send(requests):
+                for broker, request in requests:
+                    self._channels.send(broker, request)
+            case WriteLeaderships(wanted):
+                return await self._write_leaderships(wanted)
+            case WriteAssignment(topic, assignment):
+                data = write_topic(assignment)
+                await self._fenced(SetData(paths.topic(topic), data))
+            case DeleteTopic(topic):
+                await self._delete_topic(topic)
+            case ForgetDeletions(topics):
+                for topic in topics:
+                    await self._fenced(Delete(paths.topic_to_delete(topic)))
+            case WriteReassignments(remaining):
+                await self._write_reassignments(remaining)
+            case ForgetPreferredElection():
+                await self._remove_and_watch(paths.PREFERRED_ELECTION)
+            case _:
+                assert_never(decision)
+        return NOTHING_FOUND
+
+    async def _fenced(self, *ops: Op) -> ZooKeeperError | None:
+        """Carry out all of ``ops``, or none; return why not, if not."""
+        try:
+            await self._znodes.multi([self._check, *ops])
+        except SessionExpired:
+            raise
+        except ZooKeeperError as failed:
+            if failed.op == 0:
+                raise ControllerMoved from failed
+            return failed
+        return None
+
+    # ---- leaderships ------------------------------------------------------------
+
+    async def _write_leaderships(
+        self, wanted: Mapping[TopicPartition, Leadership]
+    ) -> Found:
+        first = [key for key, each in wanted.items() if each.version == 0]
+        for topic in dict.fromkeys(key.topic for key in first):
+            await self._fenced(Create(paths.partitions(topic)))
+        failed: list[TopicPartition] = []
+
+        async def write(key: TopicPartition, leadership: Leadership) -> None:
+            if not await self._is_written(key, leadership):
+                failed.append(key)
+
+        await side_by_side([partial(write, *each) for each in wanted.items()])
+        # A write that failed may have been made before, its answer lost.
+        there = await read_leaderships(self._znodes, failed)
+        return {key: there.get(key) if key in failed else wanted[key] for key in wanted}
+
+    async def _is_written(self, key: TopicPartition, leadership: Leadership) -> bool:
+        path, data = paths.partition_state(key), write_leadership(leadership)
+        if leadership.version > 0:
+            return not await self._fenced(SetData(path, data, leadership.version - 1))
+        above = Create(paths.partition(key))
+        return not await self._fenced(above, Create(path, data)) or (
+            # The one above may be there without it.
+            not await self._fenced(Create(path, data))
+        )
+
+    # ---- topics -----------------------------------------------------------------
+
+    async def _delete_topic(self, topic: str) -> None:
+        """Remove a topic, bottom up, and last what asks for it."""
+        parents = paths.partitions(topic)
+        if await self._znodes.exists(parents) is not None:
+            indexes = await self._znodes.children(parents)
+            keys = [TopicPartition(topic, int(index)) for index in indexes]
+            await side_by_side([partial(self._delete_partition, key) for key in keys])
+        await self._delete_each(
+            [
+                parents,
+                paths.topic(topic),
+                paths.topic_config(topic),
+                paths.topic_to_delete(topic),
+            ]
+        )
+
+    async def _delete_partition(self, key: TopicPartition) -> None:
+        await self._delete_each([paths.partition_state(key), paths.partition(key)])
+
+    async def _delete_each(self, wanted: Iterable[str]) -> None:
+        for path in wanted:
+            await self._fenced(Delete(path))
+
+    async def _write_reassignments(
+        self, remaining: Mapping[TopicPartition, tuple[int, ...]]
+    ) -> None:
+        if remaining:
+            data = write_reassignment(remaining)
+            await self._fenced(SetData(paths.REASSIGNMENT, data))
+        else:
+            await self._remove_and_watch(paths.REASSIGNMENT)
+
+    async def _remove_and_watch(self, path: str) -> None:
+        """Remove what an operator has written, who may write again at once."""
+        await self._fenced(Delete(path))
+        if await self._znodes.exists(path, watch=True) is not None:
+            self._appeared(path)

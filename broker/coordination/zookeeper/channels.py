@@ -1,0 +1,156 @@
+"""The controller's requests on their way to brokers: one queue and one task for each.
+
+Kafka's ``ControllerChannelManager``. A broker is sent one request at a time, in the
+order of the decisions, and each again until it is answered or the broker's
+registration has ended: then its channel goes, with all that is queued. A new
+registration has a channel of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import trio
+
+from broker.client.config import COMMON, read_settings
+from broker.client.network_client import Address, Connect, NetworkClient
+from broker.client.signals import Signal
+from broker.client.versions import Row
+from broker.controller.decisions import ControllerRequest
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import KafkaError
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+# Kafka's ``RequestSendThread``: its pause after a failure.
+_RETRY_S: Final = 0.1
+_Answer: TypeAlias = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
+_KINDS: Final[
+    Mapping[type[ControllerRequest], tuple[ApiKey, Callable[[Any], _Answer]]]
+] = MappingProxyType(
+    {
+        LeaderAndIsrRequest: (ApiKey.LEADER_AND_ISR, LeaderAndIsrResponse.from_wire),
+        UpdateMetadataRequest: (
+            ApiKey.UPDATE_METADATA,
+            UpdateMetadataResponse.from_wire,
+        ),
+        StopReplicaRequest: (ApiKey.STOP_REPLICA, StopReplicaResponse.from_wire),
+    }
+)
+
+# Told of each answer: broker id, request, response.
+Answered = Callable[[int, ControllerRequest, Any], None]
+
+
+class Registration(NamedTuple):
+    """Which life of a broker this is, and where it listens to controllers."""
+
+    epoch: int
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class _Channel:
+    """What a broker is to be told in this life."""
+
+    registration: Registration
+    queue: deque[ControllerRequest] = field(default_factory=deque)
+    filled: Signal = field(default_factory=Signal)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+class ControllerChannels:
+    """Channels by broker id, of one controller in one term."""
+
+    def __init__(
+        self,
+        controller_id: int,
+        connect: Connect,
+        rng: random.Random,
+        *,
+        timeout_ms: int,
+        answered: Answered,
+    ) -> None:
+        settings = read_settings(
+            COMMON,
+            {"client_id": str(controller_id), "request_timeout_ms": timeout_ms},
+        )
+        self._client = NetworkClient(settings, connect, rng)
+        self._answered = answered
+        self._channels: dict[int, _Channel] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Carry requests until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._client.run)
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    @property
+    def queued(self) -> dict[int, int]:
+        """How many requests each broker has not answered."""
+        return {broker: len(each.queue) for broker, each in self._channels.items()}
+
+    def serve(self, brokers: Mapping[int, Registration]) -> None:
+        """Open the channels of new registrations, and end those of others."""
+        assert self._nursery is not None, "channels do not run"
+        for broker, channel in tuple(self._channels.items()):
+            if brokers.get(broker) != channel.registration:
+                del self._channels[broker]
+                channel.scope.cancel()
+        for broker, registration in brokers.items():
+            if broker not in self._channels:
+                channel = self._channels[broker] = _Channel(registration)
+                self._nursery.start_soon(self._carry, broker, channel)
+
+    def send(self, broker: int, request: ControllerRequest) -> None:
+        """Queue a request for a broker; without a channel it is for nobody."""
+        channel = self._channels.get(broker)
+        if channel is not None:
+            channel.queue.append(request)
+            channel.filled.notify()
+
+    async def _carry(self, broker: int, channel: _Channel) -> None:
+        _, host, port = channel.registration
+        address = Address(host, port, purpose="controller")
+        with channel.scope:
+            while True:
+                while not channel.queue:
+                    await channel.filled.wait()
+                request = channel.queue[0]
+                response = await self._ask(address, request)
+                channel.queue.popleft()
+                self._answered(broker, request, response)
+
+    async def _ask(self, address: Address, request: ControllerRequest) -> _Answer:
+        """Send a request until it is answered."""
+        key, read = _KINDS[type(request)]
+        # Of the versions that are spoken here all have the fields of the request.
+        row = Row(**{it.name: getattr(request, it.name) for it in fields(request)})
+        while True:
+            try:
+                answer = await self._client.call(address, key, row)
+            except KafkaError:
+                await trio.sleep(_RETRY_S)
+            else:
+                return read(answer)

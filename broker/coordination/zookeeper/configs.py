@@ -1,0 +1,139 @@
+"""Configs of topics and brokers, as ZooKeeper has them, and news of their changes.
+
+Whoever alters an entity's configs writes its znode first and then a notification below
+/config/changes, which every broker watches (Kafka's ``ZkConfigManager``). Each
+notification names an entity, whose configs are then read anew; those of a session's
+first reading are older than it and need not be looked at. Notifications go a quarter of
+an hour after they came, by whoever sees them then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from logging import getLogger
+from typing import Final
+
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import (
+    read_config,
+    read_config_change,
+    write_config,
+    write_config_change,
+)
+from broker.coordination.zookeeper.layout.json_text import MalformedZnode
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.observation.logs import fields
+
+logger = getLogger(__name__)
+
+# Kafka's ``ZkNodeChangeNotificationListener``: changeExpirationMs.
+_KEPT_MS: Final = 15 * 60 * 1000
+_DEFAULT: Final = "<default>"
+
+
+class ClusterConfigs:
+    """What was set for topics by name, and for brokers by id ("" for all)."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Mapping[str, str]] = {}
+        self.brokers: dict[str, Mapping[str, str]] = {}
+        self._seen = ""
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        """Return what was set for a topic, as far as it is known here."""
+        return self.topics.get(name, {})
+
+    async def read_all(self, znodes: PatientZnodes) -> bool:
+        """Learn all configs, and watch for changes; tell whether there was news."""
+        present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
+        self._seen = max(present, default="")
+        before = self.topics, self.brokers
+        self.topics = await _configs(znodes, paths.TOPIC_CONFIGS)
+        self.brokers = {
+            _broker(name): configs
+            for name, configs in (await _configs(znodes, paths.BROKER_CONFIGS)).items()
+        }
+        return (self.topics, self.brokers) != before
+
+    async def read_changes(self, znodes: PatientZnodes, now_ms: int) -> list[str]:
+        """Learn what has changed, and go on watching.
+
+        Returns the entities, as ``topics/T`` or ``brokers/N``, once each.
+        """
+        present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
+        found = await znodes.find_all(
+            f"{paths.CONFIG_CHANGES}/{name}" for name in present
+        )
+        changed: dict[str, None] = {}
+        for path, (data, stat) in found.items():
+            name = path.rpartition("/")[2]
+            if name > self._seen:
+                try:
+                    changed[read_config_change(data)] = None
+                except MalformedZnode as fault:
+                    logger.error(
+                        "a notification of changed configs makes no sense",
+                        extra=fields(znode=path, fault=fault),
+                    )
+            if now_ms - stat.ctime_ms > _KEPT_MS:
+                await znodes.delete(path)
+        self._seen = max(self._seen, *present) if present else self._seen
+        for entity in changed:
+            await self._read(znodes, entity)
+        return list(changed)
+
+    async def _read(self, znodes: PatientZnodes, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            await self.read_topics(znodes, [name])
+        elif kind == "brokers":
+            found = await znodes.find(f"/config/{entity}")
+            self.brokers[_broker(name)] = _read_config(entity, found and found[0])
+
+    async def read_topics(self, znodes: PatientZnodes, names: Collection[str]) -> None:
+        """Learn the configs of some topics."""
+        found = await znodes.find_all(paths.topic_config(name) for name in names)
+        for name in names:
+            data, _ = found.get(paths.topic_config(name), (None, None))
+            self.topics[name] = _read_config(f"topics/{name}", data)
+
+    async def write(
+        self, znodes: PatientZnodes, entity: str, configs: Mapping[str, str]
+    ) -> None:
+        """Replace an entity's configs, and tell all brokers."""
+        await znodes.put(f"/config/{entity}", write_config(configs))
+        await znodes.create(
+            paths.CONFIG_CHANGE, write_config_change(entity), sequential=True
+        )
+
+
+def broker_entity(broker_id: str) -> str:
+    """Return what notifications call a broker; "" is the default of all."""
+    return f"brokers/{broker_id or _DEFAULT}"
+
+
+def _broker(name: str) -> str:
+    return "" if name == _DEFAULT else name
+
+
+async def _configs(znodes: PatientZnodes, parent: str) -> dict[str, Mapping[str, str]]:
+    names = await znodes.children(parent)
+    found = await znodes.find_all(f"{parent}/{name}" for name in names)
+    return {
+        path.rpartition("/")[2]: _read_config(path, data)
+        for path, (data, _) in found.items()
+    }
+
+
+def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
+    """Return an entity's configs; what cannot be read sets nothing, and is told."""
+    if not data:
+        return {}
+    try:
+        return read_config(data)
+    except MalformedZnode as fault:
+        logger.error(
+            "configs that cannot be read are not in force",
+            extra=fields(entity=entity, fault=fault),
+        )
+        return {}

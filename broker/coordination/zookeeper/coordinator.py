@@ -1,0 +1,380 @@
+"""The coordinator of a broker that is a member of a cluster under ZooKeeper.
+
+What concerns topics and configs is written to Kafka's znodes by the broker that is
+asked, and whoever is controller sees it there. What a controller alone decides goes to
+the core of this broker's term, where it is one; elsewhere it is NOT_CONTROLLER. A
+member leads nothing, and deletes nothing, until a controller tells it to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Final, TypeVar
+from uuid import UUID
+
+import trio
+
+from broker.client.network_client import Connect
+from broker.client.signals import Changes
+from broker.cluster.metadata_cache import NO_CONTROLLER
+from broker.cluster.topics import Topic
+from broker.config import (
+    CONTROLLED_SHUTDOWN_ENABLE,
+    CONTROLLED_SHUTDOWN_MAX_RETRIES,
+    CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    BrokerConfig,
+)
+from broker.controller.alter_partition import IsrProposal, Judgement
+from broker.controller.assignment import ReplicaAssignment, TopicAssignment
+from broker.controller.controller import KafkaController
+from broker.controller.decisions import Decisions
+from broker.controller.elections import ElectionType
+from broker.coordination.coordinator import (
+    BrokerRack,
+    Controlled,
+    FoundLog,
+    NewTopic,
+)
+from broker.coordination.zookeeper import topic_writes
+from broker.coordination.zookeeper.configs import broker_entity
+from broker.coordination.zookeeper.errands import Errands
+from broker.coordination.zookeeper.governing import Governing
+from broker.coordination.zookeeper.joining import join
+from broker.coordination.zookeeper.known_topics import KnownTopics
+from broker.coordination.zookeeper.leaving import hand_over
+from broker.coordination.zookeeper.member import Member
+from broker.coordination.zookeeper.membership import Membership
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.log.steps import Steps
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.topic_partition import TopicPartition
+from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.znodes import SessionExpired
+
+R = TypeVar("R")
+
+# Before it is registered a broker has no epoch, and no controller can mean it.
+UNREGISTERED: Final = 2**63 - 1
+
+
+class ZooKeeperCoordinator:
+    """One member, ``config.node_id``.
+
+    ``open_session`` begins a session with ZooKeeper, ``connect`` reaches other brokers,
+    ``new_id`` draws ids of topics, ``now_ms`` is the wall clock.
+    """
+
+    _broker: Controlled
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        open_session: Callable[[], ZooKeeperSession],
+        connect: Connect,
+        new_id: Callable[[], UUID],
+        now_ms: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self._id = config.node_id
+        self.cluster_id: str | None = None
+        self.offsets_partitions: int | None = None
+        self._config = config
+        self._open_session = open_session
+        self._connect = connect
+        self._new_id = new_id
+        self._rng = rng
+        self._member = Member(config, connect=connect, now_ms=now_ms, rng=rng)
+        self._configs = self._member.configs
+        self._membership = Membership(self._member, open_session)
+        self._errands = Errands()
+        self._told = Changes()
+        self._topics: Mapping[str, Topic] = {}
+
+    # ---- before anything is open ------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Read the cluster's id and its configs; raise `ConfigError`."""
+        self.cluster_id, self.offsets_partitions = await join(
+            self._open_session, self._configs, self._config, self._new_id
+        )
+
+    def load(self) -> None:
+        """There is nothing on disk to learn from."""
+
+    def reconcile(
+        self, found: Mapping[TopicPartition, FoundLog]
+    ) -> Mapping[TopicPartition, str]:
+        """Leave every log as it is, as Kafka does under ZooKeeper."""
+        return {}
+
+    @property
+    def remembers_at_length(self) -> bool:
+        """ZooKeeper remembers."""
+        return False
+
+    def compaction(self) -> Steps[None]:
+        """There is nothing to be written in less room."""
+        yield from ()
+
+    def open(self, broker: Controlled) -> None:
+        """Command nothing: the controller will."""
+        self._broker = self._member.broker = broker
+        cache = broker.metadata_cache
+        cache.controller_id = NO_CONTROLLER
+        cache.listeners.append(self._told.notify)
+        self._topics = KnownTopics(cache, self.configs_of)
+
+    # ---- what is known ----------------------------------------------------------
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of the broker's registration."""
+        epoch = self._membership.broker_epoch
+        return UNREGISTERED if epoch is None else epoch
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that a controller has told of."""
+        return self._topics
+
+    @property
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Dynamic broker configs by broker id; "" is every broker's default."""
+        return self._configs.brokers
+
+    def configs_of(self, topic: str) -> Mapping[str, str]:
+        """Return what was set for a topic."""
+        return self._configs.of_topic(topic)
+
+    def live_brokers(self) -> Sequence[BrokerRack]:
+        """Return the brokers that a controller has told to be alive."""
+        brokers = self._broker.metadata_cache.brokers
+        return [BrokerRack(it.id, it.rack) for _, it in sorted(brokers.items())]
+
+    # ---- the life of a member ---------------------------------------------------
+
+    async def run(self, billed: AbstractContextManager[object]) -> None:
+        """Take part in the cluster until cancelled."""
+        self._member.billed = billed
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._errands.run)
+            nursery.start_soon(self._membership.run)
+
+    async def withdraw(self) -> None:
+        """Have others lead what this broker leads."""
+        config = self._config
+        if not config[CONTROLLED_SHUTDOWN_ENABLE] or self._membership.znodes is None:
+            return
+        cache = self._broker.metadata_cache
+        listener = config.inter_broker_listener_name
+        await hand_over(
+            self._id,
+            lambda: self.broker_epoch,
+            lambda: cache.endpoint(listener, cache.controller_id),
+            connect=self._connect,
+            rng=self._rng,
+            attempts=config[CONTROLLED_SHUTDOWN_MAX_RETRIES],
+            pause_s=config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000,
+            timeout_ms=config[CONTROLLER_SOCKET_TIMEOUT_MS],
+        )
+
+    async def leave(self) -> None:
+        """End the session, and with it the registration."""
+        await self._membership.leave()
+
+    async def learn_topics(self, names: Iterable[str]) -> None:
+        """Read the configs of topics that the broker is about to have replicas of."""
+        wanted = tuple(names)
+        if wanted:
+            await self._write(lambda it: self._configs.read_topics(it, wanted))
+            for name in wanted:
+                await self._broker.topic_changed(name)
+
+    def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
+        """Have the controller told, who then asks for what is left (KIP-112)."""
+        self._membership.log_dirs_failed.notify()
+
+    # ---- topics and configs -----------------------------------------------------
+
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+        """Create a topic, and wait until it is led; raise TOPIC_ALREADY_EXISTS."""
+        topic_id = self._new_id()
+        replicas = map(ReplicaAssignment, new.assignment)
+        topic = TopicAssignment(topic_id, dict(enumerate(replicas)))
+        await self._write(
+            lambda it: topic_writes.create_topic(it, new.name, topic, new.configs)
+        )
+        count = len(new.assignment)
+        await self._seen(lambda: self._is_led(new.name, count), timeout_ms)
+        return Topic(
+            name=new.name,
+            topic_id=topic_id,
+            leader_epochs=(0,) * count,
+            configs=dict(new.configs),
+        )
+
+    async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
+        """Have a topic deleted, and wait until clients are told no more of it."""
+        await self._write(lambda it: topic_writes.request_deletion(it, name))
+        cache = self._broker.metadata_cache
+        await self._seen(lambda: cache.topic(name) is None, timeout_ms)
+
+    async def create_partitions(
+        self,
+        name: str,
+        first: int,
+        assignment: tuple[tuple[int, ...], ...],
+        timeout_ms: int = 0,
+    ) -> bool:
+        """Add partitions, and wait until they are led; False if it has changed."""
+        done = await self._write(
+            lambda it: topic_writes.create_partitions(it, name, first, assignment)
+        )
+        if done:
+            count = first + len(assignment)
+            await self._seen(lambda: self._is_led(name, count), timeout_ms)
+        return done
+
+    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace a topic's configs, and see that they take effect here."""
+        entity = f"topics/{name}"
+        await self._write(lambda it: self._configs.write(it, entity, configs))
+        self._configs.topics[name] = dict(configs)
+        await self._broker.topic_changed(name)
+
+    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Replace dynamic broker configs, and see that they take effect here."""
+        entity = broker_entity(broker)
+        await self._write(lambda it: self._configs.write(it, entity, configs))
+        self._configs.brokers[broker] = dict(configs)
+        await self._broker.broker_configs_changed()
+
+    async def producer_id_block(self) -> range:
+        """Reserve the next thousand ids of the cluster."""
+        return await self._write(
+            lambda it: topic_writes.reserve_producer_ids(it, self._id)
+        )
+
+    async def _write(self, change: Callable[[PatientZnodes], Awaitable[R]]) -> R:
+        """Change znodes in the present session; one that expires meanwhile is over."""
+
+        async def errand() -> R:
+            try:
+                return await change(await self._membership.present())
+            except SessionExpired as expired:
+                raise KafkaError(
+                    ErrorCode.request_timed_out, "the session has expired"
+                ) from expired
+
+        return await self._errands.send(errand)
+
+    def _is_led(self, name: str, count: int) -> bool:
+        return all(
+            self._leader(TopicPartition(name, index)) >= 0 for index in range(count)
+        )
+
+    async def _seen(self, condition: Callable[[], bool], timeout_ms: int) -> None:
+        """Wait until the controller has told it; raise REQUEST_TIMED_OUT.
+
+        It is done all the same. Who has no time (0) does not wait.
+        """
+
+        async def errand() -> None:
+            with trio.move_on_after(timeout_ms / 1000):
+                while not condition():
+                    await self._told.next()
+
+        if timeout_ms > 0 and not condition():
+            await self._errands.send(errand)
+            if not condition():
+                raise KafkaError(ErrorCode.request_timed_out)
+
+    # ---- what a controller decides ----------------------------------------------
+
+    def check_is_controller(self) -> None:
+        """Raise NOT_CONTROLLER unless this broker is."""
+        self._governing()
+
+    def _governing(self) -> Governing:
+        governing = self._member.governing
+        if governing is None:
+            raise KafkaError(ErrorCode.not_controller)
+        return governing
+
+    async def _decided(self, steps: Callable[[KafkaController], Decisions[R]]) -> R:
+        governing = self._governing()
+        return await self._errands.send(
+            lambda: governing.ask(lambda: steps(governing.core))
+        )
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> Sequence[TopicPartition]:
+        """Move leaderships off a broker that stops; return those that remain."""
+        return await self._decided(
+            lambda core: core.controlled_shutdown(broker_id, broker_epoch)
+        )
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of a topic that this controller knows."""
+        return self._governing().core.context.topic_names.get(topic_id)
+
+    async def alter_partition(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        proposals: Mapping[TopicPartition, IsrProposal],
+    ) -> Mapping[TopicPartition, Judgement]:
+        """Judge what a leader proposes for its ISRs."""
+        return await self._decided(
+            lambda core: core.alter_partition(broker_id, broker_epoch, proposals)
+        )
+
+    async def elect_leaders(
+        self,
+        keys: Collection[TopicPartition] | None,
+        kind: ElectionType,
+        timeout_ms: int = 0,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Elect leaders, of all partitions if none is named; return the outcomes."""
+        core = self._governing().core
+        wanted = list(core.context.all_partitions()) if keys is None else keys
+        outcomes = await self._decided(lambda it: it.elect_leaders(wanted, kind))
+        elected = {
+            key: leadership.leader
+            for key, outcome in outcomes.items()
+            if outcome is ErrorCode.none
+            for leadership in [core.context.leadership(key)]
+            if leadership is not None
+        }
+
+        def unseen() -> list[TopicPartition]:
+            return [key for key in elected if self._leader(key) != elected[key]]
+
+        with suppress(KafkaError):
+            await self._seen(lambda: not unseen(), timeout_ms)
+        late = dict.fromkeys(unseen(), ErrorCode.request_timed_out)
+        return {**outcomes, **late}
+
+    def _leader(self, key: TopicPartition) -> int:
+        """Return who leads, as clients of this broker are told."""
+        topic = self._broker.metadata_cache.topic(key.topic)
+        state = None if topic is None else topic.partitions.get(key.partition)
+        return NO_LEADER if state is None else state.leader
+
+    async def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Begin reassignments, or cancel them (None)."""
+        return await self._decided(
+            lambda core: core.alter_partition_reassignments(wanted)
+        )
+
+    def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
+        """Return the reassignments that are under way."""
+        return self._governing().core.reassignments

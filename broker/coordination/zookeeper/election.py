@@ -1,0 +1,80 @@
+"""Who is controller: the broker whose session owns /controller, and its epoch.
+
+The znode and the next value of /controller_epoch are written in one ``multi``, so that
+each controller has an epoch of its own; all that it writes afterwards is conditional on
+the version of that znode, which fences it once there is another (Kafka's
+``registerControllerAndIncrementControllerEpoch``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import (
+    read_controller,
+    write_controller,
+)
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.zookeeper.znodes import BadVersion, Create, NodeExists, SetData
+
+# What /controller_epoch holds before the first election.
+_NO_CONTROLLER_YET: Final = b"0"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A controller's epoch, and the version of the znode that says so."""
+
+    epoch: int
+    version: int
+
+
+async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | None:
+    """Become controller unless there is one; a watch sees it go.
+
+    None if another broker is controller.
+    """
+    while True:
+        found = await _holder(znodes)
+        if found is not None:
+            return await _term(znodes) if found == znodes.session_id else None
+        await znodes.ensure(paths.CONTROLLER_EPOCH, _NO_CONTROLLER_YET)
+        term = await _term(znodes)
+        mine = write_controller(broker_id, now_ms)
+        # Somebody was faster, or we were and did not hear of it: look again.
+        with suppress(NodeExists, BadVersion):
+            await znodes.multi(
+                [
+                    Create(paths.CONTROLLER, mine, ephemeral=True),
+                    SetData(
+                        paths.CONTROLLER_EPOCH,
+                        str(term.epoch + 1).encode(),
+                        term.version,
+                    ),
+                ]
+            )
+
+
+async def is_controller(znodes: PatientZnodes) -> bool:
+    """Tell whether this session's broker is controller; a watch sees that change."""
+    return await _holder(znodes) == znodes.session_id
+
+
+async def controller_id(znodes: PatientZnodes) -> int | None:
+    """Return who is controller, if anybody is."""
+    found = await znodes.find(paths.CONTROLLER)
+    return None if found is None else read_controller(found[0])
+
+
+async def _holder(znodes: PatientZnodes) -> int | None:
+    """Return the session that owns /controller, and watch it."""
+    stat = await znodes.exists(paths.CONTROLLER, watch=True)
+    return None if stat is None else stat.ephemeral_owner
+
+
+async def _term(znodes: PatientZnodes) -> Term:
+    data, stat = await znodes.get(paths.CONTROLLER_EPOCH)
+    return Term(int(data), stat.version)

@@ -1,0 +1,55 @@
+"""What a handler has done for it while it holds no seat.
+
+ZooKeeper and a controller take their time, and may need this very broker's seats: a
+topic is led once its brokers have served LeaderAndIsr. So a handler that asks them
+parks, as one does that waits in a purgatory, and a task of the coordinator's runs the
+errand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from broker.protocol.errors import KafkaError
+from planes.slices import Wake, parked
+
+R = TypeVar("R")
+_Run = Callable[[], Awaitable[None]]
+
+
+class Errands:
+    """Errands of handlers; `run` runs them side by side."""
+
+    def __init__(self) -> None:
+        self._give, self._take = trio.open_memory_channel[_Run](math.inf)
+
+    async def run(self) -> None:
+        """Run errands until cancelled."""
+        async with trio.open_nursery() as nursery:
+            async for errand in self._take:
+                nursery.start_soon(errand)
+
+    async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
+        """Have an errand run, and return what comes of it; raises its `KafkaError`."""
+        outcome: list[R | KafkaError] = []
+
+        def register(wake: Wake) -> bool:
+            async def run() -> None:
+                try:
+                    outcome.append(await errand())
+                except KafkaError as refused:
+                    outcome.append(refused)
+                wake()
+
+            self._give.send_nowait(run)
+            return True
+
+        await parked(register)
+        (found,) = outcome
+        if isinstance(found, KafkaError):
+            raise found
+        return found

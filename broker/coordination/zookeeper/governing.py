@@ -1,0 +1,312 @@
+"""A broker's term as controller: events come in, one is handled at a time.
+
+Kafka's ``ControllerEventManager``. Watches that have gone off, answers of brokers,
+requests of clients and the clock make jobs of one queue; each reads what it needs,
+hands it to the core (`broker.controller`), and carries out what that decides. The term
+ends with the session, or when another broker is found to have been elected.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeVar
+
+import trio
+
+from broker.client.signals import Signal
+from broker.controller.context import RegisteredBroker
+from broker.controller.controller import ClusterState, KafkaController
+from broker.controller.decisions import (
+    NOTHING_FOUND,
+    ControllerRequest,
+    Decisions,
+)
+from broker.coordination.zookeeper.carrying_out import CarryingOut
+from broker.coordination.zookeeper.channels import (
+    Answered,
+    ControllerChannels,
+    Registration,
+)
+from broker.coordination.zookeeper.election import Term
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import read_log_dir_event
+from broker.coordination.zookeeper.layout.topic_records import (
+    read_partitions,
+    read_reassignment,
+)
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.reading import (
+    read_brokers,
+    read_each,
+    read_leaderships,
+    read_topics,
+)
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
+from broker.protocol.schemas.stop_replica import StopReplicaRequest
+from broker.protocol.topic_partition import TopicPartition
+
+R = TypeVar("R")
+Job = Callable[[], Awaitable[None]]
+
+# When leaders are balanced for the first time: Kafka's.
+_FIRST_REBALANCE_S: Final = 5.0
+
+
+class Governing:
+    """One term: ``core`` decides, and ``billed`` is entered for that.
+
+    ``listeners`` names those on which brokers are told, the first that they have.
+    ``rebalance_s`` is how often leaders are balanced; None: never. ``learn`` reads the
+    configs of topics that are new.
+    """
+
+    def __init__(
+        self,
+        core: KafkaController,
+        znodes: PatientZnodes,
+        term: Term,
+        open_channels: Callable[[Answered], ControllerChannels],
+        *,
+        listeners: tuple[str, ...],
+        rebalance_s: float | None,
+        learn: Callable[[PatientZnodes, Collection[str]], Awaitable[None]],
+        billed: AbstractContextManager[object],
+    ) -> None:
+        self.core = core
+        self._znodes = znodes
+        self._channels = open_channels(self.answered)
+        self._carry_out = CarryingOut(znodes, term, self._channels, self.look_at)
+        self._listeners = listeners
+        self._rebalance_s = rebalance_s
+        self._learn = learn
+        self._billed = billed
+        self._jobs: deque[tuple[object, Job]] = deque()
+        self._queued: set[object] = set()
+        self._filled = Signal()
+        # Who waits for an answer; the end of the term sets them all.
+        self._asking: set[trio.Event] = set()
+
+    async def run(self) -> None:
+        """Govern until cancelled; raise `ControllerMoved` or `SessionExpired`."""
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._channels.run)
+                await self._start()
+                if self._rebalance_s is not None:
+                    nursery.start_soon(self._balance, self._rebalance_s)
+                while True:
+                    while not self._jobs:
+                        await self._filled.wait()
+                    name, job = self._jobs.popleft()
+                    self._queued.discard(name)
+                    await job()
+        finally:
+            for answered in self._asking:
+                answered.set()
+
+    # ---- who puts jobs into the queue -------------------------------------------
+
+    def look_at(self, path: str) -> None:
+        """Look at what a znode holds by now, once for all that changed before."""
+        job = {
+            paths.TOPICS: self._topics,
+            paths.TOPICS_TO_DELETE: self._deletions,
+            paths.REASSIGNMENT: self._reassignment,
+            paths.PREFERRED_ELECTION: self._preferred_election,
+            paths.ISR_CHANGES: self._isr_changes,
+            paths.LOG_DIR_EVENTS: self._log_dir_events,
+        }.get(path)
+        above, _, name = path.rpartition("/")
+        if path == paths.BROKER_IDS or above == paths.BROKER_IDS:
+            self._put(paths.BROKER_IDS, self._brokers)
+        elif above == paths.TOPICS:
+
+            async def read() -> None:
+                await self._partitions(name)
+
+            self._put(path, read)
+        elif job is not None:
+            self._put(path, job)
+
+    def answered(self, broker: int, request: ControllerRequest, response: Any) -> None:
+        """Take in a broker's answer."""
+        core = self.core
+        if isinstance(request, LeaderAndIsrRequest):
+            self.tell(lambda: core.leader_and_isr_answered(broker, request, response))
+        elif isinstance(request, StopReplicaRequest):
+            self.tell(lambda: core.stop_replica_answered(broker, request, response))
+
+    def tell(self, steps: Callable[[], Decisions[None]]) -> None:
+        """Have the core take something in, in its turn."""
+
+        async def handle() -> None:
+            await self._drive(steps())
+
+        self._put(object(), handle)
+
+    async def ask(self, steps: Callable[[], Decisions[R]]) -> R:
+        """Return what the core answers; raise `KafkaError`, NOT_CONTROLLER at the end.
+
+        Cancelled, it is done all the same.
+        """
+        answers: list[R | KafkaError] = []
+        answered = trio.Event()
+
+        async def handle() -> None:
+            try:
+                answers.append(await self._drive(steps()))
+            except KafkaError as refused:
+                answers.append(refused)
+            answered.set()
+
+        self._asking.add(answered)
+        self._put(object(), handle)
+        try:
+            await answered.wait()
+        finally:
+            self._asking.discard(answered)
+        if not answers:
+            raise KafkaError(ErrorCode.not_controller, "the controller has moved")
+        (answer,) = answers
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def _put(self, name: object, job: Job) -> None:
+        if name not in self._queued:
+            self._queued.add(name)
+            self._jobs.append((name, job))
+            self._filled.notify()
+
+    async def _balance(self, period_s: float) -> None:
+        await trio.sleep(_FIRST_REBALANCE_S)
+        while True:
+            self.tell(self.core.auto_rebalance)
+            await trio.sleep(period_s)
+
+    # ---- jobs -------------------------------------------------------------------
+
+    async def _drive(self, steps: Decisions[R]) -> R:
+        """Carry out what the core decides, and return its answer."""
+        found = NOTHING_FOUND
+        started = False
+        try:
+            while True:
+                with self._billed:
+                    decision = steps.send(found) if started else next(steps)
+                started = True
+                found = await self._carry_out(decision)
+        except StopIteration as done:
+            answer: R = done.value
+            return answer
+
+    async def _start(self) -> None:
+        """Read the cluster, watch it, and take over."""
+        znodes = self._znodes
+        for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
+            await self._remove(parent, await znodes.children(parent, watch=True))
+        brokers = await read_brokers(znodes)
+        topics = await read_topics(
+            znodes, await znodes.children(paths.TOPICS, watch=True)
+        )
+        leaderships = await read_leaderships(
+            znodes,
+            [
+                TopicPartition(name, index)
+                for name, topic in topics.items()
+                for index in topic.partitions
+            ],
+        )
+        found = ClusterState(
+            brokers=brokers,
+            topics=topics,
+            leaderships=leaderships,
+            deletions=await znodes.children(paths.TOPICS_TO_DELETE, watch=True),
+            reassignments=await self._asked(paths.REASSIGNMENT, read_reassignment)
+            or {},
+            preferred_election=await self._asked(
+                paths.PREFERRED_ELECTION, read_partitions
+            ),
+        )
+        self._channels.serve(self._registrations(brokers))
+        await self._drive(self.core.start(found))
+
+    async def _asked(self, path: str, read: Callable[[bytes], R]) -> R | None:
+        """Return what an operator asks for with a znode; a watch sees it come."""
+        if await self._znodes.exists(path, watch=True) is None:
+            return None
+        return (await read_each(self._znodes, [path], read)).get(path)
+
+    def _registrations(
+        self, brokers: Mapping[int, RegisteredBroker]
+    ) -> dict[int, Registration]:
+        found = {}
+        for broker_id, broker in brokers.items():
+            reached = {each.listener: each for each in broker.endpoints}
+            for name in self._listeners:
+                if name in reached:
+                    where = reached[name]
+                    found[broker_id] = Registration(
+                        broker.epoch, where.host, where.port
+                    )
+                    break
+        return found
+
+    async def _brokers(self) -> None:
+        brokers = await read_brokers(self._znodes)
+        self._channels.serve(self._registrations(brokers))
+        await self._drive(self.core.brokers_changed(brokers))
+
+    async def _topics(self) -> None:
+        names = await self._znodes.children(paths.TOPICS, watch=True)
+        known = self.core.context.topics
+        new = [name for name in names if name not in known]
+        added = await read_topics(self._znodes, new)
+        await self._learn(self._znodes, new)
+        await self._drive(self.core.topics_changed(names, added))
+
+    async def _partitions(self, name: str) -> None:
+        found = await read_topics(self._znodes, [name])
+        if name in found and name in self.core.context.topics:
+            await self._drive(self.core.partitions_changed(name, found[name]))
+
+    async def _deletions(self) -> None:
+        names = await self._znodes.children(paths.TOPICS_TO_DELETE, watch=True)
+        await self._drive(self.core.deletions_requested(names))
+
+    async def _reassignment(self) -> None:
+        targets = await self._asked(paths.REASSIGNMENT, read_reassignment)
+        if targets is not None:
+            await self._drive(self.core.reassignments_in_znode(targets))
+
+    async def _preferred_election(self) -> None:
+        keys = await self._asked(paths.PREFERRED_ELECTION, read_partitions)
+        if keys is not None:
+            await self._drive(self.core.preferred_election_requested(keys))
+
+    async def _isr_changes(self) -> None:
+        names = await self._znodes.children(paths.ISR_CHANGES, watch=True)
+        told = await read_each(
+            self._znodes, [f"{paths.ISR_CHANGES}/{it}" for it in names], read_partitions
+        )
+        keys = {key: None for each in told.values() for key in each}
+        leaderships = await read_leaderships(self._znodes, keys)
+        await self._drive(self.core.isrs_changed(leaderships))
+        await self._remove(paths.ISR_CHANGES, names)
+
+    async def _log_dir_events(self) -> None:
+        names = await self._znodes.children(paths.LOG_DIR_EVENTS, watch=True)
+        told = await read_each(
+            self._znodes,
+            [f"{paths.LOG_DIR_EVENTS}/{it}" for it in names],
+            read_log_dir_event,
+        )
+        await self._drive(self.core.log_dirs_failed(set(told.values())))
+        await self._remove(paths.LOG_DIR_EVENTS, names)
+
+    async def _remove(self, parent: str, names: tuple[str, ...]) -> None:
+        for name in names:
+            await self._znodes.delete(f"{parent}/{name}")

@@ -1,0 +1,86 @@
+"""What a broker has to learn of its cluster before it opens anything of its own.
+
+It is read in a session of its own, which ends when it is read: what has changed by the
+time that the broker registers is read again then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+import trio
+
+from broker.client.background import background
+from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.config import (
+    ZOOKEEPER_CONNECT,
+    ZOOKEEPER_CONNECTION_TIMEOUT_MS,
+    ZOOKEEPER_SESSION_TIMEOUT_MS,
+    BrokerConfig,
+)
+from broker.coordination.zookeeper.configs import ClusterConfigs
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import (
+    read_cluster_id,
+    write_cluster_id,
+)
+from broker.coordination.zookeeper.patient import PatientZnodes, again
+from broker.coordination.zookeeper.topic_writes import partition_count
+from broker.disk.identity import kafka_uuid
+from broker.protocol.errors import ConfigError
+from broker.zookeeper.session import ZooKeeperSession
+
+
+class Cluster(NamedTuple):
+    """The cluster's id, and how many partitions ``__consumer_offsets`` has, if any."""
+
+    cluster_id: str
+    offsets_partitions: int | None
+
+
+async def join(
+    open_session: Callable[[], ZooKeeperSession],
+    configs: ClusterConfigs,
+    config: BrokerConfig,
+    new_id: Callable[[], UUID],
+) -> Cluster:
+    """Read the cluster, and all ``configs``; a new cluster is given an id.
+
+    :raises ConfigError: if ZooKeeper does not serve in time.
+    """
+    timeout_ms = (
+        config[ZOOKEEPER_CONNECTION_TIMEOUT_MS] or config[ZOOKEEPER_SESSION_TIMEOUT_MS]
+    )
+    session = open_session()
+    async with background() as nursery:
+        with trio.move_on_after(timeout_ms / 1000):
+            await nursery.start(session.run)
+            await again(session.make_chroot)
+            found = await _read(PatientZnodes(session), configs, new_id)
+            await session.close()
+            return found
+    raise ConfigError(
+        ZOOKEEPER_CONNECT.name,
+        config[ZOOKEEPER_CONNECT],
+        f"a ZooKeeper that serves within {timeout_ms} ms",
+    )
+
+
+async def _read(
+    znodes: PatientZnodes, configs: ClusterConfigs, new_id: Callable[[], UUID]
+) -> Cluster:
+    await prepare_znodes(znodes)
+    await znodes.ensure(paths.CLUSTER_ID, write_cluster_id(kafka_uuid(new_id())))
+    data, _ = await znodes.get(paths.CLUSTER_ID)
+    await configs.read_all(znodes)
+    return Cluster(
+        read_cluster_id(data), await partition_count(znodes, GROUP_METADATA_TOPIC)
+    )
+
+
+async def prepare_znodes(znodes: PatientZnodes) -> None:
+    """Create what every cluster has, as far as it is not there."""
+    for path in paths.PERSISTENT:
+        await znodes.ensure(path)

@@ -1,0 +1,44 @@
+"""The topics that a member of a cluster knows, as its controller has told it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from uuid import UUID
+
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.topics import Topic
+from broker.protocol.sentinels import NO_EPOCH
+
+_NO_ID = UUID(int=0)
+
+
+class KnownTopics(Mapping[str, Topic]):
+    """A view of the metadata cache; ``configs_of`` tells a topic's configs."""
+
+    def __init__(
+        self, cache: MetadataCache, configs_of: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._cache = cache
+        self._configs_of = configs_of
+
+    def __getitem__(self, name: str) -> Topic:
+        found = self._cache.topic(name)
+        if found is None:
+            raise KeyError(name)
+        states = found.partitions
+        return Topic(
+            name=name,
+            topic_id=found.topic_id or _NO_ID,
+            # Each is told by itself: one in between may not have been yet.
+            leader_epochs=tuple(
+                states[index].leader_epoch if index in states else NO_EPOCH
+                for index in range(max(states) + 1)
+            ),
+            configs=self._configs_of(name),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return (topic.name for topic in self._cache.topics())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._cache.topics())

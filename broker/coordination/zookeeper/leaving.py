@@ -1,0 +1,62 @@
+"""A stopping broker asks the controller to have others lead what it leads.
+
+``controlled.shutdown.enable``: tried ``controlled.shutdown.max.retries`` times, and
+given up then: whoever is left finds out by the end of the session.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from logging import getLogger
+
+import trio
+
+from broker.client.config import COMMON, read_settings
+from broker.client.network_client import Address, Connect, NetworkClient
+from broker.client.versions import Row
+from broker.observation.logs import fields
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode, KafkaError
+
+logger = getLogger(__name__)
+
+
+async def hand_over(
+    broker_id: int,
+    broker_epoch: Callable[[], int],
+    find_controller: Callable[[], tuple[str, int] | None],
+    *,
+    connect: Connect,
+    rng: random.Random,
+    attempts: int,
+    pause_s: float,
+    timeout_ms: int,
+) -> bool:
+    """Ask until nothing is led any more; tell whether that was so in the end."""
+    settings = {"client_id": str(broker_id), "request_timeout_ms": timeout_ms}
+    client = NetworkClient(read_settings(COMMON, settings), connect, rng)
+    why = "no controller is known"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+        for attempt in range(attempts):
+            if attempt:
+                await trio.sleep(pause_s)
+            address = find_controller()
+            if address is None:
+                continue
+            row = Row(broker_id=broker_id, broker_epoch=broker_epoch())
+            where = Address(*address, purpose="controlled shutdown")
+            try:
+                answer = await client.call(where, ApiKey.CONTROLLED_SHUTDOWN, row)
+            except KafkaError as fault:
+                why = str(fault)
+                continue
+            remaining = len(answer.remaining_partitions)
+            if answer.error_code is ErrorCode.none and not remaining:
+                nursery.cancel_scope.cancel()
+                return True
+            why = f"{answer.error_code.name}, {remaining} partitions remain"
+        nursery.cancel_scope.cancel()
+    logger.warning("stopping without having handed over", extra=fields(reason=why))
+    return False

@@ -1,0 +1,159 @@
+"""What a broker does as a member: it registers, heeds configs, governs if elected."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from logging import getLogger
+from typing import Any
+
+from broker.client.network_client import Connect
+from broker.cluster.topic_configs import topic_value
+from broker.config import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    BROKER_RACK,
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    DELETE_TOPIC_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
+    BrokerConfig,
+)
+from broker.controller.controller import ControllerConfig, KafkaController
+from broker.coordination.coordinator import Controlled
+from broker.coordination.zookeeper.channels import Answered, ControllerChannels
+from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity
+from broker.coordination.zookeeper.election import Term
+from broker.coordination.zookeeper.governing import Governing
+from broker.coordination.zookeeper.layout.broker_records import (
+    BrokerRecord,
+    write_broker,
+)
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.observation.logs import fields
+from broker.protocol.errors import ConfigError
+
+logger = getLogger(__name__)
+
+
+class Member:
+    """A broker, ``config.node_id``; `broker` is there once it is open.
+
+    ``connect`` reaches other brokers, ``now_ms`` is the wall clock.
+    """
+
+    broker: Controlled
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        connect: Connect,
+        now_ms: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self.broker_id = config.node_id
+        self.configs = ClusterConfigs()
+        self.governing: Governing | None = None
+        # Entered for all work that is done for no request.
+        self.billed: AbstractContextManager[object] = nullcontext()
+        self.now_ms = now_ms
+        self._config = config
+        self._connect = connect
+        self._rng = rng
+        # The session in which all configs have been read.
+        self._read_in: PatientZnodes | None = None
+
+    def registration(self) -> bytes:
+        """Return what the broker registers."""
+        record = BrokerRecord(
+            listeners=tuple(self.broker.advertised), rack=self._config[BROKER_RACK]
+        )
+        return write_broker(record, self.now_ms())
+
+    def open_term(self, znodes: PatientZnodes, term: Term) -> Governing:
+        """Return what governs the cluster in a term of this broker's."""
+        config = self._config
+        listener = config.inter_broker_listener_name
+        control = config.control_plane_listener
+        core = KafkaController(
+            self.broker_id,
+            term.epoch,
+            ControllerConfig(
+                inter_broker_listener=listener,
+                unclean_election=self._is_unclean_election_enabled,
+                delete_topic_enable=config[DELETE_TOPIC_ENABLE],
+                leader_imbalance_per_broker_percentage=config[
+                    LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
+                ],
+            ),
+        )
+        period_s = config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
+        return Governing(
+            core,
+            znodes,
+            term,
+            self._open_channels,
+            listeners=(control.name, listener) if control else (listener,),
+            rebalance_s=period_s if config[AUTO_LEADER_REBALANCE_ENABLE] else None,
+            learn=self.configs.read_topics,
+            billed=self.billed,
+        )
+
+    def _open_channels(self, answered: Answered) -> ControllerChannels:
+        return ControllerChannels(
+            self.broker_id,
+            self._connect,
+            self._rng,
+            timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS],
+            answered=answered,
+        )
+
+    def _is_unclean_election_enabled(self, topic: str) -> bool:
+        configs = self.configs.of_topic(topic)
+        return bool(
+            topic_value("unclean.leader.election.enable", configs, self.broker.config)
+        )
+
+    async def configs_may_have_changed(self, znodes: PatientZnodes) -> None:
+        """Take into effect what has changed, in a new session perhaps all."""
+        if self._read_in is not znodes:
+            news = await self.configs.read_all(znodes)
+            self._read_in = znodes
+            names = self.configs.topics if news else ()
+            changed = [broker_entity(""), *(f"topics/{name}" for name in names)]
+        else:
+            changed = await self.configs.read_changes(znodes, self.now_ms())
+        for entity in changed:
+            with self.billed:
+                self._take(entity)
+
+    def _take(self, entity: str) -> None:
+        """Take an entity's configs into effect."""
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            _at_once(self.broker.topic_changed(name))
+            if self._is_unclean_election_enabled(name):
+                self._allow_unclean_election(name)
+        elif entity in (broker_entity(""), broker_entity(str(self.broker_id))):
+            try:
+                _at_once(self.broker.broker_configs_changed())
+            except ConfigError as fault:
+                logger.error(
+                    "altered configs are not in force", extra=fields(fault=fault)
+                )
+
+    def _allow_unclean_election(self, topic: str) -> None:
+        governing = self.governing
+        if governing is not None:
+            core = governing.core
+            governing.tell(lambda: core.unclean_election_enabled(topic))
+
+
+def _at_once(verb: Coroutine[Any, Any, None]) -> None:
+    """Run what a handler would be preempted in: who calls has no seat to lose."""
+    try:
+        while True:
+            verb.send(None)
+    except StopIteration:
+        return

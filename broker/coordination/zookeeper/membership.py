@@ -1,0 +1,165 @@
+"""A broker's life in the cluster: one session after the other, until it leaves.
+
+In each session the broker registers, follows the configs, and stands for election. When
+the session expires so does all of that, and a new one begins; what the broker leads
+stays as it is, until a controller says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from logging import getLogger
+from typing import Final
+
+import trio
+
+from broker.client.signals import Changes, Signal
+from broker.coordination.zookeeper.carrying_out import ControllerMoved
+from broker.coordination.zookeeper.election import Term, elect, is_controller
+from broker.coordination.zookeeper.joining import prepare_znodes
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import write_log_dir_event
+from broker.coordination.zookeeper.member import Member
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.registration import register
+from broker.observation.logs import fields
+from broker.zookeeper.znodes import SessionEvent, SessionExpired, WatchEvent, Znodes
+
+logger = getLogger(__name__)
+
+# How long a stop waits for ZooKeeper to take note.
+_FAREWELL_S: Final = 2.0
+
+
+class Membership:
+    """Sessions, and what is done in each; ``znodes`` is there while one lasts."""
+
+    def __init__(self, member: Member, open_session: Callable[[], Znodes]) -> None:
+        self._member = member
+        self._open_session = open_session
+        self.znodes: PatientZnodes | None = None
+        # The czxid of the registration, None before the first.
+        self.broker_epoch: int | None = None
+        self._leaving = False
+        self._session: Znodes | None = None
+        # Notified when a log directory of the broker has failed.
+        self.log_dirs_failed = Signal()
+        self._changed = Changes()
+        self._registration_changed = Signal()
+        self._configs_changed = Signal()
+        self._controller_changed = Signal()
+
+    async def present(self) -> PatientZnodes:
+        """Return the znodes of the present session, or of the next one."""
+        while self.znodes is None:
+            await self._changed.next()
+        return self.znodes
+
+    async def run(self) -> None:
+        """Keep a session until `leave`, or cancelled."""
+        while not self._leaving:
+            session = self._session = self._open_session()
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(session.run)
+                    nursery.start_soon(self._live, session)
+            except* SessionExpired:
+                # A call found it out before the event came.
+                pass
+            finally:
+                self.znodes = None
+
+    async def leave(self) -> None:
+        """End the session for good."""
+        self._leaving = True
+        if self._session is not None:
+            with trio.move_on_after(_FAREWELL_S):
+                await self._session.close()
+
+    async def _live(self, session: Znodes) -> None:
+        """Do all that is done in a session; return, or raise, when it has expired."""
+        self.znodes = PatientZnodes(session)
+        self._changed.notify()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._take_part, self.znodes)
+            async for event in session.events:
+                if event is SessionEvent.EXPIRED:
+                    break
+                if isinstance(event, WatchEvent):
+                    self._take(event)
+            if not self._leaving:
+                logger.warning("the session with ZooKeeper has expired")
+            nursery.cancel_scope.cancel()
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.path == paths.CONTROLLER:
+            self._controller_changed.notify()
+        elif event.path == paths.CONFIG_CHANGES:
+            self._configs_changed.notify()
+        elif event.path == paths.broker(self._member.broker_id):
+            self._registration_changed.notify()
+        if self._member.governing is not None:
+            self._member.governing.look_at(event.path)
+
+    async def _take_part(self, znodes: PatientZnodes) -> None:
+        await prepare_znodes(znodes)
+        member = self._member
+        # Before the broker is told to lead anything it knows what was set for it.
+        await member.configs_may_have_changed(znodes)
+        self.broker_epoch = await register(
+            znodes,
+            member.broker_id,
+            member.registration(),
+            changed=self._registration_changed,
+        )
+        logger.info(
+            "registered",
+            extra=fields(broker=member.broker_id, epoch=self.broker_epoch),
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                _whenever,
+                self._configs_changed,
+                lambda: member.configs_may_have_changed(znodes),
+            )
+            nursery.start_soon(
+                _whenever, self.log_dirs_failed, lambda: self._tell_failure(znodes)
+            )
+            nursery.start_soon(self._stand_for_election, znodes)
+
+    async def _tell_failure(self, znodes: PatientZnodes) -> None:
+        event = write_log_dir_event(self._member.broker_id)
+        await znodes.create(paths.LOG_DIR_EVENT, event, sequential=True)
+
+    async def _stand_for_election(self, znodes: PatientZnodes) -> None:
+        while True:
+            member = self._member
+            term = await elect(znodes, member.broker_id, member.now_ms())
+            if term is None:
+                await self._controller_changed.wait()
+                continue
+            logger.info("elected as controller", extra=fields(epoch=term.epoch))
+            try:
+                await self._govern(znodes, term)
+            except* ControllerMoved:
+                # Whoever moved it is found by the next look.
+                pass
+            logger.info("resigned as controller", extra=fields(epoch=term.epoch))
+
+    async def _govern(self, znodes: PatientZnodes, term: Term) -> None:
+        """Govern until another broker is controller, or none."""
+        governing = self._member.governing = self._member.open_term(znodes, term)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(governing.run)
+                while await is_controller(znodes):
+                    await self._controller_changed.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._member.governing = None
+
+
+async def _whenever(signal: Signal, act: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await signal.wait()
+        await act()

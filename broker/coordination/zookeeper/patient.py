@@ -1,0 +1,177 @@
+"""Calls to ZooKeeper that outlast lost connections, and many of them at once.
+
+A connection that goes takes the answers of what was asked with it. Reads are asked
+again. A write may have been made: asked again it fails where it had succeeded, and is
+then looked for, as Kafka's ``checkedEphemeralCreate`` and ``conditionalUpdatePath`` do.
+What ends the session (`SessionExpired`) ends the waiting, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import trio
+
+from broker.zookeeper.znodes import (
+    BadVersion,
+    ConnectionLoss,
+    NodeExists,
+    NoNode,
+    Op,
+    OpResult,
+    Stat,
+    Znodes,
+)
+
+T = TypeVar("T")
+Znode = tuple[bytes, Stat]
+
+# Calls that are on their way together.
+AT_ONCE: Final = 256
+
+
+class PatientZnodes:
+    """The znodes of one session, for as long as it lasts."""
+
+    def __init__(self, znodes: Znodes) -> None:
+        self._znodes = znodes
+
+    @property
+    def session_id(self) -> int:
+        """The session, as ephemeral znodes name their owner."""
+        return self._znodes.session_id
+
+    async def get(self, path: str, *, watch: bool = False) -> Znode:
+        """Return a znode's data; raise `NoNode`."""
+        return await again(lambda: self._znodes.get(path, watch=watch))
+
+    async def find(self, path: str, *, watch: bool = False) -> Znode | None:
+        """Return a znode's data, None if there is none."""
+        try:
+            return await self.get(path, watch=watch)
+        except NoNode:
+            return None
+
+    async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
+        """Return a znode's stat; the watch sees it come, change or go."""
+        return await again(lambda: self._znodes.exists(path, watch=watch))
+
+    async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
+        """Return the names of a znode's children, sorted; raise `NoNode`."""
+        return await again(lambda: self._znodes.children(path, watch=watch))
+
+    async def find_all(
+        self, paths: Iterable[str], *, watch: bool = False
+    ) -> dict[str, Znode]:
+        """Return the data of those znodes that there are, by path."""
+        found: dict[str, Znode] = {}
+
+        async def look(path: str) -> None:
+            znode = await self.find(path, watch=watch)
+            if znode is not None:
+                found[path] = znode
+
+        wanted = list(paths)
+        await side_by_side([partial(look, path) for path in wanted])
+        return {path: found[path] for path in wanted if path in found}
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> str:
+        """Create a znode; raise `NodeExists` or `NoNode`.
+
+        A sequential one may be created twice.
+        """
+        lost = False
+        while True:
+            try:
+                return await self._znodes.create(
+                    path, data, ephemeral=ephemeral, sequential=sequential
+                )
+            except ConnectionLoss:
+                lost = True
+            except NodeExists:
+                if not lost or not await self._is_ours(path, data, ephemeral):
+                    raise
+                return path
+
+    async def _is_ours(self, path: str, data: bytes, ephemeral: bool) -> bool:
+        found = await self.find(path)
+        owner = self.session_id if ephemeral else 0
+        return found is not None and (found[0], found[1].ephemeral_owner) == (
+            data,
+            owner,
+        )
+
+    async def ensure(self, path: str, data: bytes = b"") -> None:
+        """Create a znode unless there is one."""
+        try:
+            await self.create(path, data)
+        except NodeExists:
+            return
+
+    async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
+        """Replace a znode's data; raise `NoNode` or `BadVersion`."""
+        lost = False
+        while True:
+            try:
+                return await self._znodes.set(path, data, version=version)
+            except ConnectionLoss:
+                lost = True
+            except BadVersion:
+                found = await self.get(path)
+                if not lost or found[0] != data or found[1].version != version + 1:
+                    raise
+                return found[1]
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Create a znode, or replace its data."""
+        try:
+            await self.set(path, data)
+        except NoNode:
+            await self.ensure(path, data)
+
+    async def delete(self, path: str, *, version: int = -1) -> None:
+        """Delete a znode; one that is not there is deleted."""
+        try:
+            await again(lambda: self._znodes.delete(path, version=version))
+        except NoNode:
+            return
+
+    async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
+        """Carry out all operations, or none; they may have been, when they fail."""
+        return await again(lambda: self._znodes.multi(ops))
+
+
+async def again(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call until its answer arrives; the session waits for a connection."""
+    while True:
+        try:
+            return await call()
+        except ConnectionLoss:
+            continue
+
+
+async def side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Make many calls, `AT_ONCE` at a time; the first fault is raised as it is."""
+    faults: list[Exception] = []
+
+    async def make(call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except Exception as fault:
+            faults.append(fault)
+
+    for start in range(0, len(calls), AT_ONCE):
+        async with trio.open_nursery() as nursery:
+            for call in calls[start : start + AT_ONCE]:
+                nursery.start_soon(make, call)
+        if faults:
+            raise faults[0]

@@ -1,0 +1,47 @@
+"""A broker's registration: an ephemeral znode whose czxid is the broker's epoch.
+
+KIP-380. Where the id is taken, Kafka's broker gives up at once, so that one that was
+killed cannot start again before its session has expired. Here it waits that long.
+"""
+
+from __future__ import annotations
+
+from logging import getLogger
+
+from broker.client.signals import Signal
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.observation.logs import fields
+from broker.zookeeper.znodes import NodeExists
+
+logger = getLogger(__name__)
+
+
+async def register(
+    znodes: PatientZnodes,
+    broker_id: int,
+    data: bytes,
+    *,
+    changed: Signal,
+) -> int:
+    """Register the broker for as long as the session lasts; return its epoch.
+
+    ``changed`` is notified when the watch over its znode goes off.
+    """
+    path = paths.broker(broker_id)
+    told = False
+    while True:
+        try:
+            await znodes.create(path, data, ephemeral=True)
+        except NodeExists:
+            if not told:
+                told = True
+                logger.warning(
+                    "the broker id is taken, perhaps by an earlier life of this broker",
+                    extra=fields(id=broker_id),
+                )
+        stat = await znodes.exists(path, watch=True)
+        if stat is not None and stat.ephemeral_owner == znodes.session_id:
+            return stat.czxid
+        if stat is not None:
+            await changed.wait()

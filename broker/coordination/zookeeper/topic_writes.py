@@ -1,0 +1,123 @@
+"""Topics made, extended and given up: znodes that the controller sees and acts upon.
+
+Kafka's ``AdminZkClient``. Any broker may write them; that a znode can be created only
+once decides between two who create the same topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from broker.controller.assignment import ReplicaAssignment, TopicAssignment
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.broker_records import (
+    ProducerIdBlock,
+    read_producer_ids,
+    write_config,
+    write_producer_ids,
+)
+from broker.coordination.zookeeper.layout.topic_records import read_topic, write_topic
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.protocol.errors import ErrorCode, KafkaError
+from broker.zookeeper.znodes import BadVersion, Create, NodeExists, SetData
+
+# Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
+PRODUCER_ID_BLOCK = 1000
+_PRODUCER_ID_MAX = 2**63 - 1
+
+
+async def create_topic(
+    znodes: PatientZnodes, name: str, topic: TopicAssignment, configs: Mapping[str, str]
+) -> None:
+    """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS."""
+    data, config = write_topic(topic), write_config(configs)
+    config_path = paths.topic_config(name)
+    creation = Create(paths.topic(name), data)
+    try:
+        await znodes.multi([Create(config_path, config), creation])
+    except NodeExists:
+        found = await znodes.find(paths.topic(name))
+        if found is not None:
+            # Ours, if the connection was lost after it had been made.
+            if found[0] != data:
+                raise _exists(name) from None
+            return
+        # Configs of a topic that was not deleted to the end are no topic.
+        try:
+            await znodes.multi([SetData(config_path, config), creation])
+        except NodeExists:
+            raise _exists(name) from None
+
+
+async def request_deletion(znodes: PatientZnodes, name: str) -> None:
+    """Ask the controller to delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
+    if await znodes.exists(paths.topic(name)) is None:
+        raise _unknown(name)
+    await znodes.ensure(paths.topic_to_delete(name))
+
+
+async def create_partitions(
+    znodes: PatientZnodes,
+    name: str,
+    first: int,
+    assignment: tuple[tuple[int, ...], ...],
+) -> bool:
+    """Add partitions; False if the topic has changed, and has not ``first`` of them.
+
+    Raises UNKNOWN_TOPIC_OR_PARTITION and REASSIGNMENT_IN_PROGRESS.
+    """
+    found = await znodes.find(paths.topic(name))
+    if found is None:
+        raise _unknown(name)
+    data, stat = found
+    topic = read_topic(data)
+    if len(topic.partitions) != first:
+        return False
+    if any(each.is_being_reassigned for each in topic.partitions.values()):
+        raise KafkaError(
+            ErrorCode.reassignment_in_progress,
+            f"A partition reassignment is in progress for the topic '{name}'.",
+        )
+    added = {
+        first + offset: ReplicaAssignment(replicas)
+        for offset, replicas in enumerate(assignment)
+    }
+    wanted = replace(topic, partitions={**topic.partitions, **added})
+    try:
+        await znodes.set(paths.topic(name), write_topic(wanted), version=stat.version)
+    except BadVersion:
+        return False
+    return True
+
+
+async def partition_count(znodes: PatientZnodes, name: str) -> int | None:
+    """Return how many partitions a topic has, None if there is no such topic."""
+    found = await znodes.find(paths.topic(name))
+    return None if found is None else len(read_topic(found[0]).partitions)
+
+
+async def reserve_producer_ids(znodes: PatientZnodes, broker_id: int) -> range:
+    """Take the next block of producer ids; no other broker is given them."""
+    while True:
+        data, stat = await znodes.get(paths.PRODUCER_IDS)
+        first = read_producer_ids(data).last + 1 if data else 0
+        last = first + PRODUCER_ID_BLOCK - 1
+        if last > _PRODUCER_ID_MAX:
+            raise KafkaError(ErrorCode.unknown_server_error, "producer ids exhausted")
+        block = write_producer_ids(ProducerIdBlock(broker_id, first, last))
+        try:
+            await znodes.set(paths.PRODUCER_IDS, block, version=stat.version)
+        except BadVersion:
+            continue
+        return range(first, last + 1)
+
+
+def _exists(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+
+
+def _unknown(name: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}"
+    )
