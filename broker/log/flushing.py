@@ -100,4 +100,6 @@ def settle(log: Log) -> None:
     durability.add(write_snapshot(log.storage, log.directory, end, log.producers))
     indexes = active.write_indexes()
     durability.run(durability.syncs(active, end, indexes))
+    # Thousands of logs that are settled would hold all descriptors that there are.
+    active.release_indexes()
     log.settled_offset = end

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -298,7 +299,10 @@ def replay_producers(
 ) -> None:
     """Rebuild the state before ``up_to``: the newest snapshot, then the batches."""
     known_to = load_snapshot(storage, directory, up_to, producers) or 0
-    for segment in segments:
+    in_order = tuple(segments)
+    for segment, following in zip_longest(in_order, in_order[1:]):
+        if following is not None and following.base_offset <= known_to:
+            continue
         found = segment.locate(known_to)
         if found is not None:
             position, _ = found

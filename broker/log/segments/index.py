@@ -125,7 +125,6 @@ class SparseIndex:
 
     def release(self) -> None:
         """Let go of the file until it is needed again."""
-        assert not self._firsts, "entries are not on file"
         self._file = None
 
     def remove(self) -> None:

@@ -187,6 +187,8 @@ class _Opening:
                 segment.release_indexes()
                 continue
             next_offset = resume(segment) if unseen else None
+            # The log's file is enough for one that nobody reads yet.
+            segment.release_indexes()
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
                 next_offset, torn, reason = recover(segment, self._note_epoch, limit)

@@ -1,23 +1,18 @@
 """What is done to all logs now and then: one that fails, or goes, costs no other."""
 
 import errno
-import os
 import random
-from contextlib import suppress
 
 import pytest
 
 from broker.disk.checkpoints import LOG_START_OFFSETS, read_offsets
 from broker.disk.failures import LogStorageError
-from broker.disk.files import RealStorage
 from broker.disk.memory import Faults
 from broker.disk.storage import join
 from broker.log import flushing, trimming
-from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import rounds
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
-from broker.log.upkeep.recovery import open_log as open_real_log
 from broker.protocol.errors import KafkaError
 from tests.broker.log.compacting import advance
 from tests.broker.log.managing import (
@@ -256,38 +251,6 @@ def test_what_compaction_replaced_does_not_hold_the_recovery_point_back():
     ended = {offset for offset in values_of(log) if offset < log.recovery_point}
     assert ended
     assert ended <= set(values_of(found.logs[A]))
-
-
-def test_a_log_that_rolls_holds_one_descriptor_for_each_segment(tmp_path):
-    """None for what waits to be synced: a minute of rolls may be many."""
-    config = {**DIRTY, "min_cleanable_dirty_ratio": 1.0}
-    home = str(tmp_path / "a-0")
-    storage = RealStorage()
-    storage.make_directory(home)
-    log = open_real_log(home, LogConfig(**config), storage, NOW_MS)
-    for _ in range(20):
-        fill(log, 3)
-        log.roll(NOW_MS)
-    assert len(log.segments) > 20
-    assert sorted(held_below(tmp_path)) == sorted(
-        segment.path(".log") for segment in log.segments
-    )
-    calls = []
-    for file in flushing.due_syncs(log).files:
-        calls.append(os.readlink(f"/proc/self/fd/{file.fileno()}"))
-    assert sum(name.endswith(".snapshot") for name in calls) > 19
-    flushing.flush(log)
-    del file
-    assert len(held_below(tmp_path)) == len(log.segments)
-
-
-def held_below(directory):
-    """Return the paths below a directory that this process has open."""
-    open_files = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):
-            open_files.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return [path for path in open_files if path.startswith(str(directory))]
 
 
 def test_an_orderly_stop_leaves_alone_what_has_not_changed():
