@@ -20,7 +20,6 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
-PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _VERSION: Final = 0
 
@@ -101,23 +100,16 @@ def write_epochs(
 
 
 def read_properties(storage: Storage, directory: str, name: str) -> dict[str, str]:
-    """Return the pairs of a small properties file; empty if there is no file.
-
-    Serves ``meta.properties`` (``key=value``) and ``partition.metadata``
-    (``key: value``).
-    """
+    """Return the pairs of a small properties file; empty if there is no file."""
     text = _text(storage, directory, name)
     if text is None:
         return {}
-    separator = ":" if name == PARTITION_METADATA else "="
     pairs = {}
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
-            key, found, value = line.partition(separator)
+            key, found, value = line.partition("=")
             if not found:
-                raise MalformedCheckpoint(
-                    join(directory, name), line, f"key{separator}value"
-                )
+                raise MalformedCheckpoint(join(directory, name), line, "key=value")
             pairs[key.strip()] = value.strip()
     return pairs
 
@@ -126,8 +118,7 @@ def write_properties(
     storage: Storage, directory: str, name: str, pairs: Mapping[str, str]
 ) -> None:
     """Replace a small properties file."""
-    separator = ": " if name == PARTITION_METADATA else "="
-    text = "".join(f"{key}{separator}{value}\n" for key, value in pairs.items())
+    text = "".join(f"{key}={value}\n" for key, value in pairs.items())
     write_atomically(storage, directory, name, text.encode())
 
 

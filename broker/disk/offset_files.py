@@ -65,11 +65,17 @@ class OffsetFiles:
             self._put(directory, name, {**held, **look()})
             self._written[directory, name] = view
 
-    def forget(self, directory: str, key: TopicPartition) -> None:
+    def forget(
+        self,
+        directory: str,
+        key: TopicPartition,
+        is_gone: Callable[[TopicPartition], bool] = lambda key: False,
+    ) -> None:
         """Take a partition out of the files of a directory; raise OSError.
 
         Before a log of this name begins: what the files say is of another one, whose
-        offsets would cut the new one off after a kill.
+        offsets would cut the new one off after a kill. Others that are gone go with it,
+        so that a topic of a thousand partitions writes no file a thousand times.
         """
         view = self.view()
         with self._writing:
@@ -77,7 +83,8 @@ class OffsetFiles:
                 if home != directory:
                     continue
                 if key in offsets:
-                    self._put(directory, name, _without(offsets, {key}))
+                    gone = {other for other in offsets if is_gone(other)}
+                    self._put(directory, name, _without(offsets, {key, *gone}))
                 # A view of before that is still to be written may know it, too.
                 self._forgotten.setdefault((directory, name), {})[key] = view
 

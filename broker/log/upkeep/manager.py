@@ -21,9 +21,9 @@ from uuid import UUID
 from broker.disk import checkpoints
 from broker.disk.doomed import Doomed, remove_all
 from broker.disk.failures import LogStorageError, LogUnavailable
-from broker.disk.identity import kafka_uuid, parse_kafka_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.offset_files import OffsetFiles
+from broker.disk.partition_metadata import read_topic_id, write_topic_id
 from broker.disk.storage import Storage, join, write_atomically
 from broker.log import flushing
 from broker.log.log import Log
@@ -110,7 +110,9 @@ class LogManager:
             with self._or_offline(opening.directory):
                 self.high_watermarks.update(opening.high_watermarks)
                 for key, log in opening.opened().items():
-                    self._read_topic_id(key, log.directory)
+                    topic_id = read_topic_id(self.storage, log.directory)
+                    if topic_id is not None:
+                        self._topic_ids[key] = topic_id
                     self._add(key, log)
 
     @contextmanager
@@ -194,7 +196,7 @@ class LogManager:
             home = self._emptiest()
             topic, partition = key
             with self._reporting(home):
-                self._files.forget(home, key)
+                self._files.forget(home, key, self._is_gone(topic))
                 log = open_log(
                     join(home, f"{topic}-{partition}"),
                     self._config_of(topic),
@@ -206,14 +208,14 @@ class LogManager:
             self._add(key, log)
         if topic_id is not None and key not in self._topic_ids:
             with self._reporting(log.home):
-                checkpoints.write_properties(
-                    self.storage,
-                    log.directory,
-                    checkpoints.PARTITION_METADATA,
-                    {"version": "0", "topic_id": kafka_uuid(topic_id)},
-                )
+                path = write_topic_id(self.storage, log.directory, topic_id)
+            log.durability.add(path)
             self._topic_ids[key] = topic_id
         return log
+
+    def _is_gone(self, topic: str) -> Callable[[TopicPartition], bool]:
+        """Return what tells of a partition of a topic that it has no log here."""
+        return lambda key: key[0] == topic and key not in self.logs
 
     def may_be_offline(self, key: TopicPartition) -> bool:
         """Tell whether a log that is not known here may be in an offline directory."""
@@ -357,14 +359,3 @@ class LogManager:
     def _emptiest(self) -> str:
         """Return the directory in service with the fewest logs."""
         return min(self._log_dirs.online, key=lambda each: self._in_directory[each])
-
-    def _read_topic_id(self, key: TopicPartition, path: str) -> None:
-        name = checkpoints.PARTITION_METADATA
-        pairs = checkpoints.read_properties(self.storage, path, name)
-        if pairs:
-            try:
-                self._topic_ids[key] = parse_kafka_uuid(pairs["topic_id"])
-            except (KeyError, ValueError):
-                raise checkpoints.MalformedCheckpoint(
-                    join(path, name), pairs, "a topic_id"
-                ) from None

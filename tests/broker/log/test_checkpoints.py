@@ -11,7 +11,8 @@ from broker.disk.checkpoints import MalformedCheckpoint
 from broker.disk.identity import claim, kafka_uuid, parse_kafka_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import Faults
-from broker.disk.storage import join, read_whole
+from broker.disk.partition_metadata import read_topic_id, write_topic_id
+from broker.disk.storage import join, read_whole, write_atomically
 from broker.log.epochs import LeaderEpochs
 from broker.protocol.errors import ConfigError
 from tests.broker.log.witness import NOW_MS, batch, disk, open_log
@@ -78,14 +79,30 @@ def test_properties_are_read_as_kafka_writes_them():
         "version": "0",
         "cluster.id": "x=y",
     }
-    put(storage, "partition.metadata", b"version: 0\ntopic_id: A-_w\n")
-    assert checkpoints.read_properties(storage, HOME, "partition.metadata") == {
-        "version": "0",
-        "topic_id": "A-_w",
-    }
     put(storage, "meta.properties", b"nonsense\n")
     with pytest.raises(MalformedCheckpoint):
         checkpoints.read_properties(storage, HOME, "meta.properties")
+
+
+def test_a_topic_id_is_read_as_kafka_writes_it_and_a_torn_one_is_unknown():
+    storage = disk()
+    written = uuid.UUID("12345678-1234-5678-1234-567812345678")
+    assert read_topic_id(storage, HOME) is None
+    path = write_topic_id(storage, HOME, written)
+    content = read_whole(storage, path)
+    assert content == b"version: 0\ntopic_id: EjRWeBI0VngSNFZ4EjRWeA\n"
+    assert read_topic_id(storage, HOME) == written
+    for size in range(len(content) - 1):
+        for torn in (content[:size], content[:size] + bytes(len(content) - size)):
+            write_atomically(storage, HOME, "partition.metadata", torn)
+            assert read_topic_id(storage, HOME) is None
+    # Kafka ends it without a line's end.
+    write_atomically(storage, HOME, "partition.metadata", content[:-1])
+    assert read_topic_id(storage, HOME) == written
+    for damaged in (b"topic_id: x\n", b"version: 0\ntopic_id: " + b"?" * 22, b"\xff"):
+        write_atomically(storage, HOME, "partition.metadata", damaged)
+        with pytest.raises(MalformedCheckpoint, match=r"partition\.metadata"):
+            read_topic_id(storage, HOME)
 
 
 # ---- whose directory ----

@@ -45,6 +45,17 @@ def test_what_is_forgotten_stays_so_whatever_is_still_to_be_written() -> None:
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0}
 
 
+def test_a_topic_that_comes_again_writes_each_file_once() -> None:
+    storage, files = made()
+    gone = {TopicPartition("a", n): n for n in range(50)}
+    files.writing(HOME, {NAME: {**gone, B: 1}}, files.view())()
+    calls = storage.faults.calls
+    for key in gone:
+        files.forget(HOME, key, lambda other: other.topic == "a")
+    assert storage.faults.calls - calls < 10
+    assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
+
+
 def test_what_is_added_outlives_a_view_that_began_before() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {B: 1}}, files.view())()
