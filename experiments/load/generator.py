@@ -1,4 +1,4 @@
-"""The load generator: a process of its own, on a CPU of its own.
+"""The load generator: a process of its own, on a CPU of its own where there are two.
 
 ``python -m experiments.load.generator FILE.json`` reads its assignment, waits for one
 line on standard input that says where the broker listens, prepares the topics, replays

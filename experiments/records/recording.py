@@ -1,4 +1,4 @@
-"""What is kept of a run: one row per request, one file per run.
+"""What is kept of runs: one row per request, in a file for each run or session.
 
 The schema is the contract with the analysis, which imports nothing from here. What a
 broker knows of a request has the columns of its own recording. Stamps are int64
