@@ -6,6 +6,8 @@ because what is tested is the order of things and not the speed of this machine.
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import select
 import socket
 import threading
@@ -85,8 +87,12 @@ def replay(
     answered: bool = True,
     patience_ms: int = 5000,
     read_delay_ms: float = 0,
+    descriptor: int = 0,
 ) -> tuple[Observed, int]:
-    """Replay a schedule; return what was observed, and the origin."""
+    """Replay a schedule; return what was observed, and the origin.
+
+    The loop's epoll object has no descriptor below ``descriptor``.
+    """
     schedule = Schedule(
         due_ns=due_ns,
         connection=connection,
@@ -94,7 +100,9 @@ def replay(
         answered=[answered] * len(due_ns),
         read_delay_ns=[round(read_delay_ms * MS)] * len(sockets),
     )
-    with select.epoll() as epoll:
+    with select.epoll() as low:
+        high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, descriptor)
+    with select.epoll.fromfd(high) as epoll:
         loop = OpenLoop(sockets, schedule, epoll)
         origin_ns = time.monotonic_ns() + 5 * MS
         return loop.run(origin_ns, origin_ns + patience_ms * MS), origin_ns
@@ -116,6 +124,22 @@ def test_every_request_is_answered_once_and_stamps_are_in_order() -> None:
         assert observed.offered_ns[number] <= observed.sent_ns[number]
         assert observed.sent_ns[number] <= observed.done_ns[number]
     assert not any(observed.broken)
+
+
+def test_a_generator_of_more_descriptors_than_select_takes_sends_on_time() -> None:
+    """Its epoll object comes last, so it is the first to have such a number."""
+    most = 1_500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most + 1), hard))
+    due_ns = [number * 3 * MS for number in range(30)]
+    try:
+        with peers(echo) as sockets:
+            observed, origin_ns = replay(sockets, due_ns, [0] * 30, descriptor=most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for number, due in enumerate(due_ns):
+        assert observed.answers[number] == number.to_bytes(4) + b"answer"
+        assert origin_ns + due <= observed.offered_ns[number]
 
 
 def test_a_slow_reader_leaves_its_answers_in_the_socket_for_so_long() -> None:
