@@ -137,10 +137,9 @@ def test_threads_in_short_turns_are_processor_sharing():
     assert found == pytest.approx([6 * MS, 5 * MS], abs=MS // 50)
 
 
-def whole(scheduler):
+def whole(scheduler, rates=(400.0, 130.0)):
     """One CPU, 60 % busy, under a broker of nine threads in two planes or in one."""
     kernel = {"cpus": 1, "slice_us": 1000.0, "switch_us": 4.0}
-    rates = (400.0, 130.0)
     classes = ("leader-and-isr", 200.0), ("produce", 4000.0)
     return parse(
         {
@@ -165,7 +164,26 @@ def whole(scheduler):
     )
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "planes"])
+def p95_of_control_ms(scheduler, directory):
+    """Control wants a fiftieth of the CPU, and all together 82 % of it."""
+    subject = whole(scheduler, rates=(100.0, 200.0))
+    drawn, rows = rows_of(Virtual(), subject, 0, directory)
+    took_ns = np.array(column(rows, "client_done_ns")) - column(rows, "intended_ns")
+    return np.percentile(took_ns[np.array(drawn.column("class")) == "control"], 95) / MS
+
+
+def test_planes_are_no_priority_queue_although_requests_run_to_their_end(tmp_path):
+    """A queue makes control wait for a thread, planes have one that preempts.
+
+    Where planes take turns instead, neither can take the CPU from a request.
+    """
+    planes, queue = (
+        p95_of_control_ms(it, tmp_path) for it in ("planes", "np-priority")
+    )
+    assert planes < queue / 2
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "planes", "np-priority"])
 def test_the_whole_broker_on_such_threads_agrees_with_the_model(tmp_path, scheduler):
     """Equivalence with a margin: each class's p95 and mean to within 2 %."""
     subject = whole(scheduler)
