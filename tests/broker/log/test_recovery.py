@@ -7,6 +7,7 @@ import pytest
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join, read_whole
 from broker.log import flushing, reading
+from broker.log.segments import repair
 from broker.protocol.records.batch import HEADER_SIZE
 from tests.broker.log.witness import (
     HOME,
@@ -98,6 +99,26 @@ def test_zeros_behind_the_end_are_cut_off():
     whole = stored(batch([b"a"]))
     log = open_log(disk_with({"00000000000000000000.log": whole + bytes(4096)}))
     assert (offsets(log), log.size_bytes) == ([0], len(whole))
+
+
+def test_what_is_read_in_several_pieces_is_checked_all_the_same(monkeypatch):
+    batches = [batch([b"%d" % number * 30]) for number in range(8)]
+    whole = stored(*batches)
+    monkeypatch.setattr(repair, "_READ_BYTES", 2 * len(batches[0]) + 5)
+    assert offsets(open_log(disk_with({FIRST: whole}), **CONFIG)) == list(range(8))
+    flipped = bytearray(whole)
+    flipped[5 * len(batches[0]) - 1] ^= 1
+    assert offsets(open_log(disk_with({FIRST: bytes(flipped)}), **CONFIG)) == [
+        *range(4)
+    ]
+
+
+def test_a_batch_that_reaches_into_the_next_segment_is_cut_off():
+    first = stored(batch([b"a"]), batch([b"b", b"c"]))
+    second = stored(batch([b"d"]), base=2)
+    log = open_log(disk_with({FIRST: first, f"{2:020}.log": second}), **CONFIG)
+    # The second batch ends with offset 2, which the next segment has.
+    assert offsets(log) == [0]
 
 
 def test_segments_behind_a_torn_one_are_dropped():
