@@ -33,6 +33,7 @@ from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.delayed_produce import DelayedProduce
 from broker.cluster.partition import ALL_REPLICAS, Partition
+from broker.cluster.required import Required
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.flushing import flush_due
 from broker.node.broker import Broker
@@ -149,7 +150,7 @@ async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) ->
 class _Produce:
     """One request as it goes: a row per partition, in the order of the request.
 
-    ``required`` holds, for what was appended, the offset after the last record.
+    ``required`` holds, for what was appended, what all replicas in sync must have.
     """
 
     __slots__ = ("_broker", "_keys", "_request", "acks", "required", "rows", "to_flush")
@@ -160,7 +161,7 @@ class _Produce:
         self._keys: list[TopicPartition] = []
         self.acks = acks
         self.rows: list[ProducePartition] = []
-        self.required: dict[TopicPartition, int] = {}
+        self.required: dict[TopicPartition, Required] = {}
         self.to_flush: dict[TopicPartition, Partition] = {}
 
     async def append(self, topic: str, index: int, records: Buffer) -> None:
@@ -185,7 +186,7 @@ class _Produce:
         self.rows.append(
             ProducePartition(index, 0, appended[0], appended[2], appended[3])
         )
-        self.required[key] = appended[1] + 1
+        self.required[key] = Required.by(partition.log, appended[1])
         log = partition.log
         if log.flushes and flush_due(log, now_ms):
             self.to_flush[key] = partition

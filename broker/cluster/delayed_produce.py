@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster.partition import Partition
+from broker.cluster.required import Required
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 
@@ -18,7 +19,7 @@ from broker.protocol.topic_partition import TopicPartition
 class DelayedProduce:
     """The partitions of one Produce; ``errors`` fills as they are settled.
 
-    ``required`` is, for each, the offset after its last record.
+    ``required`` is, for each, what all replicas in sync must have.
     """
 
     __slots__ = ("_partitions", "errors", "waiting")
@@ -26,7 +27,7 @@ class DelayedProduce:
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
-        required: Mapping[TopicPartition, int],
+        required: Mapping[TopicPartition, Required],
     ) -> None:
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.waiting = dict(required)
@@ -34,12 +35,12 @@ class DelayedProduce:
 
     def try_complete(self) -> bool:
         """Settle the partitions that can be; True once none waits."""
-        for key, required_offset in tuple(self.waiting.items()):
+        for key, required in tuple(self.waiting.items()):
             partition = self._partitions.get(key)
             outcome = (
                 ErrorCode.unknown_topic_or_partition
                 if partition is None
-                else partition.acknowledged(required_offset)
+                else _outcome(partition, required)
             )
             if outcome is not None:
                 self.errors[key] = outcome
@@ -57,3 +58,11 @@ class DelayedProduce:
     def _fail(self, error: ErrorCode) -> None:
         self.errors.update(dict.fromkeys(self.waiting, error))
         self.waiting.clear()
+
+
+def _outcome(partition: Partition, required: Required) -> ErrorCode | None:
+    """Return the outcome for one partition, None while it must wait."""
+    outcome = partition.acknowledged(required.offset)
+    if outcome in (None, ErrorCode.none) and not required.still_stands(partition.log):
+        return ErrorCode.not_leader_or_follower
+    return outcome

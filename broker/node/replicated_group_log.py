@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from broker.cluster.delayed_produce import DelayedProduce
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.required import Required
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.messages import Instant, Record
@@ -90,7 +91,8 @@ class ReplicatedGroupLog:
             done(refused.code)
             return
         self._replicas.note_append(led)
-        wait = partial(self._wait, key, led, appended.last_offset + 1, now, done)
+        required = Required.by(led.log, appended.last_offset)
+        wait = partial(self._wait, key, led, required, now, done)
         if not self._flushes.is_busy(led.log) and not flush_due(led.log, now.wall_ms):
             wait()
             return
@@ -107,11 +109,11 @@ class ReplicatedGroupLog:
         self,
         key: TopicPartition,
         led: Partition,
-        required_offset: int,
+        required: Required,
         now: Instant,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        delayed = DelayedProduce({key: led}, {key: required_offset})
+        delayed = DelayedProduce({key: led}, {key: required})
 
         def settle() -> None:
             done(delayed.errors[key])

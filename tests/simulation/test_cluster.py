@@ -174,3 +174,42 @@ def test_wall_clocks_differ_and_drift(fast_ppm: int) -> None:
         assert clock.now_ms(world.clock) == right.now_ms(world.clock) + 7 + drifted_ms
 
     in_world(scenario, count=1)
+
+
+def test_a_produce_that_waits_for_the_disk_while_its_records_are_cut_off_fails() -> (
+    None
+):
+    """It comes back to a leader, at the right offset, with another leader's record."""
+
+    async def scenario(world: World) -> None:
+        cluster, network, control = world.cluster, world.network, world.control
+        await cluster.kill(0)
+        await world.until(lambda: world.leader() == 1)
+        await cluster.start(0)
+        await world.until(lambda: control.elections.states[KEY].isr == (1, 0))
+        fetches = between([host(0)], [host(1)])
+        async with producer(world, request_timeout_ms=60_000) as client:
+            assert await send(client, b"a") == 0
+            network.silence(fetches)
+            cluster.brokers[1].disk.stall(trio.current_time() + 8)
+            doomed = await client.send("t", b"doomed")
+            await world.until(lambda: world.replica(1).log.log_end_offset == 2)
+            control.prefer(KEY)
+            await world.until(lambda: not world.replica(1).is_leader)
+            network.hear(fetches)
+            await world.until(lambda: world.replica(1).log.log_end_offset == 1)
+            async with producer(world, acks="1", enable_idempotence=False) as other:
+                assert await send(other, b"b") == 1
+            await world.until(lambda: world.replica(1).log.log_end_offset == 2)
+            await cluster.kill(0)
+            await world.until(lambda: world.replica(1).is_leader)
+            assert world.replica(1).high_watermark == 2
+            # Refused, it is sent again: it stands behind the other's record.
+            assert (await doomed.wait()).offset == 2
+
+    in_world(
+        scenario,
+        count=2,
+        log_flush_interval_messages="1",
+        replica_lag_time_max_ms="60000",
+    )

@@ -1,0 +1,33 @@
+"""What acks=all waits for: that certain records are everywhere, and are still those.
+
+Who waits for a disk, or for its turn, between the append and the look at the replicas
+may come back to one that has followed another leader meanwhile, was cut, and leads
+again. What stands at the offset is then another leader's: the epoch of an offset says
+whose (KIP-101).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.log.log import Log
+
+
+class Required(NamedTuple):
+    """The offset after records that were appended, and the epoch of the last one."""
+
+    offset: int
+    leader_epoch: int
+
+    @classmethod
+    def by(cls, log: Log, last_offset: int) -> Required:
+        """Return what has to be everywhere, of records up to ``last_offset``."""
+        return cls(last_offset + 1, log.epochs.epoch_of(last_offset))
+
+    def still_stands(self, log: Log) -> bool:
+        """Tell whether a log holds the records, or has deleted them by and by."""
+        if self.offset <= log.log_start_offset:
+            return True
+        return self.offset <= log.log_end_offset and self == Required.by(
+            log, self.offset - 1
+        )
