@@ -1,0 +1,147 @@
+"""Bugs planted in the real code, one at a time, for the swarm to find.
+
+Each is a way in which brokers, controllers and clients of other projects have failed;
+``kinds`` are what it shows itself as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from broker.apis import fetch
+from broker.client.producer.accumulator import RecordAccumulator
+from broker.client.producer.producer_batch import ANONYMOUS, ProducerBatch
+from broker.cluster.partition import Partition
+from broker.log.producers import Producers
+from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.protocol.errors import ErrorCode
+from broker.replication.replica_fetcher import ReplicaFetcher
+from experiments.simulation.control.scripted_controller import ScriptedController
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug: how it is planted, as what it is found, and a seed that finds it."""
+
+    plant: Callable[[Patch], None]
+    kinds: frozenset[str]
+    seed: int
+
+
+def skip_truncation(patch: Patch) -> None:
+    """A follower does not ask where its log parts from its leader's."""
+    row = ReplicaFetcher._row
+
+    def without_epochs(self: ReplicaFetcher, due: Any) -> Any:
+        asked = row(self, due)
+        for topic in asked.topics:
+            for wanted in topic.partitions:
+                wanted.last_fetched_epoch = -1
+        return asked
+
+    patch.setattr(ReplicaFetcher, "_row", without_epochs)
+
+
+def acknowledge_early(patch: Patch) -> None:
+    """A leader acknowledges before the replicas in sync have the records."""
+
+    def acknowledged(self: Partition, required_offset: int) -> ErrorCode:
+        leads = self.is_leader
+        return ErrorCode.none if leads else ErrorCode.not_leader_or_follower
+
+    patch.setattr(Partition, "acknowledged", acknowledged)
+
+
+def forget_the_epoch_of_a_fetch(patch: Patch) -> None:
+    """A leader does not look at the epoch of the last record that a follower has."""
+    patch.setattr(fetch, "_divergence", lambda partition, target: None)
+
+
+def lose_order_on_resume(patch: Patch) -> None:
+    """A producer sends what has failed behind what came after it."""
+
+    def put_back(
+        self: RecordAccumulator, batch: ProducerBatch, retry_at_s: float
+    ) -> None:
+        queue = self._queues[batch.partition]
+        if queue.sequences is not None and batch.identity is not ANONYMOUS:
+            queue.sequences.outstanding.remove(batch)
+            batch.identity = ANONYMOUS
+        batch.retry_at_s = retry_at_s
+        queue.batches.append(batch)
+
+    patch.setattr(RecordAccumulator, "put_back", put_back)
+
+
+def keep_a_bounced_broker_in_sync(patch: Patch) -> None:
+    """A controller does not notice that a broker was away between two looks."""
+
+    def lose(self: ScriptedController, broker: int, registration: Any) -> None:
+        lost = registration.channel
+        registration.channel = None
+        if lost is not None:
+            lost.to_send.clear()
+            lost.close()
+
+    patch.setattr(ScriptedController, "_lose", lose)
+
+
+def lose_offsets_on_a_move(patch: Patch) -> None:
+    """A new group coordinator does not read what the last one has written."""
+
+    def replay(self: ReplicatedGroupLog, partition: int) -> Iterator[Sequence[Any]]:
+        return iter(())
+
+    patch.setattr(ReplicatedGroupLog, "replay", replay)
+
+
+def move_the_high_watermark_back(patch: Patch) -> None:
+    """A new leader believes its followers, of whom it knows nothing yet."""
+
+    def advance(self: Partition) -> bool:
+        before = self.high_watermark
+        ends = [
+            self.followers[each].log_end_offset
+            for each in self.maximal_isr
+            if each in self.followers
+        ]
+        least = min(ends, default=self.log.log_end_offset)
+        self.high_watermark = max(least, self.log.log_start_offset)
+        return self.high_watermark != before
+
+    patch.setattr(Partition, "advance_high_watermark", advance)
+
+
+def forget_producers_on_a_fail_over(patch: Patch) -> None:
+    """A follower does not remember which batches it has copied."""
+    patch.setattr(Producers, "replay", lambda self, header: None)
+
+
+_LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
+
+PLANTED = {
+    "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 20),
+    "acknowledge before the ISR has it": Planted(acknowledge_early, _LOST, 8),
+    "forget an epoch check": Planted(
+        forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 20
+    ),
+    "lose order on resume": Planted(
+        lose_order_on_resume, frozenset({"reordered", "nonmonotonic-send"}), 12
+    ),
+    "stale ISR after a restart": Planted(keep_a_bounced_broker_in_sync, _LOST, 53),
+    "offsets lost on move": Planted(
+        lose_offsets_on_a_move, frozenset({"lost-commit"}), 0
+    ),
+    "high watermark back": Planted(
+        move_the_high_watermark_back, frozenset({"high-watermark-back"}), 0
+    ),
+    "duplicate after fail-over": Planted(
+        forget_producers_on_a_fail_over, frozenset({"duplicate"}), 8
+    ),
+}

@@ -1,0 +1,97 @@
+"""The swarm: the same day from the same seed, days without anomalies, planted bugs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.simulation.swarm.scenarios import draw
+from experiments.simulation.swarm.swarm import Verdict, judge, swarm, with_faults
+from tests.simulation.planted import PLANTED
+
+ROOT = Path(__file__).parent.parent.parent
+# Quick ones, with kills, silent links, failing disks, and nothing of the kind.
+SEEDS = (4, 8, 9)
+SLOW_SEEDS = 200
+SLOW_MINUTES = 10
+SEARCHED_SEEDS = 200
+
+
+def failures(verdict: Verdict) -> list[str]:
+    return [f"seed {verdict.scenario.seed}: {each}" for each in verdict.anomalies]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bad_day_breaks_no_promise(seed: int) -> None:
+    assert failures(judge(draw(seed))) == []
+
+
+def digest(seed: int, hash_seed: int) -> str:
+    """Return what another process finds."""
+    program = (
+        "from experiments.simulation.swarm.scenarios import draw\n"
+        "from experiments.simulation.swarm.swarm import judge\n"
+        f"print(judge(draw({seed})).digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout
+
+
+def test_a_seed_is_one_day_in_every_process() -> None:
+    assert digest(8, 1) == digest(8, 2)
+
+
+def test_another_seed_is_another_day() -> None:
+    assert draw(1) != draw(2)
+    assert draw(1) == draw(1)
+
+
+def test_a_day_may_be_lived_without_some_of_its_faults() -> None:
+    scenario = draw(8)
+    numbers = [fault.number for fault in scenario.faults]
+    assert len(numbers) > 3
+    fewer = with_faults(scenario, numbers[:2])
+    assert [fault.number for fault in fewer.faults] == numbers[:2]
+    assert fewer.producers == scenario.producers
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[name]
+    planted.plant(monkeypatch)
+    kinds = {anomaly.kind for anomaly in judge(draw(planted.seed)).anomalies}
+    assert kinds & planted.kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_search_finds_a_planted_bug(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = PLANTED[name]
+    planted.plant(monkeypatch)
+    for verdict in swarm(range(SEARCHED_SEEDS), lambda: False):
+        if planted.kinds & {anomaly.kind for anomaly in verdict.anomalies}:
+            return
+    raise AssertionError(f"{SEARCHED_SEEDS} seeds do not find {name}")
+
+
+@pytest.mark.slow
+def test_many_bad_days_break_no_promise() -> None:
+    ends_s = time.monotonic() + SLOW_MINUTES * 60
+    verdicts = swarm(range(SLOW_SEEDS), lambda: time.monotonic() > ends_s)
+    found = [line for verdict in verdicts for line in failures(verdict)]
+    assert found == []
