@@ -23,7 +23,7 @@ from doorkeeper.shared import CONFIG, console, failing, refusing
 )
 def calibrate(config: Path, world: str, out: Path | None) -> None:
     """Measure what requests of a config cost its baseline arm; some 20 seconds."""
-    from doorkeeper import calibration_at_work as at_work
+    from doorkeeper.at_work import calibration as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.worlds.world import WorldError
 

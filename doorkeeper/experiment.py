@@ -57,8 +57,8 @@ def run(
     workers: int | None,
 ) -> None:
     """Run an experiment; exit status 1 if a cell has no run that counts."""
-    from doorkeeper import experiments_at_work as at_work
-    from doorkeeper.calibration_at_work import for_machine
+    from doorkeeper.at_work import experiments as at_work
+    from doorkeeper.at_work.calibration import for_machine
     from experiments.design.config_errors import ExperimentError
     from experiments.running.cells import CellFailed
     from experiments.worlds.world import WorldError
@@ -89,7 +89,7 @@ def run(
 @CONFIG
 def validate(config: Path) -> None:
     """Check a config, its broker keys included."""
-    from doorkeeper import experiments_at_work as at_work
+    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
 
     with refusing(ExperimentError):
@@ -103,7 +103,7 @@ def validate(config: Path) -> None:
 @_WORLD
 def plan(config: Path, schedulers: str | None, world: str | None) -> None:
     """Print the cells, the runs and the minutes of an experiment."""
-    from doorkeeper import experiments_at_work as at_work
+    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
 
     with refusing(ExperimentError):

@@ -35,7 +35,7 @@ def theory(
     Runs the experiment in the model world (and the virtual one where it is quick), or
     reads recordings of it. Exit status 1 if a prediction is contradicted.
     """
-    from doorkeeper import experiments_at_work as at_work
+    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.theory import command
 

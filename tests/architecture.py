@@ -67,7 +67,7 @@ LAYERS = {
         ("telling",),
         (".",),
     ),
-    "doorkeeper": ((".",),),
+    "doorkeeper": (("at_work",), (".",)),
 }
 # Layers that may import less than what lies below them.
 ONLY = {
