@@ -9,6 +9,7 @@ import click
 
 from doorkeeper.analysis import analyze, paper
 from doorkeeper.calibrate import calibrate
+from doorkeeper.cluster import cluster
 from doorkeeper.experiment import experiment
 from doorkeeper.results import results
 from doorkeeper.schedulers import schedulers
@@ -24,7 +25,7 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(serve, schedulers, experiment, calibrate),
+    *(serve, cluster, schedulers, experiment, calibrate),
     *(theory, simulate, analyze, results, paper),
 )
 for command in COMMANDS:

@@ -16,7 +16,27 @@ DIRECTORY = click.Path(path_type=Path)
 RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
 CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONFIG = click.argument("config", type=CONFIG_FILE)
+# Of a broker, or of all brokers of a cluster.
+SCHEDULER = click.option(
+    "--scheduler", metavar="NAME", help="A preset or module:factory."
+)
+SETTINGS = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE")
 _PIPED_WIDTH = 120
+
+
+def overrides(settings: tuple[str, ...], scheduler: str | None) -> dict[str, str]:
+    """Split ``key=value`` settings; the last one of a key counts."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(
+                f"{setting!r} is not KEY=VALUE", param_hint="--set"
+            )
+        found[key.strip()] = value.strip()
+    if scheduler is not None:
+        found["doorkeeper.scheduler"] = scheduler
+    return found
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface: free ones, and whether somebody answers there."""
+"""Ports of the loopback interface: free ones, and what is answered at others."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def ask(port: int, frame: bytes) -> bytes:
+    """Send a frame; return the answer's, without its size; raises `OSError`."""
+    with socket.create_connection((HOST, port), _ATTEMPT_S) as client:
+        client.sendall(frame)
+        with client.makefile("rb") as answer:
+            size = int.from_bytes(answer.read(4))
+            found = answer.read(size)
+    if not size or len(found) < size:
+        raise ConnectionResetError(f"port {port} hung up")
+    return found
 
 
 def wait_for_answer(child: Child, port: int, probe: bytes, timeout_s: float) -> None:

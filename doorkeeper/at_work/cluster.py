@@ -1,0 +1,206 @@
+"""What ``doorkeeper cluster up`` does: start, watch and stop the processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from broker.apis.common.answer import Row
+from broker.config import BrokerConfig
+from broker.protocol.api_keys import ApiKey
+from experiments.load import requests
+from experiments.processes.child import Binding
+from experiments.processes.children import Child, RunFailed, bound_child
+from experiments.processes.java import TERMINATED
+from experiments.processes.loopback import HOST, ask, free_ports
+from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+
+_START_S, _STOP_S = 60.0, 60.0
+_LOOK_S: Final = 0.2
+# What a broker has of its own; nobody else can say it for all.
+_OWN: Final = ("broker.id", "node.id", "listeners", "log.dirs", "zookeeper.connect")
+_REPLICAS_MAX: Final = 3
+
+
+class ClusterError(Exception):
+    """A cluster cannot be as it was asked for."""
+
+
+class _Stopped(Exception):
+    """A signal asked for the end."""
+
+
+def run(
+    brokers: int, port: int, directory: Path | None, settings: Mapping[str, str]
+) -> None:
+    """Run a cluster until SIGTERM or SIGINT.
+
+    :raises ClusterError: if a setting belongs to each broker alone.
+    :raises ConfigError: if one is nothing that a broker takes.
+    :raises RunFailed: if a process could not start, ended by itself, or did not stop.
+    """
+    for key in _OWN:
+        if key in settings:
+            raise ClusterError(f"{key} is each broker's own")
+    shared = {**_replicated(brokers), **settings}
+    BrokerConfig.load(None, shared)
+    with (
+        _directory(directory) as at,
+        _signals() as asked,
+        contextlib.ExitStack() as stack,
+    ):
+        cluster = _Cluster(at, asked, stack)
+        try:
+            cluster.start(brokers, port, shared)
+        except _Stopped:
+            # Nobody relies on it yet: what has been started is killed.
+            return
+        try:
+            with contextlib.suppress(_Stopped):
+                cluster.watch()
+        finally:
+            cluster.stop()
+
+
+def _replicated(brokers: int) -> dict[str, str]:
+    """Return what a cluster is for, unless it is set otherwise: replicas."""
+    replicas = str(min(brokers, _REPLICAS_MAX))
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        # All stop together: there is nobody to hand partitions over to.
+        "controlled.shutdown.enable": "false",
+    }
+
+
+@contextlib.contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    if given is None:
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-") as made:
+            yield Path(made)
+    else:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given.absolute()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Note signals that ask for the end, instead of ending wherever one is."""
+    asked: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {it: signal.signal(it, lambda it, _: asked.append(it)) for it in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Cluster:
+    """The processes of a cluster; none of them outlives it, whatever happens."""
+
+    def __init__(self, at: Path, asked: list[int], stack: contextlib.ExitStack) -> None:
+        self._at = at
+        self._asked = asked
+        self._stack = stack
+        self._bound = Binding(
+            parent=os.getpid(), cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
+        )
+        self._brokers: list[Child] = []
+
+    def start(self, count: int, port: int, settings: Mapping[str, str]) -> None:
+        """Start ZooKeeper, then the brokers; say where they are when all are ready."""
+        (zookeeper_port,) = free_ports(1)
+        self._zookeeper = self._stack.enter_context(
+            start_zookeeper(self._at, zookeeper_port, self._bound, self._tick)
+        )
+        wait_for_zookeeper(self._zookeeper, zookeeper_port, _START_S)
+        shared = {**settings, "zookeeper.connect": f"{HOST}:{zookeeper_port}"}
+        ports = range(port, port + count) if port else free_ports(count)
+        for number, each in enumerate(ports):
+            broker = self._broker(number, each, shared)
+            self._brokers.append(self._stack.enter_context(broker))
+        for broker in self._brokers:
+            # Listening, it says so; whoever ends meanwhile is reported at once.
+            broker.line(_START_S, self._zookeeper, *self._brokers)
+        for broker, each in zip(self._brokers, ports, strict=True):
+            self._wait_until_it_knows_all(broker, each, count)
+        addresses = ",".join(f"{HOST}:{each}" for each in ports)
+        click.echo(f"zookeeper.connect={HOST}:{zookeeper_port}")
+        click.echo(f"bootstrap.servers={addresses}")
+
+    def _broker(self, number: int, port: int, shared: Mapping[str, str]) -> Child:
+        keys = {
+            **shared,
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": str(self._at / f"broker-{number}"),
+        }
+        command = [sys.executable, "-m", "doorkeeper", "serve"]
+        for key, value in keys.items():
+            command += ["--set", f"{key}={value}"]
+        name = f"broker-{number}"
+        return bound_child(name, command, self._at, self._bound, self._tick)
+
+    def _wait_until_it_knows_all(self, broker: Child, port: int, count: int) -> None:
+        """Wait until a broker's metadata names all brokers and the controller."""
+        ends_s = time.monotonic() + _START_S
+        while not _names_all(port, count):
+            self._look()
+            if time.monotonic() > ends_s:
+                raise broker.failure(f"knows no cluster of {count} brokers")
+
+    def _look(self) -> None:
+        """See after the processes, then wait for a while."""
+        self._tick()
+        for child in (self._zookeeper, *self._brokers):
+            child.expect_alive()
+        time.sleep(_LOOK_S)
+
+    def watch(self) -> None:
+        """Wait until a signal asks for the end.
+
+        :raises RunFailed: if a process ends before.
+        """
+        while True:
+            self._look()
+
+    def stop(self) -> None:
+        """Stop the brokers, then ZooKeeper.
+
+        :raises RunFailed: if one of them did not stop in good order.
+        """
+        for broker in self._brokers:
+            broker.terminate()
+        faults = [broker.ending(_STOP_S) for broker in self._brokers]
+        faults.append(self._zookeeper.stop(_STOP_S, TERMINATED))
+        if any(faults):
+            raise RunFailed("; ".join(filter(None, faults)))
+
+    def _tick(self) -> None:
+        if self._asked:
+            raise _Stopped
+
+
+def _names_all(port: int, count: int) -> bool:
+    asked = Row(
+        topics=(),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    frame = requests.encode(ApiKey.METADATA, 1, "doorkeeper-cluster", asked)
+    try:
+        answer = requests.decoded(ApiKey.METADATA, ask(port, frame))
+    except OSError:
+        return False
+    return len(answer.brokers) == count and answer.controller_id >= 0

@@ -1,0 +1,146 @@
+"""``doorkeeper cluster up``: processes that start, are watched, and end together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from doorkeeper import cli
+from tests.live.verifying import Quiet
+
+pytestmark = pytest.mark.live
+
+DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
+START = [DOORKEEPER, "cluster", "up", "--port", "0"]
+STOP_S = 60
+PATIENCE_S = 30
+
+
+class ClusterProcess:
+    """A cluster that is ready, and its command's process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        said = dict(process.stdout.readline().strip().split("=") for _ in range(2))
+        self.zookeeper = said["zookeeper.connect"]
+        self.bootstrap = said["bootstrap.servers"]
+
+    def children(self, name: str) -> list[psutil.Process]:
+        """Return the processes whose command line has a word."""
+        mine = psutil.Process(self.process.pid).children()
+        return [it for it in mine if any(name in word for word in it.cmdline())]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Ask it to end; return its status and what it complained."""
+        os.kill(self.process.pid, number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end."""
+        _, complaints = self.process.communicate(timeout=STOP_S)
+        return self.process.returncode, complaints
+
+
+@contextmanager
+def cluster(*options: str) -> Iterator[ClusterProcess]:
+    with subprocess.Popen(
+        [*START, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield ClusterProcess(process)
+        finally:
+            process.kill()
+
+
+def produce(running: ClusterProcess, values: list[str]) -> list[object]:
+    """Produce with acks=all; return the errors."""
+    producer = Producer({"bootstrap.servers": running.bootstrap, "logger": Quiet()})
+    errors: list[object] = []
+    for value in values:
+        producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    return errors
+
+
+def consume(running: ClusterProcess, count: int) -> set[str]:
+    """Return the values of so many records, read by a group of one."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": running.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "logger": Quiet(),
+        }
+    )
+    consumer.subscribe(["t"])
+    values: set[str] = set()
+    ends_s = time.monotonic() + PATIENCE_S
+    while len(values) < count and time.monotonic() < ends_s:
+        messages = consumer.consume(count, timeout=1)
+        values |= {it.value().decode() for it in messages if it.error() is None}
+    consumer.close()
+    return values
+
+
+def test_a_cluster_has_replicas_stops_in_order_and_has_all_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    options = ("--brokers", "2", "--scheduler", "priority", "--data", str(tmp_path))
+    values = [str(number) for number in range(100)]
+    with cluster(*options) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        metadata = admin.list_topics(timeout=PATIENCE_S)
+        assert set(metadata.brokers) == {0, 1}
+        admin.create_topics([NewTopic("t", 3)])["t"].result(PATIENCE_S)
+        assert produce(running, values) == [None] * len(values)
+        partitions = admin.list_topics("t", timeout=PATIENCE_S).topics["t"].partitions
+        assert [len(it.replicas) for it in partitions.values()] == [2, 2, 2]
+        children = running.children("")
+        assert len(children) == 3
+        assert running.end(signal.SIGINT) == (0, "")
+        assert not any(child.is_running() for child in children)
+    for number in range(2):
+        # Stopped in order, logs need no recovery.
+        assert (tmp_path / f"broker-{number}" / ".kafka_cleanshutdown").exists()
+    with cluster(*options) as again:
+        assert consume(again, len(values)) == set(values)
+        (victim,) = again.children("broker.id=1")
+        victim.kill()
+        status, complaints = again.ended()
+        assert status == 1
+        assert "broker-1 ended with status -9" in complaints
+        assert "broker-0" not in complaints
+        assert "zookeeper" not in complaints
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("num.io.threads=0", "num.io.threads: found '0'"),
+        ("log.dirs=/here", "log.dirs is each broker's own"),
+        ("no-value", "'no-value' is not KEY=VALUE"),
+    ],
+)
+def test_a_setting_that_no_broker_takes_is_named_before_anything_starts(
+    setting: str, complaint: str
+) -> None:
+    found = CliRunner().invoke(cli.main, ["cluster", "up", "--set", setting])
+    assert found.exit_code == 2
+    assert complaint in found.output
