@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from broker.disk.storage import Storage, join, read_whole, write_atomically
+from broker.disk.storage import (
+    Storage,
+    join,
+    read_whole,
+    replace_file,
+    write_atomically,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -95,8 +101,8 @@ def read_epochs(storage: Storage, directory: str) -> list[EpochStart]:
 def write_epochs(
     storage: Storage, directory: str, epochs: Iterable[EpochStart]
 ) -> None:
-    """Replace the leader epochs of a log."""
-    _write_entries(storage, directory, LEADER_EPOCHS, epochs)
+    """Replace the leader epochs of a log; its directory is yet to be synced."""
+    replace_file(storage, directory, LEADER_EPOCHS, _written(epochs))
 
 
 def read_properties(storage: Storage, directory: str, name: str) -> dict[str, str]:
@@ -125,9 +131,12 @@ def write_properties(
 def _write_entries(
     storage: Storage, directory: str, name: str, entries: Iterable[Sequence[object]]
 ) -> None:
+    write_atomically(storage, directory, name, _written(entries))
+
+
+def _written(entries: Iterable[Sequence[object]]) -> bytes:
     lines = [" ".join(map(str, entry)) for entry in entries]
-    text = "\n".join([str(_VERSION), str(len(lines)), *lines, ""])
-    write_atomically(storage, directory, name, text.encode())
+    return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def _read_entries(

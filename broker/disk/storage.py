@@ -122,13 +122,18 @@ def write_atomically(
     Kafka's ``CheckpointFile`` does the same: a temporary file, synced, then renamed,
     then the directory synced.
     """
+    replace_file(storage, directory, name, content)
+    storage.sync_directory(directory)
+
+
+def replace_file(storage: Storage, directory: str, name: str, content: bytes) -> None:
+    """Replace a small file; a crash may leave either until names are synced."""
     temporary = join(directory, name + ".tmp")
     file = storage.open(temporary, create=True)
     file.truncate(0)
     file.write(0, (content,), len(content))
     file.sync()
     storage.rename(temporary, join(directory, name))
-    storage.sync_directory(directory)
 
 
 def remove_if_there(storage: Storage, path: str) -> bool:

@@ -80,6 +80,7 @@ class Durability:
     __slots__ = (
         "_directory",
         "_epochs",
+        "_home_is_durable",
         "_names",
         "_names_synced",
         "_snapshots",
@@ -116,6 +117,7 @@ class Durability:
         # Counts changes of the directory; the last one known to be synced.
         self._names = int(names_changed)
         self._names_synced = 0
+        self._home_is_durable = False
         # Why nothing is taken any more, once a flush has failed.
         self.out_of_service: str | None = None
         # It failed for want of space.
@@ -198,7 +200,9 @@ class Durability:
     def _syncs_of(
         self, ended: Sequence[Segment], more: Sequence[File], offset: int
     ) -> Syncs:
-        names_changed = self._names != self._names_synced
+        epochs = self._epochs.writing()
+        if epochs is not None:
+            self._names += 1
         files: list[File] = []
         try:
             for path in self._snapshots:
@@ -210,9 +214,9 @@ class Durability:
         except OSError as error:
             raise self._storage.failure(self._directory, error) from error
         return Syncs(
-            self._epochs.writing(),
+            epochs,
             self._storage,
-            (self._directory, dirname(self._directory)) if names_changed else (),
+            self._changed_directories(),
             [*files, *more],
             tuple(ended),
             offset,
@@ -220,10 +224,21 @@ class Durability:
             self._names,
         )
 
+    def _changed_directories(self) -> Sequence[str]:
+        if self._names == self._names_synced:
+            return ()
+        home = () if self._home_is_durable else (dirname(self._directory),)
+        return (self._directory, *home)
+
+    def home_synced(self) -> None:
+        """Note that the log's own name is durable in the directory that holds it."""
+        self._home_is_durable = True
+
     def done(self, syncs: Syncs) -> None:
         """Move the recovery point to where the syncs brought it."""
         if syncs.directories:
             self._names_synced = syncs.names
+            self._home_is_durable = True
         if syncs.generation != self.generation:
             return
         synced = set(map(id, syncs.segments))

@@ -92,6 +92,7 @@ class LeaderEpochs:
         if len(kept) == len(self._entries):
             return
         self._write(kept, self._changes + 1)
+        self._storage.sync_directory(self._directory)
         self._changes += 1
         self._entries = kept
         self.latest = kept[-1].epoch if kept else UNDEFINED
@@ -109,9 +110,9 @@ class LeaderEpochs:
         return list(self._entries)
 
     def writing(self) -> BlockingCall | None:
-        """Return the call that makes durable what is in memory only, if anything is.
+        """Return the call that writes what is in memory only, if anything is.
 
-        It may raise OSError.
+        It may raise OSError, and leaves the directory to be synced.
         """
         if self._file.version == self._changes:
             return None

@@ -157,6 +157,7 @@ class LogManager:
             except KafkaError as error:
                 failed.setdefault(log.home, error)
 
+        failed |= self._sync_homes()
         run_all([partial(settle, log) for log in self.logs.values()])
         for log in self.logs.values():
             log.close(f"{log.directory}: the broker is stopping")
@@ -175,6 +176,19 @@ class LogManager:
         self._locks.clear()
         if failed:
             raise UncleanStop("; ".join(map(str, failed.values())))
+
+    def _sync_homes(self) -> dict[str, Exception]:
+        """Sync once what each log would sync again; return what failed."""
+        failed: dict[str, Exception] = {}
+        for directory in self._log_dirs.online:
+            try:
+                self.storage.sync_directory(directory)
+            except OSError as error:
+                failed[directory] = error
+        for log in self.logs.values():
+            if log.home not in failed:
+                log.durability.home_synced()
+        return failed
 
     # ---- logs come and go ----
 

@@ -120,7 +120,7 @@ def sweep(**options):
         faults.fail_at = faults.calls + at
         yield day, at
         if not faults.reached:
-            assert at > 40, "the day has become too short"
+            assert at > 30, "the day has become too short"
             return
 
 
