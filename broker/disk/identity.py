@@ -76,13 +76,13 @@ def claim(
             path = join(directory, META_PROPERTIES)
             raise ConfigError("node.id", node_id, f"{owner}, as in {path}")
         if not pairs:
-            ours = {"cluster.id": cluster_id}
+            # A broker of Apache Kafka under ZooKeeper reads no other version than 0.
+            version = "1" if of_cluster is None else "0"
+            ours = {"version": version, "cluster.id": cluster_id}
             if of_cluster is None:
-                ours |= {"version": "1", "node.id": str(node_id)}
-                ours["directory.id"] = kafka_uuid(new_id())
+                ours |= {"node.id": str(node_id), "directory.id": kafka_uuid(new_id())}
             else:
-                # A broker of Apache Kafka under ZooKeeper reads no other version.
-                ours |= {"version": "0", "broker.id": str(node_id)}
+                ours["broker.id"] = str(node_id)
             try:
                 write_properties(storage, directory, META_PROPERTIES, ours)
             except OSError as error:
