@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -47,6 +47,24 @@ _CONTROLLER_KNOWS_BETTER: Final = frozenset(
 )
 
 
+class Proposal(NamedTuple):
+    """An ISR as the leader of a partition proposes it, in one leader epoch."""
+
+    partition: Partition
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether it is proposed still: an answer to another one says nothing."""
+        partition = self.partition
+        return (
+            partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+            and partition.proposed_isr == self.isr
+        )
+
+
 class IsrProposals:
     """What has been proposed and not been decided.
 
@@ -66,27 +84,28 @@ class IsrProposals:
         self._waiting[partition.key] = partition
         self.submitted.notify()
 
-    def open(self) -> dict[TopicPartition, Partition]:
+    def open(self) -> list[Proposal]:
         """Return what is proposed still, and forget the rest."""
-        self._waiting = {
-            key: each
-            for key, each in self._waiting.items()
+        proposals = [
+            Proposal(each, each.leader_epoch, each.proposed_isr)
+            for each in self._waiting.values()
             if each.is_leader and each.proposed_isr is not None and each.topic_id
-        }
-        return dict(self._waiting)
+        ]
+        self._waiting = {each.partition.key: each.partition for each in proposals}
+        return proposals
 
-    def row(self, asked: Iterable[Partition], broker_id: int, broker_epoch: int) -> Row:
+    def row(self, asked: Iterable[Proposal], broker_id: int, broker_epoch: int) -> Row:
         """Return an AlterPartition (v2) with these proposals."""
         topics: dict[object, list[Row]] = {}
-        for each in asked:
+        for partition, leader_epoch, isr in asked:
             proposed = Row(
-                partition_index=each.key.partition,
-                leader_epoch=each.leader_epoch,
-                new_isr=each.proposed_isr,
+                partition_index=partition.key.partition,
+                leader_epoch=leader_epoch,
+                new_isr=isr,
                 leader_recovery_state=0,
-                partition_epoch=each.partition_epoch,
+                partition_epoch=partition.partition_epoch,
             )
-            topics.setdefault(each.topic_id, []).append(proposed)
+            topics.setdefault(partition.topic_id, []).append(proposed)
         return Row(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -96,16 +115,22 @@ class IsrProposals:
             ),
         )
 
-    def take(self, asked: Iterable[Partition], answer: Entity) -> None:
-        """Take the controller's decisions in; what it did not decide stays open."""
-        by_id = {(each.topic_id, each.key.partition): each for each in asked}
+    def take(self, asked: Iterable[Proposal], answer: Entity) -> None:
+        """Take the controller's decisions in; what it did not decide stays open.
+
+        So does what has been proposed since then, in a new leader epoch.
+        """
         if answer.error_code is not ErrorCode.none:
             return
+        by_id = {
+            (each.partition.topic_id, each.partition.key.partition): each
+            for each in asked
+        }
         for topic in answer.topics:
             for decided in topic.partitions:
                 each = by_id.get((topic.topic_id, decided.partition_index))
-                if each is not None:
-                    self._decide(each, decided)
+                if each is not None and each.stands:
+                    self._decide(each.partition, decided)
 
     def _decide(self, partition: Partition, decided: Entity) -> None:
         code = decided.error_code
@@ -179,7 +204,7 @@ async def bring(
     backoff = Backoff(RETRY_S, RETRY_MAX_S, rng)
     failures = 0
     while True:
-        asked = list(proposals.open().values())
+        asked = proposals.open()
         if not asked:
             await proposals.submitted.wait()
             continue

@@ -1,0 +1,73 @@
+"""An answer settles the proposal that it was given to, and no later one."""
+
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from broker.replication.isr_changes import IsrProposals
+
+TOPIC_ID = UUID(int=1)
+
+
+def leader():
+    """Return what the proposals know of a partition: it has proposed (1, 2)."""
+    return SimpleNamespace(
+        key=TopicPartition("t", 0),
+        topic_id=TOPIC_ID,
+        is_leader=True,
+        leader_epoch=3,
+        partition_epoch=5,
+        isr=(1,),
+        proposed_isr=(1, 2),
+        withdraw_proposal=lambda: None,
+        accept_isr=lambda *decided: True,
+    )
+
+
+def answered(code):
+    decided = SimpleNamespace(
+        partition_index=0,
+        error_code=code,
+        leader_epoch=3,
+        isr=(1, 2),
+        partition_epoch=6,
+    )
+    topic = SimpleNamespace(topic_id=TOPIC_ID, partitions=[decided])
+    return SimpleNamespace(error_code=ErrorCode.none, topics=[topic])
+
+
+CODES = [
+    ErrorCode.none,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.invalid_update_version,
+    ErrorCode.ineligible_replica,
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_an_answer_settles_what_was_asked(code):
+    partition = leader()
+    proposals = IsrProposals(lambda changed: None)
+    proposals.submit(partition)
+    asked = proposals.open()
+    assert [(it.leader_epoch, it.isr) for it in asked] == [(3, (1, 2))]
+    proposals.take(asked, answered(code))
+    assert proposals.open() == []
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("changes", [{"leader_epoch": 4}, {"proposed_isr": (1, 3)}])
+def test_what_has_been_proposed_since_stays_open(code, changes):
+    """Else a refusal for the former epoch would silence the leader for good."""
+    partition = leader()
+    proposals = IsrProposals(lambda changed: None)
+    proposals.submit(partition)
+    asked = proposals.open()
+    vars(partition).update(changes)
+    proposals.submit(partition)
+    proposals.take(asked, answered(code))
+    (still,) = proposals.open()
+    assert still.isr == partition.proposed_isr
