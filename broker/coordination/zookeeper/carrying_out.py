@@ -8,9 +8,11 @@ another controller's election changes: what an old one still wants then fails as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from broker.controller.assignment import TopicAssignment
 from broker.controller.decisions import (
     NOTHING_FOUND,
     Decision,
@@ -28,6 +30,7 @@ from broker.coordination.zookeeper.channels import ControllerChannels
 from broker.coordination.zookeeper.election import Term
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.topic_records import (
+    read_topic,
     write_leadership,
     write_reassignment,
     write_topic,
@@ -36,6 +39,7 @@ from broker.coordination.zookeeper.patient import PatientZnodes, side_by_side
 from broker.coordination.zookeeper.reading import read_leaderships
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.znodes import (
+    BadVersion,
     Check,
     Create,
     Delete,
@@ -77,8 +81,7 @@ class CarryingOut:
             case WriteLeaderships(wanted):
                 return await self._write_leaderships(wanted)
             case WriteAssignment(topic, assignment):
-                data = write_topic(assignment)
-                await self._fenced(SetData(paths.topic(topic), data))
+                await self._write_assignment(topic, assignment)
             case DeleteTopic(topic):
                 await self._delete_topic(topic)
             case ForgetDeletions(topics):
@@ -134,6 +137,20 @@ class CarryingOut:
         )
 
     # ---- topics -----------------------------------------------------------------
+
+    async def _write_assignment(self, topic: str, assignment: TopicAssignment) -> None:
+        """Write partitions of a topic; what somebody has added meanwhile stays."""
+        path = paths.topic(topic)
+        while True:
+            found = await self._znodes.find(path)
+            if found is None:
+                return
+            data, stat = found
+            partitions = {**read_topic(data).partitions, **assignment.partitions}
+            merged = write_topic(replace(assignment, partitions=partitions))
+            failed = await self._fenced(SetData(path, merged, stat.version))
+            if not isinstance(failed, BadVersion):
+                return
 
     async def _delete_topic(self, topic: str) -> None:
         """Remove a topic, bottom up, and last what asks for it."""

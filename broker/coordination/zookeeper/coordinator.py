@@ -302,7 +302,7 @@ class ZooKeeperCoordinator:
 
     def _governing(self) -> Governing:
         governing = self._member.governing
-        if governing is None:
+        if governing is None or not governing.has_begun:
             raise KafkaError(ErrorCode.not_controller)
         return governing
 

@@ -76,6 +76,8 @@ class Governing:
         billed: AbstractContextManager[object],
     ) -> None:
         self.core = core
+        # Before it has read what there is, the core is not to be asked anything.
+        self.has_begun = False
         self._znodes = znodes
         self._channels = open_channels(self.answered)
         self._carry_out = CarryingOut(znodes, term, self._channels, self.look_at)
@@ -233,6 +235,7 @@ class Governing:
         )
         self._channels.serve(self._registrations(brokers))
         await self._drive(self.core.start(found))
+        self.has_begun = True
 
     async def _asked(self, path: str, read: Callable[[bytes], R]) -> R | None:
         """Return what an operator asks for with a znode; a watch sees it come."""
@@ -275,6 +278,9 @@ class Governing:
 
     async def _deletions(self) -> None:
         names = await self._znodes.children(paths.TOPICS_TO_DELETE, watch=True)
+        if not self.core.context.topics.keys() >= set(names):
+            # A topic may have come and been given up while another job was done.
+            await self._topics()
         await self._drive(self.core.deletions_requested(names))
 
     async def _reassignment(self) -> None:
