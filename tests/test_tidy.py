@@ -6,6 +6,7 @@ function. An exception to a rule is a line in one of the tables below.
 
 import ast
 import random
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -222,6 +223,28 @@ def test_no_function_is_too_long():
 def test_test_files_have_different_names():
     names = [path.name for path in TESTS if path.name.startswith("test_")]
     assert sorted(names) == sorted(set(names))
+
+
+# A speed is a row of `make bench`; here it could not be seen to have changed.
+SPEED = re.compile(
+    r"\b\d[\d.]* ?(?:us|microseconds?)\b|\b(?:twice|times|half) (?:faster|slower)\b"
+)
+MAY_TELL_SPEEDS = (
+    "experiments/bench/*.py",
+    # Linux' timer slack.
+    "experiments/load/openloop.py",
+)
+
+
+def test_no_comment_claims_a_speed():
+    told = {
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in SOURCES
+        if not is_listed(path, MAY_TELL_SPEEDS)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if SPEED.search(line)
+    }
+    assert told == set()
 
 
 # ---- calls --------------------------------------------------------------------------
