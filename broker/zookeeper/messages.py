@@ -39,6 +39,7 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
     WatchEvent,
+    Znode,
     ZooKeeperError,
 )
 
@@ -142,7 +143,7 @@ def create(op: Create) -> Request[str]:
     return Request(OpCode.CREATE, op.path, _create(op), Reader.read_text)
 
 
-def get(path: str, *, watch: bool) -> Request[tuple[bytes, Stat]]:
+def get(path: str, *, watch: bool) -> Request[Znode]:
     """Read a znode's data and stat."""
     body = packed_text(path) + packed_bool(watch)
     return Request(OpCode.GET_DATA, path, body, _data_and_stat, watch)
@@ -276,8 +277,8 @@ def _path_and_version(op: Delete | Check) -> bytes:
     return packed_text(op.path) + packed_int(op.version)
 
 
-def _data_and_stat(reader: Reader) -> tuple[bytes, Stat]:
-    return reader.read_buffer(), reader.read_stat()
+def _data_and_stat(reader: Reader) -> Znode:
+    return Znode(reader.read_buffer(), reader.read_stat())
 
 
 def _nothing(reader: Reader) -> None:

@@ -40,6 +40,7 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
     WatchEvent,
+    Znode,
 )
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
@@ -100,7 +101,7 @@ class ZooKeeperSession:
         op = Create(self._where.outside(path), data, ephemeral, sequential)
         return self._where.inside(await self._ask(path, messages.create(op)))
 
-    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+    async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Return a znode's data and stat."""
         request = messages.get(self._where.outside(path), watch=watch)
         return await self._ask(path, request)

@@ -95,6 +95,13 @@ class Stat(NamedTuple):
     pzxid: int
 
 
+class Znode(NamedTuple):
+    """What a znode holds."""
+
+    data: bytes
+    stat: Stat
+
+
 class EventKind(IntEnum):
     """What a watch has seen, by ZooKeeper's numbers."""
 
@@ -188,7 +195,7 @@ class Znodes(Protocol):
         :raises NodeExists: NoNode for the parent, NoChildrenForEphemerals.
         """
 
-    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, Stat]:
+    async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Return a znode's data; the watch goes off when it changes or is deleted.
 
         :raises NoNode: then without a watch.

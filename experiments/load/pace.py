@@ -37,33 +37,42 @@ def scales_of(faults: Iterable[Fault], traffic: str) -> list[Scale]:
     ]
 
 
+class _Piece(NamedTuple):
+    """From ``begin_ns`` on, when ``done_ns`` of work is done, ``factor`` of it a ns."""
+
+    begin_ns: int
+    done_ns: int
+    factor: float
+
+
 class Pace:
     """Work as a function of time, piecewise linear; scales that overlap multiply."""
 
     def __init__(self, scales: Sequence[Scale]) -> None:
-        edges = sorted({0, *(edge for it in scales for edge in it[:2])})
-        # (time, work done by then, work per time from then on)
-        self._pieces: list[tuple[int, int, float]] = []
+        edges = sorted(
+            {0, *(edge for it in scales for edge in (it.begin_ns, it.end_ns))}
+        )
+        self._pieces: list[_Piece] = []
         work_ns = 0
         for number, edge_ns in enumerate(edges):
             factor = 1.0
             for scale in scales:
                 if scale.begin_ns <= edge_ns < scale.end_ns:
                     factor *= scale.factor
-            self._pieces.append((edge_ns, work_ns, factor))
+            self._pieces.append(_Piece(edge_ns, work_ns, factor))
             if number + 1 < len(edges):
                 work_ns += round((edges[number + 1] - edge_ns) * factor)
 
     def work(self, at_ns: int) -> int:
         """Return the work done by an instant."""
         begin_ns, work_ns, factor = next(
-            piece for piece in reversed(self._pieces) if piece[0] <= at_ns
+            piece for piece in reversed(self._pieces) if piece.begin_ns <= at_ns
         )
         return work_ns + round((at_ns - begin_ns) * factor)
 
     def instant(self, work_ns: int) -> int:
         """Return the instant by which so much work is done."""
         begin_ns, done_ns, factor = next(
-            piece for piece in reversed(self._pieces) if piece[1] <= work_ns
+            piece for piece in reversed(self._pieces) if piece.done_ns <= work_ns
         )
         return begin_ns + round((work_ns - done_ns) / factor)

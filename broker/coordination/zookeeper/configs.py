@@ -88,7 +88,7 @@ class ClusterConfigs:
             await self.read_topics(znodes, [name])
         elif kind == "brokers":
             found = await znodes.find(f"/config/{entity}")
-            self.brokers[_broker(name)] = _read_config(entity, found and found[0])
+            self.brokers[_broker(name)] = _read_config(entity, found and found.data)
 
     async def read_topics(self, znodes: PatientZnodes, names: Collection[str]) -> None:
         """Learn the configs of some topics."""

@@ -66,7 +66,7 @@ async def is_controller(znodes: PatientZnodes) -> bool:
 async def controller_id(znodes: PatientZnodes) -> int | None:
     """Return who is controller, if anybody is."""
     found = await znodes.find(paths.CONTROLLER)
-    return None if found is None else read_controller(found[0])
+    return None if found is None else read_controller(found.data)
 
 
 async def _holder(znodes: PatientZnodes) -> int | None:

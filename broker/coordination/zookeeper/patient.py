@@ -22,11 +22,11 @@ from broker.zookeeper.znodes import (
     Op,
     OpResult,
     Stat,
+    Znode,
     Znodes,
 )
 
 T = TypeVar("T")
-Znode = tuple[bytes, Stat]
 
 # Calls that are on their way together.
 AT_ONCE: Final = 256
@@ -105,10 +105,9 @@ class PatientZnodes:
     async def _is_ours(self, path: str, data: bytes, ephemeral: bool) -> bool:
         found = await self.find(path)
         owner = self.session_id if ephemeral else 0
-        return found is not None and (found[0], found[1].ephemeral_owner) == (
-            data,
-            owner,
-        )
+        if found is None:
+            return False
+        return found.data == data and found.stat.ephemeral_owner == owner
 
     async def ensure(self, path: str, data: bytes = b"") -> None:
         """Create a znode unless there is one."""
@@ -127,9 +126,9 @@ class PatientZnodes:
                 lost = True
             except BadVersion:
                 found = await self.get(path)
-                if not lost or found[0] != data or found[1].version != version + 1:
+                if not lost or found.data != data or found.stat.version != version + 1:
                     raise
-                return found[1]
+                return found.stat
 
     async def put(self, path: str, data: bytes) -> None:
         """Create a znode, or replace its data."""

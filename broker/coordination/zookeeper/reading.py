@@ -20,10 +20,11 @@ from broker.coordination.zookeeper.layout.topic_records import (
     read_leadership,
     read_topic,
 )
-from broker.coordination.zookeeper.patient import PatientZnodes, Znode
+from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.observation.logs import fields
 from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
 from broker.protocol.topic_partition import TopicPartition
+from broker.zookeeper.znodes import Znode
 
 logger = getLogger(__name__)
 R = TypeVar("R")
@@ -38,7 +39,7 @@ async def read_each(
 ) -> dict[str, R]:
     """Return what those znodes mean that there are; what makes no sense is told."""
     found = await znodes.find_all(wanted, watch=watch)
-    return dict(_understood(found, lambda _, znode: read(znode[0])))
+    return dict(_understood(found, lambda _, znode: read(znode.data)))
 
 
 def _understood(

@@ -40,7 +40,7 @@ async def create_topic(
         found = await znodes.find(paths.topic(name))
         if found is not None:
             # Ours, if the connection was lost after it had been made.
-            if found[0] != data:
+            if found.data != data:
                 raise _exists(name) from None
             return
         # Configs of a topic that was not deleted to the end are no topic.
@@ -94,7 +94,7 @@ async def create_partitions(
 async def partition_count(znodes: PatientZnodes, name: str) -> int | None:
     """Return how many partitions a topic has, None if there is no such topic."""
     found = await znodes.find(paths.topic(name))
-    return None if found is None else len(read_topic(found[0]).partitions)
+    return None if found is None else len(read_topic(found.data).partitions)
 
 
 async def reserve_producer_ids(znodes: PatientZnodes, broker_id: int) -> range:

@@ -28,6 +28,7 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
     WatchEvent,
+    Znode,
     ZooKeeperError,
 )
 
@@ -101,10 +102,10 @@ class Tree:
         """Use up a number: sessions come and go by transactions, too."""
         self.zxid += 1
 
-    def get(self, path: str) -> tuple[bytes, Stat]:
+    def get(self, path: str) -> Znode:
         """Return a znode; raises `NoNode`."""
         znode = self._znode(path)
-        return znode.data, znode.stat()
+        return Znode(znode.data, znode.stat())
 
     def stat(self, path: str) -> Stat | None:
         """Return a znode's stat, if it exists."""

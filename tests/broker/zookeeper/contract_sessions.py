@@ -35,7 +35,7 @@ class SessionsContract:
                 await other.set("/a", b"2")
                 changed = WatchEvent(EventKind.DATA_CHANGED, "/a")
                 assert await next_event(zk) == changed
-                assert (await zk.get("/a"))[0] == b"2"
+                assert (await zk.get("/a")).data == b"2"
                 expect_no_event(zk)
 
         self.run(scenario)

@@ -146,7 +146,7 @@ class ZnodesContract:
             async with place.open() as zk:
                 large = bytes(REQUEST_BYTES_MAX - 200)
                 await zk.create("/large", large)
-                assert (await zk.get("/large"))[0] == large
+                assert (await zk.get("/large")).data == large
                 with pytest.raises(OtherError) as raised:
                     await zk.set("/large", bytes(REQUEST_BYTES_MAX))
                 assert raised.value.code == BAD_ARGUMENTS
@@ -220,7 +220,7 @@ class ZnodesContract:
                         ]
                     )
                 assert (raised.value.op, raised.value.path) == (3, "/a")
-                assert (await zk.get("/a"))[0] == b"old"
+                assert (await zk.get("/a")).data == b"old"
                 assert await zk.exists("/") == before
                 with pytest.raises(NodeExists) as exists:
                     await zk.multi([Create("/a"), Create("/a")])

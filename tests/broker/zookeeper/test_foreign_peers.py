@@ -107,7 +107,7 @@ def test_random_bytes_end_connections_and_nothing_else() -> None:
             await stream.send_all(size.to_bytes(4, "big") + body)
             await trio.sleep(0.01)
             await stream.aclose()
-        assert (await zk.get("/a"))[0] == b"kept"
+        assert (await zk.get("/a")).data == b"kept"
 
     with_zoo(scenario)
 

@@ -183,7 +183,7 @@ def test_no_event_is_lost_whenever_lines_break() -> None:
         async def read() -> None:
             while True:
                 try:
-                    known.append((await reader.get("/a", watch=True))[0])
+                    known.append((await reader.get("/a", watch=True)).data)
                 except ConnectionLoss:
                     continue
                 while isinstance(await reader.events.receive(), SessionEvent):

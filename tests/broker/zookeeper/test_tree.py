@@ -173,7 +173,7 @@ def test_the_tree_does_what_a_naive_one_does(rng: random.Random) -> None:
         for path in before.rows.keys() | naive.rows.keys():
             assert tree.stat(path) == naive.stat(path), (path, ops)
         for path, row in naive.rows.items():
-            assert tree.get(path)[0] == row.data
+            assert tree.get(path).data == row.data
             assert tree.children(path) == naive.children(path)
         if len(ops) == 1:
             assert set(events) == seen_between(before, naive)
@@ -189,4 +189,4 @@ def test_a_version_starts_again_before_it_would_match_any() -> None:
     tree.transact([SetData("/a", b"", 0x7FFFFFFF)], session=1, now_ms=0)
     with pytest.raises(BadVersion):
         tree.transact([Check("/a", 1)], session=1, now_ms=0)
-    assert tree.get("/a")[1].version == 0
+    assert tree.get("/a").stat.version == 0
