@@ -9,6 +9,10 @@ Behaviour:
 - An unknown topic is created if ``auto.create.topics.enable`` and the request allow
   it, and is in this very answer: the embedded coordinator creates at once, where Kafka
   answers LEADER_NOT_AVAILABLE first.
+- Until a controller has told this broker of the cluster, the answer names no broker and
+  no topic. Clients discard that and ask again, perhaps another broker. Kafka's brokers
+  tell of an empty cluster when they come back, and topics that seem to be gone are
+  errors of a producer on librdkafka.
 - A request can be preempted between two topics.
 
 Version notes:
@@ -39,7 +43,7 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
-from broker.cluster.metadata_cache import TopicMetadata
+from broker.cluster.metadata_cache import NO_CONTROLLER, TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import AUTO_CREATE_TOPICS_ENABLE
 from broker.node.broker import Broker
@@ -57,6 +61,12 @@ _PAGE: Final = 100
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for all topics, or for those that are named."""
     cache = broker.metadata_cache
+    if cache.controller_id == NO_CONTROLLER:
+        return answer(
+            **{**cluster(request, broker), "brokers": ()},
+            topics=(),
+            cluster_authorized_operations=NOT_ASKED,
+        )
     topics: list[Row] = []
     if body.topics is None or (request.api_version == 0 and not body.topics):
         for known in cache.topics():

@@ -8,12 +8,20 @@ from __future__ import annotations
 import pytest
 import trio
 
+from broker.apis.common.answer import Row
 from broker.client.producer.producer import KafkaProducer
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.virtual.members import SESSION_S, Members, with_members
 
 NONE = ErrorCode.none
 EVERYBODY = {0, 1, 2}
+METADATA_OF_T = {
+    "topics": [Row(topic_id=None, name="t")],
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
 
 
 async def send(producer: KafkaProducer, values: list[bytes], topic: str = "t") -> None:
@@ -113,6 +121,27 @@ def test_a_stopping_broker_hands_over_what_it_leads() -> None:
                 await members.start(victim)
                 for index in range(3):
                     await in_sync(members, index=index)
+
+    with_members(scenario)
+
+
+def test_who_has_not_heard_of_the_cluster_names_no_topic_as_gone() -> None:
+    async def scenario(members: Members) -> None:
+        await members.create("t")
+
+        async def told(number: int) -> tuple[list[int], list[ErrorCode]]:
+            found = await members.ask(number, ApiKey.METADATA, 8, **METADATA_OF_T)
+            brokers = [each.node_id for each in found.brokers]
+            return brokers, [each.error_code for each in found.topics]
+
+        assert await told(1) == ([0, 1, 2], [NONE])
+        for number in range(3):
+            await members.kill(number)
+        # Nobody governs until the sessions of all three have expired.
+        await members.start(1)
+        assert await told(1) == ([], [])
+        await members.until(lambda: members.broker(1).metadata_cache.controller_id >= 0)
+        assert await told(1) == ([1], [NONE])
 
     with_members(scenario)
 
