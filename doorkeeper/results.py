@@ -24,7 +24,7 @@ def results(spec: Path, runs: Path, out: Path) -> None:
     Paths of configs and pictures are relative to the working directory. A section whose
     config is no longer what was run is refused.
     """
-    from experiments.design.config import load
+    from experiments.design.config import load, parse
     from experiments.design.config_errors import ExperimentError
     from experiments.running.answers import answers
     from spark_analysis.telling.findings import page
@@ -32,11 +32,13 @@ def results(spec: Path, runs: Path, out: Path) -> None:
     from spark_analysis.telling.findings.spec import load as load_spec
 
     with refusing(SpecError, ExperimentError), failing(page.OutOfDate):
-        told = load_spec(spec)
+        told = page.with_what_ran(load_spec(spec), runs)
         found = {}
         for section in told.sections:
             experiment = load(Path(section.config))
-            page.check_ran(section, runs, experiment.content())
+            page.check_ran(
+                section, runs, experiment.content(), lambda ran: parse(ran).content()
+            )
             found[section.config] = answers(experiment)
         text = page.page(told, runs, Path(), found)
     out.write_text(text, encoding="utf-8")

@@ -109,7 +109,11 @@ def test_what_the_results_do_not_hold_is_refused(
 
 def test_who_is_ahead_is_counted_by_level_and_a_refusal_decides_nothing() -> None:
     table = Ahead(factor="load", pair=("priority", "planes"), where=WHERE)
-    assert ahead_table(table, RESULTS)[2:] == [
+    caption, _, *lines = ahead_table(table, RESULTS)
+    assert caption == (
+        "At how many points priority or planes is ahead (control, p99), and ratios:"
+    )
+    assert lines[2:] == [
         "| 0.5 | 1 | 1 | 0 | 0 | 0.500 to 1.500 |",
         "| 0.9 | 1 | 0 | 0 | 1 | 0.250 to 0.250 |",
     ]
@@ -197,6 +201,24 @@ def test_a_page_is_prose_and_what_recordings_say(root: Path) -> None:
     ]
 
 
+def test_an_optional_section_is_left_out_until_its_experiment_has_a_report(
+    root: Path,
+) -> None:
+    second = SPEC[SPEC.index("[[sections]]") :].replace('"one', '"two')
+    second = second.replace("say =", "optional = true\nsay =")
+    (root / "spec.toml").write_text(SPEC + second)
+    spec = load(root / "spec.toml")
+
+    def told() -> list[str]:
+        found = page.with_what_ran(spec, root / "runs")
+        return [section.config for section in found.sections]
+
+    assert told() == ["one.toml"]
+    (root / "runs" / "two" / "report").mkdir(parents=True)
+    assert told() == ["one.toml", "two.toml"]
+    assert [it.config for it in spec.with_optional([]).sections] == ["one.toml"]
+
+
 def test_a_digit_that_somebody_typed_is_noticed(root: Path) -> None:
     text = made(root)
     (mark,) = page.marks(text)
@@ -226,15 +248,21 @@ def test_a_config_is_another_when_a_value_is_and_not_when_a_remark_is(
         ({"arms": [{"name": "fifo"}, {"name": "planes"}, {"name": "more"}]}, ""),
         ({"workload": {"duration_s": 2.0}}, "workload"),
         ({"experiment": {"name": "one", "world": "model", "seed": 4}}, "experiment"),
+        ({"younger": 1}, ""),
+        ({"younger": 2}, "younger"),
         ({"arms": [{"name": "fifo"}]}, "arms"),
     ],
 )
 def test_a_recording_of_another_config_is_refused(
     root: Path, changed: dict[str, Any], named: str
 ) -> None:
-    """Arms that were left out, and another world, are choices of the command line."""
+    """Arms that were left out, and another world, are choices of the command line.
+
+    A key that is younger than the recording has its default, 1.
+    """
     (section,) = load(root / "spec.toml").sections
-    asked = section, root / "runs", CONTENT | changed
+    content = {"younger": 1} | CONTENT | changed
+    asked = section, root / "runs", content, lambda ran: {"younger": 1, **ran}
     if not named:
         page.check_ran(*asked)
     else:

@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,8 @@ _HEX: Final = 12
 # What the command line and the machine decide, and not the config.
 _CHOSEN: Final = ("experiment", "arms", "machine", "analysis")
 _WORLD: Final = {"world": ""}
+
+Completed = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 END: Final = "<!-- end -->"
 _MADE: Final = re.compile(
     r"<!-- made from (?P<config>\S+) (?P<content>\w+), answers (?P<answers>[\w-]+), "
@@ -73,16 +75,27 @@ def typed(spec: Spec) -> str:
     return _whole(spec, [""] * len(spec.sections))
 
 
-def check_ran(section: Section, runs: Path, content: Mapping[str, Any]) -> None:
+def with_what_ran(spec: Spec, runs: Path) -> Spec:
+    """Return the page without optional sections whose experiments have no report."""
+    reports = {it.config: runs / it.runs / "report" for it in spec.sections}
+    return spec.with_optional(
+        [config for config, report in reports.items() if report.is_dir()]
+    )
+
+
+def check_ran(
+    section: Section, runs: Path, content: Mapping[str, Any], completed: Completed
+) -> None:
     """Hold that a section's recordings are of its config, whose content is given.
 
-    Worlds may have been chosen on the command line, and arms left out.
+    Worlds may have been chosen on the command line, and arms left out. ``completed``
+    fills in the defaults of keys that a recorded config is too old to have.
 
     :raises OutOfDate: if they are not.
     """
     arms = {arm["name"]: arm for arm in content["arms"]}
     for manifest in _manifests(runs / section.runs):
-        ran = manifest["config"]
+        ran = completed(manifest["config"])
         apart = [key for key in content if key not in _CHOSEN]
         apart = [key for key in apart if ran.get(key) != content[key]]
         if any(arms.get(arm["name"]) != arm for arm in ran["arms"]):

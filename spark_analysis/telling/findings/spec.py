@@ -8,8 +8,8 @@ worlds.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,7 +68,8 @@ class Section:
 
     ``runs`` is its directory below that of all runs. ``say`` are names of sentences in
     ``words.json``, ``files`` are tables of the report that are shown whole; with
-    ``theory`` what ``doorkeeper theory`` says of all its predictions is shown, too.
+    ``theory`` what ``doorkeeper theory`` says of all its predictions is shown, too. An
+    ``optional`` one is left out where its experiment has not been run.
     """
 
     title: str
@@ -82,6 +83,7 @@ class Section:
     files: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
     theory: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,11 @@ class Spec:
     before: str
     sections: tuple[Section, ...]
     after: str = ""
+
+    def with_optional(self, configs: Collection[str]) -> Spec:
+        """Return the page with no other optional sections than those of ``configs``."""
+        kept = (it for it in self.sections if not it.optional or it.config in configs)
+        return replace(self, sections=tuple(kept))
 
 
 def load(path: Path) -> Spec:

@@ -41,6 +41,8 @@ def ratios_table(table: Ratios, results: Results) -> list[str]:
 def ahead_table(table: Ahead, results: Results) -> list[str]:
     """Return how often each of two arms is ahead, a line for each level of a factor.
 
+    Above the table stands what it is about.
+
     :raises SpecError: if it names what the results do not hold.
     """
     levels = _levels(results)
@@ -63,8 +65,11 @@ def ahead_table(table: Ahead, results: Results) -> list[str]:
         known = [row["ratio"] for row in each if row["ratio"] is not None]
         ends = f"{ratio(min(known))} to {ratio(max(known))}" if known else NONE
         written.append([level, *(str(count[name]) for name in names), ends])
+    about = ", ".join(value.removesuffix("_ms") for value in table.where.values())
     headings = [table.factor, f"{first} ahead", f"{second} ahead"]
-    return markdown([*headings, "the same", "not decided", "ratios"], written)
+    headings += ["the same", "not decided", f"{first} / {second}"]
+    caption = f"At how many points {first} or {second} is ahead ({about}), and ratios:"
+    return [caption, "", *markdown(headings, written)]
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
