@@ -7,6 +7,9 @@ Behaviour:
   (STALE_CONTROLLER_EPOCH, both for the whole request), then for each partition topic id
   (INCONSISTENT_TOPIC_ID), leader epoch (STALE_CONTROLLER_EPOCH unless it is newer) and
   replicas (UNKNOWN_TOPIC_OR_PARTITION if this broker is none).
+- Where the configs of new topics cannot be read, for a session with ZooKeeper that
+  ends meanwhile, nothing is changed and the whole request has that error: the
+  controller says it again when the broker has registered again.
 - Whoever waits in a purgatory for a partition that moved away is answered at once.
 - The request can be preempted between two partitions, under the lock of state changes:
   its partitions change together with respect to other controller requests and to
@@ -29,7 +32,7 @@ from broker.apis.common.api import Api
 from broker.apis.common.load import Occasion, OwnPartitions
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -46,10 +49,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     if not broker.is_meant(command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
+        answer = await _obey(command, broker)
+    return answer.to_wire(request.api_version)
+
+
+async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrResponse:
+    try:
         # Their logs are made by their configs.
         await broker.coordinator.learn_topics(_new_topics(command, broker))
-        answer = await broker.replicas.change_leadership(command)
-    return answer.to_wire(request.api_version)
+    except KafkaError as refused:
+        return LeaderAndIsrResponse(error_code=refused.code)
+    return await broker.replicas.change_leadership(command)
 
 
 def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]:

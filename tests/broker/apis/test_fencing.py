@@ -5,13 +5,14 @@ The tables are those of Kafka 3.9's ``ReplicaManager`` (KIP-380, KIP-516, KIP-57
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.errors import ErrorCode
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -85,6 +86,18 @@ def test_an_earlier_controller_is_stale(
     assert answer.error_code is error
     assert len(answer.partition_errors) == (error is NONE)
     assert world.broker.controller_epoch == max(controller_epoch, 3)
+
+
+def test_a_session_that_ends_while_configs_are_read_leaves_all_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def learn_topics(names: Iterable[str]) -> None:
+        raise KafkaError(ErrorCode.request_timed_out, "the session has expired")
+
+    monkeypatch.setattr(world.broker.coordinator, "learn_topics", learn_topics)
+    answer = lead(world, leader_epoch=6, controller_epoch=3)
+    assert answer.error_code is ErrorCode.request_timed_out
+    assert state(world) == (0, 5)
 
 
 def test_a_controller_epoch_that_was_heard_once_fences_from_then_on(
