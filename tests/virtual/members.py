@@ -235,12 +235,12 @@ class Members:
         """Create a topic with three replicas; return the row of the answer."""
         await self.until(lambda: self.controller is not None)
         assert self.controller is not None
-        given = {"num_partitions": partitions, "replication_factor": 3, **fields}
+        given = {"replication_factor": 3, **fields}
         answered = await self.ask(
             self.controller,
             ApiKey.CREATE_TOPICS,
             7,
-            topics=[new_topic(name, **given)],
+            topics=[new_topic(name, partitions, **given)],
             timeout=SECONDS_30,
         )
         return answered.topics[0]
