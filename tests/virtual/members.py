@@ -348,3 +348,34 @@ def with_members(
                 return await scenario(members)
 
     return run_virtual(main, seed=seed)
+
+
+# ---- what scenarios say ----
+
+
+async def send(producer: KafkaProducer, values: list[bytes], topic: str = "t") -> None:
+    receipts = [await producer.send(topic, value) for value in values]
+    for receipt in receipts:
+        await receipt.wait()
+
+
+async def consumed(members: Members, count: int, topic: str = "t") -> list[bytes]:
+    async with members.consumer() as consumer:
+        consumer.assign(await consumer.partitions_for(topic))
+        values: list[bytes] = []
+        while len(values) < count:
+            values += [each.value or b"" for each in await consumer.poll(timeout_s=5)]
+        values += [each.value or b"" for each in await consumer.poll(timeout_s=1)]
+        return values
+
+
+async def in_sync(members: Members, topic: str = "t", index: int = 0) -> None:
+    await members.until(lambda: members.isr(topic, index) == set(members.alive))
+
+
+def leaders(members: Members, topic: str, count: int) -> list[int]:
+    return [members.leader(topic, index) for index in range(count)]
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
