@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
 from broker.coordination.coordinator import BrokerRack, Controlled
+from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
@@ -48,6 +49,10 @@ class Alone:
 
     async def leave(self) -> None:
         """There is nobody to take leave of."""
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """There is nothing to say of the cluster that its broker does not say."""
+        yield from ()
 
     async def learn_topics(self, names: Iterable[str]) -> None:
         """There is nobody to learn from."""

@@ -9,7 +9,7 @@ because other coordinators have to wait for a quorum.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -22,6 +22,7 @@ from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.elections import ElectionType
 from broker.log.steps import Steps
+from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
@@ -191,6 +192,9 @@ class Coordinator(Protocol):
 
     async def leave(self) -> None:
         """Have it known that the broker has gone; `run` is over then."""
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over what it says of the cluster."""
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Learn that replicas of the broker are offline with their directory."""

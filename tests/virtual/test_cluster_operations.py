@@ -95,6 +95,7 @@ async def elect(members: Members, kind: int, index: int = 0) -> ErrorCode:
         2,
         election_type=kind,
         topic_partitions=[{"topic": "t", "partitions": [index]}],
+        timeout=SECONDS_30,
     )
     code: ErrorCode = answer.replica_election_results[0].partition_result[0].error_code
     return code
@@ -166,7 +167,7 @@ def test_a_preferred_leader_leads_again_when_it_is_asked_for() -> None:
             await members.start(0)
             await members.until(lambda: members.isr("t") == {0, 1, 2})
             assert await elect(members, PREFERRED) is NONE
-            assert members.leader("t") == 0
+            await members.until(lambda: members.leader("t") == 0)
             assert await elect(members, PREFERRED) is ErrorCode.election_not_needed
         await check_nothing_lost(members, acknowledged)
 
@@ -199,7 +200,7 @@ def test_who_missed_records_leads_only_when_somebody_says_so() -> None:
             ErrorCode.preferred_leader_not_available
         )
         assert await elect(members, UNCLEAN) is NONE
-        assert members.leader("t") == 1
+        await members.until(lambda: members.leader("t") == 1)
         await members.start(0)
         await members.until(lambda: members.isr("t") == {0, 1})
 
@@ -217,7 +218,7 @@ def test_a_partition_moves_to_other_brokers_under_load() -> None:
             assert await reassign(members, {0: [2, 3]}) == {NONE}
             await reassigned(members)
             await members.until(lambda: told_replicas(members) == {(2, 3)})
-            assert members.leader("t") == 2
+            await members.until(lambda: members.leader("t") == 2)
             await members.until(
                 lambda: (
                     [has_log(members, it) for it in range(4)]
@@ -272,6 +273,35 @@ def test_a_reassignment_that_does_not_come_to_its_end_is_cancelled() -> None:
         await check_nothing_lost(members, acknowledged)
 
     with_members(scenario, count=4)
+
+
+# ---- what the controller says -----------------------------------------------------
+
+
+def test_one_broker_says_that_it_is_controller_and_what_is_wrong() -> None:
+    def told(members: Members, name: str) -> list[float]:
+        return [
+            metric.value
+            for number in members.alive
+            for metric in members.broker(number).coordinator.metrics()
+            if metric is not None
+            and metric.name == f"kafka_controller_kafkacontroller_{name}"
+        ]
+
+    async def scenario(members: Members) -> None:
+        await create(members, [0, 1], [1, 0])
+        assert sorted(told(members, "activecontrollercount")) == [0, 0, 1]
+        assert sum(told(members, "activebrokercount")) == 3
+        assert sum(told(members, "globalpartitioncount")) == 2
+        await members.kill(0)
+        await members.until(lambda: members.leader("t") == 1)
+        await members.until(lambda: sum(told(members, "activebrokercount")) == 2)
+        assert sum(told(members, "preferredreplicaimbalancecount")) == 1
+        assert sum(told(members, "offlinepartitionscount")) == 0
+        await members.kill(1)
+        await members.until(lambda: sum(told(members, "offlinepartitionscount")) == 2)
+
+    with_members(scenario)
 
 
 # ---- topics -----------------------------------------------------------------------

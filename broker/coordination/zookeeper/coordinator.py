@@ -9,7 +9,15 @@ member leads nothing, and deletes nothing, until a controller tells it to.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, suppress
 from typing import Final, TypeVar
 from uuid import UUID
@@ -32,6 +40,7 @@ from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.controller import KafkaController
 from broker.controller.decisions import Decisions
 from broker.controller.elections import ElectionType
+from broker.coordination.controller_metrics import controller_metrics
 from broker.coordination.coordinator import (
     BrokerRack,
     Controlled,
@@ -49,6 +58,7 @@ from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.membership import Membership
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.log.steps import Steps
+from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
@@ -164,6 +174,13 @@ class ZooKeeperCoordinator:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._errands.run)
             nursery.start_soon(self._membership.run)
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over what a controller says of the cluster."""
+        governing = self._member.governing
+        if governing is None:
+            return controller_metrics(None, {})
+        return controller_metrics(governing.core.context, governing.queued)
 
     async def withdraw(self) -> None:
         """Have others lead what this broker leads."""

@@ -91,6 +91,11 @@ class Governing:
         # Who waits for an answer; the end of the term sets them all.
         self._asking: set[trio.Event] = set()
 
+    @property
+    def queued(self) -> Mapping[int, int]:
+        """How many requests each broker has not answered."""
+        return self._channels.queued
+
     async def run(self) -> None:
         """Govern until cancelled; raise `ControllerMoved` or `SessionExpired`."""
         try:

@@ -1,0 +1,100 @@
+"""What Kafka's controller says of its cluster (Kafka: ``KafkaController``'s gauges).
+
+A broker that is not controller says 0 of all of it, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker.controller.context import ControllerContext
+from broker.controller.states import PartitionState, ReplicaState
+from broker.observation.metric import PIECE, Metric
+from broker.protocol.topic_partition import TopicPartition
+
+_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+_GAUGES: Final = (
+    "activecontrollercount",
+    "activebrokercount",
+    "globaltopiccount",
+    "globalpartitioncount",
+    "offlinepartitionscount",
+    "preferredreplicaimbalancecount",
+    "topicstodeletecount",
+    "topicsineligibletodeletecount",
+    "replicastodeletecount",
+    "replicasineligibletodeletecount",
+)
+
+
+def controller_metrics(
+    context: ControllerContext | None, queued: Mapping[int, int]
+) -> Iterator[Metric | None]:
+    """Iterate over the metrics of a term, if there is one.
+
+    ``queued`` is how many requests wait for each broker. Cost: O(all partitions).
+    """
+    counts: Counter[str] = Counter()
+    if context is not None:
+        counts.update(
+            activecontrollercount=1,
+            activebrokercount=len(context.brokers),
+            globaltopiccount=len(context.topics),
+            topicstodeletecount=len(context.to_delete),
+            topicsineligibletodeletecount=len(context.deletion_ineligible),
+        )
+        for number, key in enumerate(tuple(context.all_partitions()), 1):
+            if key.topic in context.to_delete:
+                _count_deletion(counts, context, key)
+            else:
+                _count_leader(counts, context, key)
+            if not number % PIECE:
+                yield None
+        yield Metric(
+            name="kafka_controller_controllerstats_uncleanleaderelections",
+            kind="counter",
+            value=context.unclean_elections,
+            suffix="_total",
+        )
+    for name in _GAUGES:
+        yield Metric(name=_CONTROLLER + name, kind="gauge", value=counts[name])
+    for broker, waiting in queued.items():
+        yield Metric(
+            name="kafka_controller_controllerchannelmanager_queuesize",
+            kind="gauge",
+            value=waiting,
+            labels={"broker_id": str(broker)},
+        )
+
+
+def _count_leader(
+    counts: Counter[str], context: ControllerContext, key: TopicPartition
+) -> None:
+    leadership = context.leadership(key)
+    if leadership is None:
+        return
+    assignment = context.assignment(key)
+    preferred = assignment.replicas[0]
+    if preferred in assignment.adding:
+        # It is not expected to lead before it is in sync.
+        strayed = preferred in leadership.isr
+    else:
+        strayed = preferred != leadership.leader
+    offline = context.partition_states.get(key) is PartitionState.OFFLINE
+    counts["globalpartitioncount"] += 1
+    counts["offlinepartitionscount"] += offline
+    counts["preferredreplicaimbalancecount"] += strayed
+
+
+def _count_deletion(
+    counts: Counter[str], context: ControllerContext, key: TopicPartition
+) -> None:
+    counts["globalpartitioncount"] += context.leadership(key) is not None
+    for replica in context.replicas_of([key]):
+        state = context.replica_states.get(replica)
+        counts["replicastodeletecount"] += state is not ReplicaState.DELETION_SUCCESSFUL
+        counts["replicasineligibletodeletecount"] += (
+            state is ReplicaState.DELETION_INELIGIBLE
+        )
