@@ -10,7 +10,7 @@ WITNESS := experiments/configs/witness.toml
 WITNESSES := runs/witness
 # The experiments of docs/results.md that are computed: those with a report, and those
 # that theory judges.
-REPORTED := ablation frontier planes inheritance
+REPORTED := ablation frontier planes inheritance kafka-4453
 PREDICTED := theory theory-seats
 KAFKA_VERSIONS := 3.9.1 4.1.1
 KAFKA_JARS := $(foreach v,$(KAFKA_VERSIONS),.tools/kafka-$(v)/kafka_2.13-$(v).jar)

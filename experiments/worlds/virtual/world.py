@@ -52,8 +52,9 @@ from experiments.worlds.virtual.memory_network import (
 from experiments.worlds.world import Cell, RunFiles, RunResult
 from planes import Task
 
-# Measured: what one request costs in real time.
+# Measured: what one request costs in real time, and one that is replicated.
 _REAL_S_PER_REQUEST = 0.0004
+_REAL_S_PER_REPLICATED = 0.0012
 _LEAD_NS = 20_000_000
 _RECEIVE_BYTES = 1 << 18
 _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
@@ -79,7 +80,8 @@ class Virtual:
             entry.arrivals.mean_rate_per_s() for entry in experiment.workload.traffic
         )
         requests = rate_per_s * experiment.workload.duration_s
-        return requests * _REAL_S_PER_REQUEST
+        alone = experiment.cluster is None
+        return requests * (_REAL_S_PER_REQUEST if alone else _REAL_S_PER_REPLICATED)
 
     def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to a broker in virtual time, write the joined rows."""

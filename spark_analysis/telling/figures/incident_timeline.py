@@ -21,8 +21,8 @@ _COLOURS = {
     "timed out": "#cc79a7",
 }
 _BEFORE_MS = 0.2
-# A panel ends when the last arm has recovered; one that never does is cut here.
-_LONGEST_MS = 4000.0
+# How much longer than the longest incident a panel is, and the longest panel.
+_AFTER, _LONGEST_MS = 1.5, 4000.0
 
 
 def timelines(incident: Incident) -> Figure:
@@ -46,6 +46,7 @@ def timelines(incident: Incident) -> Figure:
         if timeline.writable_ms is not None:
             axis.axvline(timeline.writable_ms, color="#009e73", linewidth=1.2)
         axis.set_title(timeline.arm)
+        axis.set_ylim(0.6 - len(LANES), 0.6)
         axis.set_yticks([-n for n in range(len(LANES))], LANES, fontsize=6.5)
         axis.grid(visible=False, axis="y")
     axis.set_xlim(-_BEFORE_MS * until_ms, until_ms)
@@ -54,9 +55,5 @@ def timelines(incident: Incident) -> Figure:
 
 
 def _until_ms(shown: list[Timeline]) -> float:
-    ends = [
-        end
-        for it in shown
-        for end in (*it.obeyed_ms, it.writable_ms or 0.0, *it.lanes["timed out"][-1:])
-    ]
-    return min(_LONGEST_MS, max(100.0, 1.1 * max(ends)))
+    ends = [end for it in shown for end in (*it.obeyed_ms, it.writable_ms or 0.0)]
+    return min(_LONGEST_MS, max(100.0, _AFTER * max(ends)))
