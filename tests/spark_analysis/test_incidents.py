@@ -255,35 +255,40 @@ def test_what_never_comes_back_is_infinite(
     assert found.cell("priority", "unwritable_ms").word == "better"
 
 
-def test_the_report_tells_of_it(judged: Incident, study: Study, tmp_path: Path) -> None:
-    write_report(study, tmp_path, judged)
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def run_dir(
+    judged: Incident,
+    study: Study,
+    directory: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A run directory with its report, which tells of another study's latencies."""
+    at: Path = tmp_path_factory.mktemp("told")
+    synthetic.save(at, json.loads((directory / "manifest.json").read_text()))
+    write_report(study, at / "report", judged)
+    return at
+
+
+def test_the_report_tells_of_it(judged: Incident, run_dir: Path) -> None:
+    report = run_dir / "report"
+    page = (report / "index.html").read_text(encoding="utf-8")
     assert "Under fifo the old leader steps down 204 ms after" in page
     assert "priority: better in old leader steps down (23.5 ms instead of 204 ms)" in (
         page
     )
     assert "No record acknowledged with acks=all was lost under any arm." in page
-    rows = json.loads((tmp_path / "results.json").read_text())["incident"]
+    rows = json.loads((report / "results.json").read_text())["incident"]
     assert len(rows) == len(judged.measures) * 3
     for name in ("figures/incident.svg", "tables/incident.csv"):
-        assert (tmp_path / name).is_file()
+        assert (report / name).is_file()
 
 
-def test_the_paper_has_the_panel(
-    judged: Incident, study: Study, directory: Path, tmp_path: Path
-) -> None:
-    manifest = json.loads((directory / "manifest.json").read_text())
-    synthetic.save(tmp_path, manifest)
-    write_report(study, tmp_path / "report", judged)
-    build(tmp_path, tmp_path / "paper.pdf")
+def test_the_paper_has_the_panel(run_dir: Path, tmp_path: Path) -> None:
+    build(run_dir, tmp_path / "paper.pdf")
     assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF-")
-    facts = facts_of(load_manifest(tmp_path), _words(tmp_path))
+    words = json.loads((run_dir / "report" / "words.json").read_text())
+    facts = facts_of(load_manifest(run_dir), words)
     assert facts["incident"]["lead"][0].startswith("Under fifo the old leader")
-
-
-def _words(at: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((at / "report" / "words.json").read_text())
-    return found
 
 
 def test_where_nothing_is_elected_nothing_is_told(
