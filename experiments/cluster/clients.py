@@ -24,13 +24,14 @@ from broker.apis.common.answer import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.records.records import new_batch
-from experiments.cluster.book import NONE, Book, Try
+from experiments.cluster.book import Book, Try
 from experiments.cluster.stage import LOST, Stage
 from experiments.cluster.wire import Wire
 from experiments.design.cluster import Cluster
 from experiments.load import requests
 from experiments.load.frames import topic_of
 from experiments.load.senders import Sender
+from experiments.records.attempts import NO_REQUEST
 
 _NS, _NS_PER_MS = 1_000_000_000, 1_000_000
 KEY_BYTES = 8
@@ -121,7 +122,7 @@ class Client:
         return self._wires[broker]
 
     async def _ask_for_leader(
-        self, topic: str, intended_ns: int, request_id: int = NONE
+        self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Any:
         """Ask a broker, by chance, who leads a topic; None if it did not say."""
         broker = self._rng.randrange(len(self._stage.nodes))

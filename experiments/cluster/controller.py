@@ -153,11 +153,16 @@ class ScriptedController:
             for channel in self._channels:
                 nursery.start_soon(channel.run)
 
-    def create(self, states: Iterable[Leadership]) -> None:
-        """Tell all brokers of each other, then of new partitions in one batch."""
+    async def create(self, states: Iterable[Leadership]) -> None:
+        """Tell all brokers of each other, then of new partitions; wait until they know.
+
+        One after the other, lest the first be merged into what comes after it.
+        """
         for channel in self._channels:
             channel.put([introduction()])
+        await self.drained()
         self._decide(list(states))
+        await self.drained()
 
     async def elect(self, leader: int | None, *, one_by_one: bool) -> None:
         """Make a broker the leader of all partitions, or each one's first replica.

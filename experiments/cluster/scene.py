@@ -72,8 +72,7 @@ class Scene:
         """Play the scene from the creation of its topics to the last log."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._controller.run)
-            self._controller.create(self._partitions())
-            await self._controller.drained()
+            await self._controller.create(self._partitions())
             await trio.sleep(_SETTLE_S)
             origin_ns = self._stage.now_ns() + _LEAD_NS
             offered_ns = await self._under_load(origin_ns)
