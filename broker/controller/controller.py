@@ -140,8 +140,10 @@ class KafkaController:
             if context.assignment(key).is_being_reassigned
             and key.topic not in context.to_delete
         )
-        # Brokers must know who is alive before they are told whom to follow.
-        self._batch.tell(context.brokers, [])
+        # Brokers must know who is alive before they are told whom to follow; and one
+        # that has started just now knows no topic but those that it is told of, where
+        # Kafka tells of none at first, and clients hear that theirs are gone.
+        self._batch.tell(context.brokers, context.led_partitions())
         yield from self._batch.flush()
         yield from self._replicas.start()
         yield from self._partitions.start()

@@ -77,6 +77,21 @@ def test_many_topics_at_once_are_one_request_to_each_broker(world):
 # ---- brokers go and come ------------------------------------------------------------
 
 
+def test_the_first_word_of_a_new_controller_names_all_topics(world):
+    """Who has just started would otherwise tell clients that they are gone."""
+    world.create_topic("t", (1, 2))
+    world.create_topic("u", (2, 3))
+    world.sent.clear()
+    world.elect_controller()
+    first: dict[int, object] = {}
+    for number, request in world.sent:
+        first.setdefault(number, request)
+    assert sorted(first) == [1, 2, 3]
+    for request in first.values():
+        assert isinstance(request, UpdateMetadataRequest)
+        assert {it.topic_name for it in request.topic_states} == {"t", "u"}
+
+
 def test_when_a_leader_dies_the_next_in_sync_leads(world):
     world.create_topic("t", (1, 2, 3))
     stop(world, 1)
