@@ -23,7 +23,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare witness results test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak neighbours paper clean
+.PHONY: setup compare witness results test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -69,7 +69,7 @@ results: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
-# What takes minutes: 200 kills, every call of a disk failing once, a short soak.
+# What takes minutes: 200 kills, every call of a disk failing once, a short soak, bad days.
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow
 
@@ -111,6 +111,10 @@ mutants: $(STAMP)
 # A live broker under churn for MINUTES, and a tenth more to warm up.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.soak --minutes $(MINUTES) --seed $(SEED)
+
+# Three live brokers and a ZooKeeper, killed, frozen and cut off by turns.
+bad-days: $(STAMP)
+	$(BIN)/python -m tests.bad_days.bad_days --minutes $(MINUTES) --seed $(SEED)
 
 # Processes that load CPU and memory on and off: the company that a laboratory meets.
 neighbours: $(STAMP)

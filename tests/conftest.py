@@ -45,6 +45,7 @@ _GROUPS = {
     "tests/kafka/": "sockets",
     "tests/live/": "sockets",
     "tests/soak/": "sockets",
+    "tests/bad_days/": "sockets",
     "tests/client/test_client_live": "sockets",
     "tests/spark_analysis/": "spark",
     "tests/experiments/test_executors": "spark",

@@ -1,0 +1,188 @@
+"""`make bad-days`: a live cluster to which everything happens, and what it has kept.
+
+Three brokers, idempotent producers and a group of two. Leaders and the controller are
+killed, ZooKeeper is killed and started again, brokers stand still for longer than their
+session, or are cut off from everybody. After each blow the cluster must heal by itself;
+in the end the history of all clients is put to the checkers of simulated clusters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from experiments.simulation.checkers import check
+from experiments.simulation.histories import History
+from tests.bad_days.live_cluster import BROKERS, PARTITIONS, SESSION_MS, LiveCluster
+from tests.bad_days.recording_clients import (
+    RecordingMember,
+    RecordingProducer,
+    note_the_end,
+)
+
+_PRODUCERS: Final = 2
+_MEMBERS: Final = 2
+_WHOLE_S: Final = 90.0
+_LOOK_S: Final = 0.25
+_CALM_S: Final = 2.0
+# How long the clients of a partition may be without a leader: until the session of the
+# old one has expired, by the tick of a server, and five seconds more.
+_TICK_S: Final = 2.0
+GAP_S: Final = SESSION_MS / 1000 + _TICK_S + 5.0
+# Longer than the session lives.
+_AWAY_S: Final = SESSION_MS / 1000 + _TICK_S + 2.0
+
+
+class BadDays:
+    """A cluster, its clients, and what befalls it by a seed."""
+
+    def __init__(self, cluster: LiveCluster, seed: int) -> None:
+        self.cluster = cluster
+        self.history = History()
+        self.done: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self._seed = seed
+        self._rng = random.Random(seed)
+        # From when to when something was wrong on purpose.
+        self._blows: list[tuple[str, int, int]] = []
+
+    def run(self, seconds: float) -> None:
+        """Let clients work, strike again and again, and note the end."""
+        where, history = self.cluster.bootstrap, self.history
+        self._until_whole("at the beginning")
+        producers = [
+            RecordingProducer(where, history, f"p{number}", self._seed)
+            for number in range(_PRODUCERS)
+        ]
+        members = [
+            RecordingMember(where, history, f"m{number}") for number in range(_MEMBERS)
+        ]
+        ends_s = time.monotonic() + seconds
+        while time.monotonic() < ends_s and not self.faults:
+            for strike in self._rng.sample(_STRIKES, len(_STRIKES)):
+                self._strike(strike)
+        for producer in producers:
+            producer.stop(_WHOLE_S)
+            self.faults += producer.errors
+        for member in members:
+            member.stop()
+            self.faults += member.errors
+        note_the_end(where, history, _WHOLE_S)
+        self.faults += map(str, check(history))
+        self.faults += self._long_gaps()
+
+    # ---- blows ----------------------------------------------------------------------
+
+    def _strike(self, strike: Callable[[BadDays], None]) -> None:
+        name = strike.__name__.strip("_")
+        began_ns = time.monotonic_ns()
+        strike(self)
+        self._until_whole(f"after {name}")
+        self._blows.append((name, began_ns, time.monotonic_ns()))
+        self.done[name] += 1
+        print(f"{name}: {(time.monotonic_ns() - began_ns) / 1e9:.1f} s", flush=True)
+        time.sleep(_CALM_S)
+
+    def _leader_is_killed(self) -> None:
+        leader = self.cluster.leader(self._rng.randrange(PARTITIONS))
+        self._kill(leader)
+
+    def _controller_is_killed(self) -> None:
+        self._kill(self.cluster.controller())
+
+    def _zookeeper_is_killed(self) -> None:
+        self.cluster.stop_zookeeper()
+        time.sleep(self._rng.uniform(0.5, _AWAY_S))
+        self.cluster.start_zookeeper()
+
+    def _broker_stands_still(self) -> None:
+        broker = self._rng.randrange(BROKERS)
+        self.cluster.freeze(broker)
+        time.sleep(_AWAY_S)
+        self.cluster.thaw(broker)
+
+    def _broker_is_cut_off(self) -> None:
+        broker = self._rng.randrange(BROKERS)
+        self.cluster.cut_off(broker)
+        time.sleep(self._rng.uniform(1.0, _AWAY_S))
+        self.cluster.let_back(broker)
+
+    def _kill(self, broker: int) -> None:
+        self.cluster.brokers[broker].kill()
+        time.sleep(self._rng.uniform(0.0, _AWAY_S))
+        self.cluster.brokers[broker].start()
+
+    # ---- what must hold -------------------------------------------------------------
+
+    def _until_whole(self, when: str) -> None:
+        until_s = time.monotonic() + _WHOLE_S
+        while not self.cluster.is_whole():
+            if time.monotonic() > until_s:
+                self.faults.append(f"not whole {_WHOLE_S:.0f} s {when}")
+                return
+            time.sleep(_LOOK_S)
+
+    def _long_gaps(self) -> list[str]:
+        """Find partitions that nobody could write to for longer than `GAP_S`."""
+        answered: dict[int, list[int]] = defaultdict(list)
+        for send in self.history.sends:
+            if send.outcome == "ok":
+                answered[send.partition.partition].append(send.answered_ns)
+        gaps = []
+        for name, began_ns, ended_ns in self._blows:
+            for partition, times in answered.items():
+                times.sort()
+                inside = times[bisect(times, began_ns) : bisect(times, ended_ns)]
+                ends = [began_ns, *inside, ended_ns]
+                gap_s = max(b - a for a, b in pairwise(ends)) / 1e9
+                if gap_s > GAP_S:
+                    gaps.append(f"{name}: {partition} was away for {gap_s:.1f} s")
+        return gaps
+
+
+_STRIKES: Final = (
+    BadDays._leader_is_killed,
+    BadDays._controller_is_killed,
+    BadDays._zookeeper_is_killed,
+    BadDays._broker_stands_still,
+    BadDays._broker_is_cut_off,
+)
+
+
+def bad_days(directory: Path, seconds: float, seed: int) -> list[str]:
+    """Run bad days; return what is wrong, and print what was done."""
+    with ExitStack() as stack:
+        cluster = LiveCluster(directory, stack)
+        cluster.create_topic()
+        days = BadDays(cluster, seed)
+        days.run(seconds)
+        sends = len(days.history.sends)
+        print(f"seed {seed}: {sends} records, {dict(days.done)}")
+        for fault in days.faults:
+            print(f"  {fault}")
+    return days.faults
+
+
+def main() -> None:
+    """Run bad days for as long as was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        faults = bad_days(Path(directory), chosen.minutes * 60, chosen.seed)
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()
