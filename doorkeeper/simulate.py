@@ -42,12 +42,18 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--seeds", type=_Seeds(), help="Many seeds, both ends included.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Stop after so long.")
 @click.option("--faults", type=_Numbers(), help="With --seed: none but these.")
+@click.option(
+    "--zookeeper",
+    is_flag=True,
+    help="Brokers under a ZooKeeper, with a controller of theirs, instead of a script.",
+)
 @click.option("--shrink/--no-shrink", default=True, help="Look for fewer faults.")
 def simulate(
     seed: int | None,
     seeds: range | None,
     minutes: float | None,
     faults: tuple[int, ...] | None,
+    zookeeper: bool,
     shrink: bool,
 ) -> None:
     """Let clusters in virtual time have bad days, and say what they did wrong.
@@ -65,8 +71,12 @@ def simulate(
     from experiments.simulation.swarm import command
 
     if seed is not None:
-        sound = command.one(seed, faults, click.echo, shrink=shrink)
+        sound = command.one(
+            seed, faults, click.echo, zookeeper=zookeeper, shrink=shrink
+        )
     else:
-        sound = command.many(seeds, minutes, click.echo, shrink=shrink)
+        sound = command.many(
+            seeds, minutes, click.echo, zookeeper=zookeeper, shrink=shrink
+        )
     if not sound:
         raise SystemExit(1)

@@ -8,17 +8,21 @@ so that computing anywhere takes time everywhere. Who controls the brokers is ha
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import trio
 
+from broker.client.network_client import Connect
 from broker.config import BrokerConfig
-from broker.coordination.coordinator import Coordinator
-from broker.disk.log_dirs import LogDirs
+from broker.disk.storage import Storage
 from broker.handling.kafka_apis import KafkaApis
+from broker.node.blocking import Blocking
 from broker.node.broker import Broker
+from broker.protocol.errors import ConfigError
+from broker.protocol.topic_partition import TopicPartition
 from broker.server import BrokerServer, Surroundings
 from experiments.simulation.addresses import BROKERS, CLIENTS, port_of
 from experiments.simulation.disks import SimulatedDisk
@@ -28,6 +32,8 @@ from experiments.worlds.virtual.determinism import CostPerClass, VirtualClock, s
 
 LATENCY_NS: Final = (100_000, 2_000_000)
 SLICE_NS: Final = 50_000
+_RESTART_S: Final = 0.5
+_START_S: Final = 60.0
 _SETTINGS: Final = {
     "log.dirs": "/data",
     "num.network.threads": "1",
@@ -38,19 +44,69 @@ _SETTINGS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every broker of a simulated cluster is made of, whoever controls it."""
+
+    storage: Storage
+    now_ns: Callable[[], int]
+    now_ms: Callable[[], int]
+    rng: random.Random
+    blocking: Blocking
+    connect: Connect
+
+
+class Standing(Protocol):
+    """What has been decided for one partition; a leader below 0 is none."""
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Who holds it, the preferred leader first."""
+
+    @property
+    def leader(self) -> int:
+        """Who leads it."""
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """Who is in sync."""
+
+
 class Control(Protocol):
-    """Who decides in the cluster."""
+    """Who decides in the cluster; ``host`` is where brokers have to reach it."""
+
+    host: str
 
     def settings(self, broker: int) -> Mapping[str, str]:
         """Return what a broker's configuration says of its controller."""
 
-    def coordinator(self, broker: int, host: str) -> Coordinator:
-        """Return the coordinator of a broker that starts now."""
+    def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
+        """Return a broker that starts now."""
 
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled."""
+
+    def live(self) -> AbstractSet[int]:
+        """Return the brokers that are considered alive."""
+
+    def standings(self) -> Mapping[TopicPartition, Standing]:
+        """Return what has been decided for each partition."""
+
+    async def create(
+        self,
+        name: str,
+        assignment: Sequence[tuple[int, ...]],
+        configs: Mapping[str, str],
+    ) -> None:
+        """Create a topic on brokers that are alive."""
+
+    async def prefer(self, key: TopicPartition) -> None:
+        """Let a partition's preferred replica lead, if that can be."""
+
+    async def fail_over(self, until_s: float) -> None:
+        """Have the controller replaced, or unable to decide until a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +236,7 @@ class Cluster:
         life = each.life
         try:
             with trio.CancelScope() as each.scope:
-                server, each.apis = self._server(each)
+                server, each.apis = await self._started(each)
                 async with trio.open_nursery() as nursery:
                     await nursery.start(server.run)
                     task_status.started()
@@ -190,7 +246,19 @@ class Cluster:
                 each.has_stopped = True
             each.ended.set()
 
-    def _server(self, each: SimulatedBroker) -> tuple[BrokerServer, KafkaApis]:
+    async def _started(self, each: SimulatedBroker) -> tuple[BrokerServer, KafkaApis]:
+        """Start a broker as whoever watches over it does: again, if it could not."""
+        gives_up_s = trio.current_time() + _START_S
+        while True:
+            try:
+                return await self._server(each)
+            except ConfigError:
+                # Its ZooKeeper is away, or its disk fails.
+                if trio.current_time() > gives_up_s:
+                    raise
+            await trio.sleep(_RESTART_S)
+
+    async def _server(self, each: SimulatedBroker) -> tuple[BrokerServer, KafkaApis]:
         name = each.host.name
         keys = {
             **_SETTINGS,
@@ -204,10 +272,7 @@ class Cluster:
         }
         config = BrokerConfig.load(None, keys)
         rng = random.Random(self._rng.getrandbits(64))
-        broker = Broker(
-            config,
-            coordinator=self.control.coordinator(each.id, name),
-            log_dirs=LogDirs(config.log_dirs),
+        parts = Parts(
             storage=each.disk.storage,
             now_ns=self.clock.now_ns,
             now_ms=lambda: each.wall_clock.now_ms(self.clock),
@@ -221,5 +286,6 @@ class Cluster:
             rng=random.Random(self._rng.getrandbits(64)),
             spend=spender(self.clock, CostPerClass(by_class={}, default_ns=SLICE_NS)),
         )
-        apis = KafkaApis(broker)
+        apis = KafkaApis(self.control.make(each.id, config, parts))
+        await apis.prepare()
         return BrokerServer(config, apis, surroundings), apis

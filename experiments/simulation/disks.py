@@ -47,6 +47,10 @@ class SimulatedDisk:
         """Fail the next call that changes or syncs anything."""
         self.storage.faults.fail_at = self.storage.faults.calls + 1
 
+    def mend(self) -> None:
+        """Fail nothing, if nothing has failed yet."""
+        self.storage.faults.fail_at = 0
+
     def outlive(self, *, power_fails: bool) -> None:
         """Become what the next life of the broker finds; the last one keeps its own."""
         if power_fails:

@@ -52,7 +52,7 @@ class World:
             await self.cluster.start(number)
         await self.until(lambda: len(self.control.elections.live) == count)
         for name in ("t", GROUP_METADATA_TOPIC):
-            self.control.create(name, [tuple(range(count))], {})
+            await self.control.create(name, [tuple(range(count))], {})
         await trio.sleep(1)
 
     def place(self) -> Place:

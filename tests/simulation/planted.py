@@ -6,6 +6,7 @@ Each is a way in which brokers, controllers and clients of other projects have f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,11 +17,14 @@ from broker.apis import fetch
 from broker.client.producer.accumulator import RecordAccumulator
 from broker.client.producer.producer_batch import ANONYMOUS, ProducerBatch
 from broker.cluster.partition import Partition
+from broker.coordination.zookeeper.layout import paths
 from broker.log.producers import Producers
 from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
 from broker.replication.replica_fetcher import ReplicaFetcher
+from broker.zookeeper.znodes import WatchEvent
 from experiments.simulation.control.scripted_controller import ScriptedController
+from experiments.simulation.zookeeper.watch_table import WatchTable
 
 Patch = pytest.MonkeyPatch
 
@@ -32,6 +36,7 @@ class Planted:
     plant: Callable[[Patch], None]
     kinds: frozenset[str]
     seed: int
+    zookeeper: bool = False
 
 
 def skip_truncation(patch: Patch) -> None:
@@ -123,6 +128,22 @@ def forget_producers_on_a_fail_over(patch: Patch) -> None:
     patch.setattr(Producers, "replay", lambda self, header: None)
 
 
+def drop_a_watch(patch: Patch) -> None:
+    """ZooKeeper tells nobody that a broker has come or gone, once all are there."""
+    gone_off, heard = WatchTable.gone_off, Counter[WatchTable[Any]]()
+
+    def forgetful(self: WatchTable[Any], event: WatchEvent) -> list[Any]:
+        watchers = gone_off(self, event)
+        if event.path == paths.BROKER_IDS:
+            heard[self] += bool(watchers)
+            return watchers if heard[self] <= _BROKERS else []
+        return watchers
+
+    patch.setattr(WatchTable, "gone_off", forgetful)
+
+
+# Of the cluster that the watch is dropped in.
+_BROKERS: Final = 3
 _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
 
 PLANTED = {
@@ -140,6 +161,12 @@ PLANTED = {
     ),
     "high watermark back": Planted(
         move_the_high_watermark_back, frozenset({"high-watermark-back"}), 0
+    ),
+    "drop a watch": Planted(
+        drop_a_watch,
+        frozenset({"not-in-sync", "not-writable", "producers-stuck"}),
+        12,
+        zookeeper=True,
     ),
     "duplicate after fail-over": Planted(
         forget_producers_on_a_fail_over, frozenset({"duplicate"}), 8

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from doorkeeper.cli import main
 from experiments.simulation.swarm.scenarios import draw
 from experiments.simulation.swarm.swarm import Verdict, judge, swarm, with_faults
 from tests.simulation.planted import PLANTED
@@ -17,8 +20,8 @@ from tests.simulation.planted import PLANTED
 ROOT = Path(__file__).parent.parent.parent
 # Quick ones, with kills, silent links, failing disks, and nothing of the kind.
 SEEDS = (4, 8, 9)
-SLOW_SEEDS = 200
-SLOW_MINUTES = 10
+ZOOKEEPER_SEEDS = (4, 8)
+SLOW_MINUTES = 6
 SEARCHED_SEEDS = 200
 
 
@@ -29,6 +32,11 @@ def failures(verdict: Verdict) -> list[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_bad_day_breaks_no_promise(seed: int) -> None:
     assert failures(judge(draw(seed))) == []
+
+
+@pytest.mark.parametrize("seed", ZOOKEEPER_SEEDS)
+def test_a_bad_day_under_zookeeper_breaks_no_promise(seed: int) -> None:
+    assert failures(judge(replace(draw(seed), zookeeper=True))) == []
 
 
 def digest(seed: int, hash_seed: int) -> str:
@@ -72,8 +80,24 @@ def test_a_day_may_be_lived_without_some_of_its_faults() -> None:
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
-    kinds = {anomaly.kind for anomaly in judge(draw(planted.seed)).anomalies}
+    scenario = replace(draw(planted.seed), zookeeper=planted.zookeeper)
+    kinds = {anomaly.kind for anomaly in judge(scenario).anomalies}
     assert kinds & planted.kinds
+
+
+def test_the_command_tells_a_failure_and_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planted = PLANTED["acknowledge before the ISR has it"]
+    arguments = ["simulate", "--seeds", f"{planted.seed}..{planted.seed}"]
+    sound = CliRunner().invoke(main, arguments)
+    assert sound.exit_code == 0
+    assert "1 seeds in" in sound.output
+    planted.plant(monkeypatch)
+    failed = CliRunner().invoke(main, [*arguments, "--no-shrink"])
+    assert failed.exit_code == 1
+    assert f"seed {planted.seed} FAILED on commit" in failed.output
+    assert f"doorkeeper simulate --seed {planted.seed} --faults '0,1," in failed.output
 
 
 @pytest.mark.slow
@@ -83,15 +107,19 @@ def test_a_search_finds_a_planted_bug(
 ) -> None:
     planted = PLANTED[name]
     planted.plant(monkeypatch)
-    for verdict in swarm(range(SEARCHED_SEEDS), lambda: False):
+    seeds = range(SEARCHED_SEEDS)
+    for verdict in swarm(seeds, lambda: False, zookeeper=planted.zookeeper):
         if planted.kinds & {anomaly.kind for anomaly in verdict.anomalies}:
             return
     raise AssertionError(f"{SEARCHED_SEEDS} seeds do not find {name}")
 
 
 @pytest.mark.slow
-def test_many_bad_days_break_no_promise() -> None:
+@pytest.mark.parametrize(("zookeeper", "count"), [(False, 200), (True, 50)])
+def test_many_bad_days_break_no_promise(zookeeper: bool, count: int) -> None:
     ends_s = time.monotonic() + SLOW_MINUTES * 60
-    verdicts = swarm(range(SLOW_SEEDS), lambda: time.monotonic() > ends_s)
+    verdicts = swarm(
+        range(count), lambda: time.monotonic() > ends_s, zookeeper=zookeeper
+    )
     found = [line for verdict in verdicts for line in failures(verdict)]
     assert found == []

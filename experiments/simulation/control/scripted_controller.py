@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -22,11 +23,15 @@ import trio
 
 from broker.client.signals import Signal
 from broker.cluster.topics import Topic
+from broker.config import BrokerConfig
+from broker.disk.log_dirs import LogDirs
+from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import decode_response, encode_request
 from experiments.simulation.addresses import BROKERS, port_of
+from experiments.simulation.cluster import Parts
 from experiments.simulation.control.controller_listener import serve_controller
 from experiments.simulation.control.controller_words import (
     HOST,
@@ -84,6 +89,7 @@ class ScriptedController:
     ) -> None:
         """``repeats`` is the share of LeaderAndIsr that come a second time."""
         self._network = network
+        self.host = HOST
         self._host = Host(HOST, network)
         self._rng = rng
         self._session_timeout_s = session_timeout_s
@@ -102,13 +108,31 @@ class ScriptedController:
         """Say nothing: brokers hear of this controller from itself."""
         return {}
 
-    def coordinator(self, broker: int, host: str) -> ScriptedCoordinator:
-        """Register a broker that starts, and return its coordinator.
+    def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
+        """Register a broker that starts, and return it.
 
         One that was registered before is gone first, though nobody had noticed.
         """
-        self._register(broker, host)
-        return ScriptedCoordinator(self, broker)
+        self._register(broker, f"broker-{broker}")
+        return Broker(
+            config,
+            coordinator=ScriptedCoordinator(self, broker),
+            log_dirs=LogDirs(config.log_dirs),
+            storage=parts.storage,
+            now_ns=parts.now_ns,
+            now_ms=parts.now_ms,
+            rng=parts.rng,
+            blocking=parts.blocking,
+            connect=parts.connect,
+        )
+
+    def live(self) -> AbstractSet[int]:
+        """Return the brokers that are alive."""
+        return self.elections.live
+
+    def standings(self) -> Mapping[TopicPartition, LeaderAndIsr]:
+        """Return what has been decided for each partition."""
+        return self.elections.states
 
     def _register(self, broker: int, host: str) -> None:
         known = self._brokers.get(broker)
@@ -123,13 +147,14 @@ class ScriptedController:
         """Return the epoch of a broker's registration."""
         return self._brokers[broker].epoch
 
-    def create(
+    async def create(
         self,
         name: str,
         assignment: Sequence[tuple[int, ...]],
         configs: Mapping[str, str],
     ) -> None:
         """Create a topic on brokers that are alive."""
+        await trio.lowlevel.checkpoint()
         self.topics[name] = Topic(
             name=name,
             topic_id=UUID(int=len(self.topics) + 1),
@@ -149,15 +174,17 @@ class ScriptedController:
 
     # ---- what else may happen -----------------------------------------------------
 
-    def prefer(self, key: TopicPartition) -> None:
+    async def prefer(self, key: TopicPartition) -> None:
         """Let a partition's preferred replica lead, if that can be."""
+        await trio.lowlevel.checkpoint()
         self._tell(self.elections.prefer(key))
 
-    def fail_over(self) -> None:
+    async def fail_over(self, until_s: float) -> None:
         """Begin a new controller epoch, whose controller tells everybody everything.
 
         What the last one had to say is said still, beside it.
         """
+        await trio.lowlevel.checkpoint()
         self._epoch += 1
         for each in self._brokers.values():
             if each.channel is not None:

@@ -23,9 +23,9 @@ from experiments.simulation.checkers import Anomaly, check
 from experiments.simulation.clients.consuming import RecordingConsumer
 from experiments.simulation.clients.place import Place
 from experiments.simulation.clients.producing import ProducerPlan, RecordingProducer
-from experiments.simulation.cluster import LATENCY_NS, Cluster, WallClock
-from experiments.simulation.control.controller_words import HOST
+from experiments.simulation.cluster import LATENCY_NS, Cluster, Control, WallClock
 from experiments.simulation.control.scripted_controller import ScriptedController
+from experiments.simulation.control.zookeeper_control import ZooKeeperControl
 from experiments.simulation.histories import FinalLog, History
 from experiments.simulation.network_faults import HostNetwork
 from experiments.simulation.swarm.logs import differences
@@ -78,12 +78,7 @@ class BadDay:
         self._network = HostNetwork(
             now_ns=clock.now_ns, rng=self._another_rng(), latency_ns=LATENCY_NS
         )
-        self._control = ScriptedController(
-            self._network,
-            self._another_rng(),
-            session_timeout_s=scenario.session_timeout_ms / 1000,
-            repeats=scenario.repeats,
-        )
+        self._control = self._controlled_by(scenario)
         self._cluster = Cluster(
             clock,
             self._another_rng(),
@@ -110,6 +105,21 @@ class BadDay:
         self._is_over = False
         self._groups = [GROUP]
 
+    def _controlled_by(self, scenario: Scenario) -> Control:
+        if scenario.zookeeper:
+            return ZooKeeperControl(
+                self._network,
+                self._clock,
+                self._another_rng(),
+                session_timeout_ms=scenario.session_timeout_ms,
+            )
+        return ScriptedController(
+            self._network,
+            self._another_rng(),
+            session_timeout_s=scenario.session_timeout_ms / 1000,
+            repeats=scenario.repeats,
+        )
+
     async def run(self) -> None:
         """Live through the day, and judge all but the history."""
         async with trio.open_nursery() as nursery:
@@ -128,17 +138,21 @@ class BadDay:
         for each in self._cluster.brokers:
             await self._cluster.start(each.id)
         brokers = range(self._scenario.brokers)
-        elections = self._control.elections
-        if not await self._within("no-start", lambda: elections.live == {*brokers}):
+        live = self._control.live
+        if not await self._within("no-start", lambda: live() == {*brokers}):
             return False
         minimum = {"min.insync.replicas": str(self._scenario.min_insync)}
-        self._create(TOPIC, self._scenario.partitions, minimum)
+        await self._create(TOPIC, self._scenario.partitions, minimum)
         compacted = {"cleanup.policy": "compact", **minimum}
-        self._create(GROUP_METADATA_TOPIC, self._scenario.offsets_partitions, compacted)
+        await self._create(
+            GROUP_METADATA_TOPIC, self._scenario.offsets_partitions, compacted
+        )
         await trio.sleep(_SETTLING_S)
         return True
 
-    def _create(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+    async def _create(
+        self, name: str, partitions: int, configs: dict[str, str]
+    ) -> None:
         brokers, replicas = self._scenario.brokers, self._scenario.replicas
         if self._scenario.flushes:
             configs = {**configs, "flush.messages": "1"}
@@ -146,7 +160,7 @@ class BadDay:
             tuple((first + step) % brokers for step in range(replicas))
             for first in range(partitions)
         ]
-        self._control.create(name, assignment, configs)
+        await self._control.create(name, assignment, configs)
 
     async def _faults(self) -> None:
         """Have load and faults at once, until both are over."""
@@ -156,7 +170,7 @@ class BadDay:
             scenario,
             self._cluster,
             self._control,
-            [*hosts, HOST, "clients"],
+            [*hosts, self._control.host, "clients"],
             self._replace,
         )
         self._until_s = trio.current_time() + scenario.lasts_ms / 1000
@@ -252,12 +266,10 @@ class BadDay:
     # ---- progress -------------------------------------------------------------------
 
     async def _all_in_sync(self) -> None:
-        states = self._control.elections.states
-
         def is_so() -> bool:
             return all(
                 set(state.isr) == set(state.replicas) and state.leader >= 0
-                for state in states.values()
+                for state in self._control.standings().values()
             )
 
         await self._within("not-in-sync", is_so)
@@ -292,7 +304,7 @@ class BadDay:
         await self._within("group-stuck", has_all)
 
     def _end(self, key: TopicPartition) -> int:
-        leader = self._control.elections.states[key].leader
+        leader = self._control.standings()[key].leader
         replicas = self._cluster.brokers[leader].broker.replicas
         return replicas.partitions[key].log.log_end_offset
 

@@ -7,6 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from experiments.records.environment import code
@@ -25,10 +26,17 @@ Say = Callable[[str], None]
 _TOLD_PER_KIND: Final = 3
 
 
-def one(seed: int, faults: Iterable[int] | None, say: Say, *, shrink: bool) -> bool:
+def one(
+    seed: int,
+    faults: Iterable[int] | None,
+    say: Say,
+    *,
+    zookeeper: bool,
+    shrink: bool,
+) -> bool:
     """Judge one seed, perhaps without some faults, in detail; True if it is sound."""
     _silence()
-    scenario = draw(seed)
+    scenario = replace(draw(seed), zookeeper=zookeeper)
     if faults is not None:
         scenario = with_faults(scenario, faults)
     _tell_scenario(scenario, say)
@@ -39,7 +47,14 @@ def one(seed: int, faults: Iterable[int] | None, say: Say, *, shrink: bool) -> b
     return not verdict.anomalies
 
 
-def many(seeds: range | None, minutes: float | None, say: Say, *, shrink: bool) -> bool:
+def many(
+    seeds: range | None,
+    minutes: float | None,
+    say: Say,
+    *,
+    zookeeper: bool,
+    shrink: bool,
+) -> bool:
     """Judge seeds until they or the minutes are over; True if all are sound."""
     _silence()
     began_s, judged, failed = time.monotonic(), 0, []
@@ -48,7 +63,7 @@ def many(seeds: range | None, minutes: float | None, say: Say, *, shrink: bool) 
     def is_over() -> bool:
         return minutes is not None and time.monotonic() - began_s > minutes * 60
 
-    for verdict in swarm(seeds or itertools.count(), is_over):
+    for verdict in swarm(seeds or itertools.count(), is_over, zookeeper=zookeeper):
         judged += 1
         digests.update(verdict.digest.encode())
         if verdict.anomalies:
@@ -91,7 +106,8 @@ def _tell_failure(verdict: Verdict, say: Say, *, shrink: bool) -> None:
         _tell_scenario(verdict.scenario, say)
         _tell_anomalies(verdict, say)
     numbers = ",".join(str(each.number) for each in verdict.scenario.faults)
-    say(f"  doorkeeper simulate --seed {scenario.seed} --faults '{numbers}'")
+    under = " --zookeeper" if scenario.zookeeper else ""
+    say(f"  doorkeeper simulate --seed {scenario.seed}{under} --faults '{numbers}'")
 
 
 def _tell_anomalies(verdict: Verdict, say: Say) -> None:

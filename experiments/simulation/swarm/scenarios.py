@@ -74,6 +74,8 @@ class Scenario:
     members: int
     lasts_ms: int
     faults: tuple[Fault, ...]
+    # Brokers under a ZooKeeper, one of them their controller, instead of a script.
+    zookeeper: bool = False
 
 
 def draw(seed: int) -> Scenario:
@@ -109,7 +111,7 @@ def _settings(rng: random.Random) -> dict[str, str]:
         "replica.fetch.wait.max.ms": str(rng.choice((100, 500))),
         "replica.fetch.backoff.ms": str(rng.choice((50, 500))),
         "replica.fetch.max.bytes": str(rng.choice((200, 1 << 20))),
-        "replica.high.watermark.checkpoint.interval.ms": str(rng.choice((300, 5000))),
+        "log.flush.offset.checkpoint.interval.ms": str(rng.choice((300, 5000))),
         "num.replica.fetchers": str(rng.randint(1, 2)),
         "log.segment.bytes": str(rng.choice((1000, 1 << 30))),
         "group.initial.rebalance.delay.ms": str(rng.choice((0, 500))),

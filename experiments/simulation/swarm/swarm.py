@@ -34,12 +34,14 @@ def judge(scenario: Scenario) -> Verdict:
     )
 
 
-def swarm(seeds: Iterable[int], is_over: Callable[[], bool]) -> Iterator[Verdict]:
+def swarm(
+    seeds: Iterable[int], is_over: Callable[[], bool], *, zookeeper: bool = False
+) -> Iterator[Verdict]:
     """Yield the verdict of each seed, until time is over."""
     for seed in seeds:
         if is_over():
             return
-        yield judge(draw(seed))
+        yield judge(replace(draw(seed), zookeeper=zookeeper))
 
 
 def with_faults(scenario: Scenario, numbers: Iterable[int]) -> Scenario:
