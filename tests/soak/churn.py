@@ -63,6 +63,9 @@ class Churn:
         self.bootstrap = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 3}
         self.done: Counter[str] = Counter()
         self.faults: list[str] = []
+        # One for all: confluent-kafka's holds the interpreter for ever if its last
+        # reference goes in the thread that brings its answers.
+        self.admin = AdminClient(self.bootstrap)
         self._stop = threading.Event()
         self._sent = [0] * PARTITIONS
         self._threads: list[threading.Thread] = []
@@ -72,12 +75,11 @@ class Churn:
 
     def prepare(self) -> None:
         """Create the topics that stay."""
-        admin = AdminClient(self.bootstrap)
         new = [
             NewTopic(name, PARTITIONS, 1, config=config)
             for name, config in _LASTING.items()
         ]
-        settled(admin.create_topics(new))
+        settled(self.admin.create_topics(new))
 
     def start(self) -> None:
         """Begin; each kind of client is one thread."""
@@ -114,11 +116,10 @@ class Churn:
 
     def topics(self, rng: random.Random) -> None:
         """Create some topics, use, grow and alter them, and delete them again."""
-        admin = AdminClient(self.bootstrap)
         names = [f"churn-{rng.getrandbits(40):x}" for _ in range(rng.randint(1, 4))]
         policies = ("delete", "compact", "compact,delete")
         settled(
-            admin.create_topics(
+            self.admin.create_topics(
                 [
                     NewTopic(
                         name,
@@ -134,9 +135,9 @@ class Churn:
         for number in range(rng.randint(0, 300)):
             producer.produce(rng.choice(names), b"v" * 500, key=b"%d" % (number % 9))
         producer.flush(20)
-        settled(admin.create_partitions([NewPartitions(names[0], 8)]))
+        settled(self.admin.create_partitions([NewPartitions(names[0], 8)]))
         self._pause(rng.random())
-        settled(admin.delete_topics(names))
+        settled(self.admin.delete_topics(names))
         self.done["topics"] += len(names)
 
     def groups(self, rng: random.Random) -> None:
@@ -159,9 +160,7 @@ class Churn:
                 member.commit(asynchronous=False)
             member.close()
         if rng.random() < 0.7:
-            # Named, since its answers end with it.
-            admin = AdminClient(self.bootstrap)
-            settled(admin.delete_consumer_groups([group]))
+            settled(self.admin.delete_consumer_groups([group]))
         self.done["group members"] += len(members)
 
     def sockets(self, rng: random.Random) -> None:

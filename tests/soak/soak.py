@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-from confluent_kafka.admin import AdminClient
 
 from tests.live.broker_process import BrokerProcess
 from tests.soak.churn import Churn, settled
@@ -116,14 +115,13 @@ class Soak:
 
         That is one that holds no more than ``wanted``, or the last one.
         """
-        admin = AdminClient(self.churn.bootstrap)
+        admin = self.churn.admin
         left = [
             name for name in admin.list_topics(timeout=20).topics if "churn" in name
         ]
         if left:
             settled(admin.delete_topics(left))
         ends = time.monotonic() + at_most_s
-        del admin
         while True:
             time.sleep(_SAMPLE_S)
             sample = self.sample()
