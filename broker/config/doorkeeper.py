@@ -92,8 +92,8 @@ DOORKEEPER_CONTROLLER_LISTENERS: Final = words(
     "doorkeeper.controller.listeners",
     (),
     "The listeners on which requests of controllers and brokers are served "
-    "(LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown). All if empty, as "
-    "in Kafka without an authorizer.",
+    "(LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition). "
+    "All if empty, as in Kafka without an authorizer.",
 )
 DOORKEEPER_QUANTUM_US: Final = integer(
     "doorkeeper.quantum.us",

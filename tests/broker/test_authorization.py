@@ -54,6 +54,12 @@ def test_on_their_listener_they_are_obeyed(key: ApiKey) -> None:
     assert outcome(world(**{KEY: "INSIDE,plaintext"}), key) is not DENIED
 
 
+def test_proposals_of_leaders_come_on_these_listeners_too() -> None:
+    key = ApiKey.ALTER_PARTITION
+    assert outcome(world(**{KEY: "INSIDE"}), key, 3) is DENIED
+    assert outcome(world(**{KEY: "PLAINTEXT"}), key, 3) is not DENIED
+
+
 def test_clients_are_served_on_any_listener() -> None:
     told = world(**{KEY: "INSIDE"})
     told.create("t")

@@ -118,7 +118,8 @@ class Members:
             "listeners": f"PLAINTEXT://127.0.0.1:{9092 + member.number}",
             **self.settings,
         }
-        config = BrokerConfig.load(None, keys)
+        # "" unsets a key.
+        config = BrokerConfig.load(None, {k: v for k, v in keys.items() if v})
         surroundings = Surroundings(
             network=self.network,
             now_ns=self.clock.now_ns,
@@ -253,6 +254,14 @@ class Members:
             state = None if topic is None else topic.partitions.get(index)
             told.add(-1 if state is None else state.leader)
         return told.pop() if len(told) == 1 else -1
+
+    def leads(self, name: str, count: int) -> bool:
+        """Tell whether broker 0 leads so many partitions, and clients are told so."""
+        held = self.broker(0).replicas.partitions
+        return all(
+            key in held and held[key].is_leader and self.leader(*key) == 0
+            for key in (TopicPartition(name, index) for index in range(count))
+        )
 
     def leader_of_others(self, name: str, but: int, index: int = 0) -> int:
         """Return who leads as one broker that lives beside another is told."""

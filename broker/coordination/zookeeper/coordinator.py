@@ -237,8 +237,11 @@ class ZooKeeperCoordinator:
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Have a topic deleted, and wait until clients are told no more of it."""
-        await self._write(lambda it: topic_writes.request_deletion(it, name))
         cache = self._broker.metadata_cache
+        if cache.topic(name) is None:
+            # Also one that is being deleted: it is gone for clients.
+            raise topic_writes.unknown(name)
+        await self._write(lambda it: topic_writes.request_deletion(it, name))
         await self._seen(lambda: cache.topic(name) is None, timeout_ms)
 
     async def create_partitions(

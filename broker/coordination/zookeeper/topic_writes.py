@@ -53,7 +53,7 @@ async def create_topic(
 async def request_deletion(znodes: PatientZnodes, name: str) -> None:
     """Ask the controller to delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION."""
     if await znodes.exists(paths.topic(name)) is None:
-        raise _unknown(name)
+        raise unknown(name)
     await znodes.ensure(paths.topic_to_delete(name))
 
 
@@ -69,7 +69,7 @@ async def create_partitions(
     """
     found = await znodes.find(paths.topic(name))
     if found is None:
-        raise _unknown(name)
+        raise unknown(name)
     data, stat = found
     topic = read_topic(data)
     if len(topic.partitions) != first:
@@ -117,7 +117,8 @@ def _exists(name: str) -> KafkaError:
     return KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
 
 
-def _unknown(name: str) -> KafkaError:
+def unknown(name: str) -> KafkaError:
+    """Return the error for a topic that there is not."""
     return KafkaError(
         ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}"
     )
