@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Final, get_type_hints
 
@@ -41,12 +41,13 @@ CURVE_RANKS: Final = 240
 class Distribution:
     """All requests of one class under one arm at one point, nanoseconds throughout.
 
-    Lists are by level, in the order asked; ``of_runs`` has the quantile of each of
-    ``blocks`` in each, or its value where they are rounds (``statistics.rounds``),
-    ``resampled`` that of each resample.
+    ``point_index`` does not count when two are compared. Lists are by level, in the
+    order asked; ``of_runs`` has the quantile of each of ``blocks`` in each, or its
+    value where they are rounds (``statistics.rounds``), ``resampled`` that of each
+    resample.
     """
 
-    point_index: int
+    point_index: int = field(compare=False)
     class_name: str
     arm: str
     requests: int
@@ -83,7 +84,7 @@ class Contrast:
     to the margin.
     """
 
-    point_index: int
+    point_index: int = field(compare=False)
     metric: str
     class_name: str
     arm: str
