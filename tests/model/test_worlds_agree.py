@@ -119,7 +119,7 @@ def test_a_preemption_costs_the_same_in_the_model_and_in_the_whole_broker(tmp_pa
     """Requests in slices of a millisecond: each ends when the model says, to 20 us."""
 
     def served(preemption_us):
-        subject = experiment("A", "priority", (1,), False, 0.0, 2.0).content()
+        subject = experiment("A", "priority", (1,), False, 0.0, 1.0).content()
         control, produce = subject["workload"]["traffic"]
         control["service"] = {"kind": "constant", "mean_us": 900.0}
         produce["service"] = {"kind": "constant", "mean_us": 4000.0}
@@ -137,7 +137,7 @@ def test_a_preemption_costs_the_same_in_the_model_and_in_the_whole_broker(tmp_pa
         return column(model, "preemptions").sum(), ours
 
     preemptions, free = served(0.0)
-    assert preemptions > 20
+    assert preemptions > 10
     _, costly = served(300.0)
     assert (costly - free).max() > 300_000 - RESOLUTION_NS
 
