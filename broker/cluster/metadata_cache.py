@@ -62,6 +62,12 @@ class MetadataCache:
         """Return a topic by name."""
         return self._topics.get(name)
 
+    def knows(self, key: TopicPartition) -> bool:
+        """Say whether a controller has told of the partition."""
+        name, index = key
+        topic = self._topics.get(name)
+        return topic is not None and index in topic.partitions
+
     def name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id."""
         return self._names.get(topic_id)

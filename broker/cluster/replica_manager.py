@@ -61,6 +61,7 @@ class ReplicaManager:
         *,
         local_id: int,
         min_insync: Callable[[str], int],
+        is_known: Callable[[TopicPartition], bool] = lambda key: False,
         on_earlier_deadline: Callable[[], None] = lambda: None,
         inherits: bool = True,
     ) -> None:
@@ -79,6 +80,7 @@ class ReplicaManager:
         self.isr_changes: IsrChanges = NoIsrChanges()
         self._logs = logs
         self._min_insync = min_insync
+        self._is_known = is_known
 
     # ---- finding a partition ----------------------------------------------------
 
@@ -99,10 +101,12 @@ class ReplicaManager:
             raise KafkaError(
                 ErrorCode.kafka_storage_error, "its log directory is offline"
             )
+        code = ErrorCode.unknown_topic_or_partition
+        if self._is_known(key):
+            # Others have it: whoever asks is to ask again for who leads it.
+            code = ErrorCode.not_leader_or_follower
         topic, index = key
-        raise KafkaError(
-            ErrorCode.unknown_topic_or_partition, f"no replica of {topic}-{index}"
-        )
+        raise KafkaError(code, f"no replica of {topic}-{index}")
 
     def led(self) -> Iterator[Partition]:
         """Iterate over the partitions that this broker leads."""

@@ -204,17 +204,18 @@ class Broker:
             now_ms=self.now_ms,
             report=tell_loss,
         )
-        self.replicas = ReplicaManager(
-            self.logs,
-            local_id=node_id,
-            min_insync=self._settings.min_insync,
-            on_earlier_deadline=timer_moved,
-            inherits=config[DOORKEEPER_LOCK_INHERITANCE],
-        )
         self.advertised = tuple(listeners)
         endpoints = {each.name: (each.host, each.port) for each in listeners}
         local = LiveBroker(id=node_id, endpoints=endpoints, rack=config[BROKER_RACK])
         self.metadata_cache = MetadataCache(local, controller_id=node_id)
+        self.replicas = ReplicaManager(
+            self.logs,
+            local_id=node_id,
+            min_insync=self._settings.min_insync,
+            is_known=self.metadata_cache.knows,
+            on_earlier_deadline=timer_moved,
+            inherits=config[DOORKEEPER_LOCK_INHERITANCE],
+        )
         self.replication = Replication(
             lambda: self.config,
             self.replicas,

@@ -106,7 +106,8 @@ def test_a_waiting_fetch_is_answered_when_the_epoch_moves(world: World) -> None:
 def test_a_waiting_fetch_is_answered_when_the_replica_is_deleted(world: World) -> None:
     call = world.start(ApiKey.FETCH, 12, **fetch_fields({T: 0}, **WAITING))
     world.command(ApiKey.STOP_REPLICA, stop_replica(T, leader_epoch=-2, delete=True))
-    assert one(call.answer).error_code is ErrorCode.unknown_topic_or_partition
+    # The partition is still known: another broker has it.
+    assert one(call.answer).error_code is ErrorCode.not_leader_or_follower
 
 
 # ---- how much ----
