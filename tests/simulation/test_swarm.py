@@ -92,7 +92,7 @@ def test_the_command_tells_a_failure_and_how_to_see_it_again(
     arguments = ["simulate", "--seeds", f"{planted.seed}..{planted.seed}"]
     sound = CliRunner().invoke(main, arguments)
     assert sound.exit_code == 0
-    assert "1 seeds in" in sound.output
+    assert "1 seed in" in sound.output
     planted.plant(monkeypatch)
     failed = CliRunner().invoke(main, [*arguments, "--no-shrink"])
     assert failed.exit_code == 1

@@ -71,7 +71,7 @@ def many(
             _tell_failure(verdict, say, shrink=shrink)
     taken_s = time.monotonic() - began_s
     say(
-        f"{judged} seeds in {taken_s:.0f} s, {len(failed)} failed"
+        f"{_counted(judged, 'seed')} in {taken_s:.0f} s, {len(failed)} failed"
         f"{': ' if failed else ''}{', '.join(map(str, failed))}"
     )
     say(f"digest {digests.hexdigest()}")
@@ -86,13 +86,18 @@ def _silence() -> None:
 
 def _tell_scenario(scenario: Scenario, say: Say) -> None:
     say(
-        f"seed {scenario.seed}: {scenario.brokers} brokers, {scenario.partitions} "
-        f"partitions of {scenario.replicas} replicas, min.insync.replicas "
-        f"{scenario.min_insync}, {len(scenario.producers)} producers, "
-        f"{scenario.members} members, {scenario.lasts_ms} ms"
+        f"seed {scenario.seed}: {_counted(scenario.brokers, 'broker')}, "
+        f"{_counted(scenario.partitions, 'partition')} of "
+        f"{_counted(scenario.replicas, 'replica')}, min.insync.replicas "
+        f"{scenario.min_insync}, {_counted(len(scenario.producers), 'producer')}, "
+        f"{_counted(scenario.members, 'member')}, {scenario.lasts_ms} ms"
     )
     for fault in scenario.faults:
         say(f"  fault {fault}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _tell_failure(verdict: Verdict, say: Say, *, shrink: bool) -> None:
