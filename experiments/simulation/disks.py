@@ -44,12 +44,19 @@ class SimulatedDisk:
         self.storage.capacity_bytes = None
 
     def fail(self) -> None:
-        """Fail the next call that changes or syncs anything."""
-        self.storage.faults.fail_at = self.storage.faults.calls + 1
+        """Fail the next call that changes or syncs anything, if none has failed yet."""
+        if not self.has_failed:
+            self.storage.faults.fail_at = self.storage.faults.calls + 1
 
     def mend(self) -> None:
         """Fail nothing, if nothing has failed yet."""
-        self.storage.faults.fail_at = 0
+        if not self.has_failed:
+            self.storage.faults.fail_at = 0
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether it has failed a call of its broker's present life."""
+        return self.storage.faults.reached
 
     def outlive(self, *, power_fails: bool) -> None:
         """Become what the next life of the broker finds; the last one keeps its own."""

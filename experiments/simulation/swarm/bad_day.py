@@ -4,16 +4,19 @@ TigerBeetle's VOPR goes the same way. First faults and load together; whatever w
 promised in that time must hold. Then everything is whole, and within bounds all
 replicas must be in sync, every partition writable, the group at the end, the logs read
 and equal. What does not hold is an `Anomaly`, as are a broker that crashes and a fault
-that one had to contain.
+that one had to contain. The first demand for progress that is not met ends the day:
+what comes after it would fail for the same reason, and accuse the log that nobody could
+read of losses.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 import trio
 
@@ -39,6 +42,8 @@ GROUP: Final = "g"
 # How long a cluster without faults may take for anything.
 PATIENCE_S: Final = 60.0
 _SETTLING_S: Final = 0.5
+_LOOK_S: Final = 0.05
+_Tell = Callable[[], Sequence[str]]
 _LAST_WORDS: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_ms=50)
 
 
@@ -123,24 +128,24 @@ class BadDay:
     async def run(self) -> None:
         """Live through the day, and judge all but the history."""
         async with trio.open_nursery() as nursery:
+            self._day = nursery.cancel_scope
             await nursery.start(self._cluster.run)
             watcher = Watcher(self._cluster, self._outcome.history)
             nursery.start_soon(watcher.run)
-            if await self._begin():
-                await self._faults()
-                await self._progress()
-            nursery.cancel_scope.cancel()
+            await self._begin()
+            await self._faults()
+            await self._progress()
+            self._day.cancel()
 
     # ---- the day ------------------------------------------------------------------
 
-    async def _begin(self) -> bool:
+    async def _begin(self) -> None:
         """Start the brokers and create the topics."""
         for each in self._cluster.brokers:
             await self._cluster.start(each.id)
         brokers = range(self._scenario.brokers)
         live = self._control.live
-        if not await self._within("no-start", lambda: live() == {*brokers}):
-            return False
+        await self._wait_until("no-start", lambda: live() == {*brokers})
         minimum = {"min.insync.replicas": str(self._scenario.min_insync)}
         await self._create(TOPIC, self._scenario.partitions, minimum)
         compacted = {"cleanup.policy": "compact", **minimum}
@@ -148,7 +153,6 @@ class BadDay:
             GROUP_METADATA_TOPIC, self._scenario.offsets_partitions, compacted
         )
         await trio.sleep(_SETTLING_S)
-        return True
 
     async def _create(
         self, name: str, partitions: int, configs: dict[str, str]
@@ -184,7 +188,9 @@ class BadDay:
             self._load.start_soon(self._keep_offsets)
             await nemesis.run()
             self._is_over = True
-            await self._within("producers-stuck", lambda: not self._producers_left)
+            async with self._patience("no-restart"):
+                await nemesis.bring_back()
+            await self._wait_until("producers-stuck", lambda: not self._producers_left)
             await self._all_in_sync()
             await self._audit()
             await self._last_words()
@@ -229,13 +235,11 @@ class BadDay:
 
     async def _audit(self) -> None:
         """Ask what every group has committed."""
-        with trio.move_on_after(PATIENCE_S):
+        async with self._patience("no-offsets"):
             for group in self._groups:
                 answered = False
                 while not answered:
                     answered = await self._consumer().audit(group, self._partitions)
-            return
-        self._find("no-offsets", f"after {PATIENCE_S} s without faults")
 
     async def _killable(self, kind: str, client: Callable[[], Awaitable[None]]) -> None:
         with trio.CancelScope() as scope:
@@ -272,7 +276,7 @@ class BadDay:
                 for state in self._control.standings().values()
             )
 
-        await self._within("not-in-sync", is_so)
+        await self._wait_until("not-in-sync", is_so)
 
     async def _last_words(self) -> None:
         """Demand that every partition takes a record of a new producer."""
@@ -281,10 +285,10 @@ class BadDay:
         self._until_s = trio.current_time() + 1.0
         self._load.start_soon(self._produce, _LAST_WORDS)
         await trio.sleep(1.0)
-        await self._within("producers-stuck", lambda: not self._producers_left)
-        for send in sends[before:]:
-            if send.outcome != "ok":
-                self._find("not-writable", f"{send}")
+        await self._wait_until("producers-stuck", lambda: not self._producers_left)
+        refused = [send for send in sends[before:] if send.outcome != "ok"]
+        if refused:
+            await self._give_up("not-writable", *map(str, refused))
 
     async def _group_reads_all(self) -> None:
         """Demand that the group commits the end of every partition."""
@@ -301,7 +305,7 @@ class BadDay:
             }
             return all(key in done for key in self._partitions if ends[key])
 
-        await self._within("group-stuck", has_all)
+        await self._wait_until("group-stuck", has_all)
 
     def _end(self, key: TopicPartition) -> int:
         leader = self._control.standings()[key].leader
@@ -316,7 +320,7 @@ class BadDay:
             reader = self._consumer()
             nursery.start_soon(reader.read, self._partitions)
             read_to = reader.positions
-            await self._within(
+            await self._wait_until(
                 "unreadable",
                 lambda: all(read_to.get(key, 0) >= ends[key] for key in ends),
             )
@@ -330,27 +334,36 @@ class BadDay:
             history.finals.append(
                 FinalLog(partition=key, log_start_offset=0, records=tuple(records))
             )
-        await self._within("replicas-differ", lambda: not self._differences())
-        for what in self._differences():
-            self._find("replicas-differ", what)
+        differ = self._differences
+        await self._wait_until("replicas-differ", lambda: not differ(), differ)
         for each in self._cluster.up:
             each.broker.check()
 
     def _differences(self) -> list[str]:
         return list(differences(self._cluster.up, self._partitions))
 
-    async def _within(self, kind: str, condition: Callable[[], bool]) -> bool:
+    async def _wait_until(
+        self, kind: str, condition: Callable[[], bool], tell: _Tell = tuple
+    ) -> None:
         """Wait for something that a cluster without faults must come to."""
-        with trio.move_on_after(PATIENCE_S):
+        async with self._patience(kind, tell):
             # Nothing tells of all this; virtual time is free.
             while not condition():  # noqa: ASYNC110 see above
-                await trio.sleep(0.05)
-            return True
-        self._find(kind, f"after {PATIENCE_S} s without faults")
-        return False
+                await trio.sleep(_LOOK_S)
 
-    def _find(self, kind: str, what: str) -> None:
-        self._outcome.anomalies.append(Anomaly(kind, what))
+    @asynccontextmanager
+    async def _patience(self, kind: str, tell: _Tell = tuple) -> AsyncIterator[None]:
+        """Give up the day if the block takes too long; ``tell`` says what is wrong."""
+        with trio.move_on_after(PATIENCE_S) as scope:
+            yield
+        if scope.cancelled_caught:
+            await self._give_up(kind, f"after {PATIENCE_S} s without faults", *tell())
+
+    async def _give_up(self, kind: str, *found: str) -> NoReturn:
+        """Note what is wrong, and end the day."""
+        self._outcome.anomalies += [Anomaly(kind, what) for what in found]
+        self._day.cancel()
+        await trio.sleep_forever()
 
 
 def _settings(scenario: Scenario) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """What befalls a cluster: the faults of a scenario, each at its moment, for its while.
 
 A fault that cannot be is passed over: nobody kills a broker that is down. All are over
-when the scenario's time is; so the cluster is whole again then, and can be asked for
-progress.
+when the scenario's time is; once who stopped for its disk has been brought back, the
+cluster is whole again, and can be asked for progress.
 
 Losing power loses what was not flushed, which Kafka bears only while others have it.
 So unless every append is flushed, power fails at a broker only where each of its
@@ -64,14 +64,22 @@ class Nemesis:
         }
 
     async def run(self) -> None:
-        """Inflict all faults; returns when they are over."""
+        """Inflict all faults; returns when they are over, brokers may be down."""
         self._begins_s = trio.current_time()
         async with trio.open_nursery() as nursery:
             for fault in self._scenario.faults:
                 await trio.sleep_until(self._begins_s + fault.at_ms / 1000)
                 nursery.start_soon(self._inflictions[fault.kind], fault)
             await trio.sleep_until(self._begins_s + self._scenario.lasts_ms / 1000)
+
+    async def bring_back(self) -> None:
+        """Start again whoever stops for its disk: it hands over first, so wait for it.
+
+        Returns when all run.
+        """
         for each in self._cluster.brokers:
+            if each.disk.has_failed:
+                await each.ended.wait()
             if each.has_stopped:
                 await self._cluster.start(each.id)
 
