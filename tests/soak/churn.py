@@ -1,4 +1,6 @@
-"""Clients that come and go for as long as a soak lasts: each is a thread with a seed.
+"""Clients that come and go until stdin ends: each is a thread with a seed.
+
+``python -m tests.soak.churn PORT SEED ROUND`` says every second what was done.
 
 Real ones: confluent-kafka (librdkafka) for records, groups and administration, bare
 sockets for connections that mean no good. Each pauses between its steps, so that a
@@ -8,9 +10,11 @@ broker is kept busy and not flooded.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import Counter
@@ -42,6 +46,7 @@ _LASTING = {
         **_SMALL,
     },
 }
+_PER_ROUND = 1_000_000_000
 # Of what churn may meet, this is its own doing: the topic or group is gone already.
 _EXPECTED = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -57,34 +62,23 @@ _EXPECTED = (
 class Churn:
     """Everything that is done to one broker, and counts of what was done."""
 
-    def __init__(self, port: int, seed: int) -> None:
+    def __init__(self, port: int, seed: int, number: int) -> None:
         self.port = port
         self.seed = seed
         self.bootstrap = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 3}
         self.done: Counter[str] = Counter()
         self.faults: list[str] = []
-        # One for all: confluent-kafka's holds the interpreter for ever if its last
-        # reference goes in the thread that brings its answers.
         self.admin = AdminClient(self.bootstrap)
         self._stop = threading.Event()
-        self._sent = [0] * PARTITIONS
+        # Above all that rounds before this one have sent.
+        self._sent = [number * _PER_ROUND] * PARTITIONS
         self._threads: list[threading.Thread] = []
-        self._round = 0
+        self._round = number
 
     # ---- all of it ----------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Create the topics that stay."""
-        new = [
-            NewTopic(name, PARTITIONS, 1, config=config)
-            for name, config in _LASTING.items()
-        ]
-        settled(self.admin.create_topics(new))
-
     def start(self) -> None:
         """Begin; each kind of client is one thread."""
-        self._stop.clear()
-        self._round += 1
         kinds = (self.topics, self.groups, self.sockets, self.producer, self.reader)
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=kind.__name__)
@@ -229,3 +223,40 @@ def settled(futures: dict[Any, Future[Any]]) -> None:
         except KafkaException as error:
             if error.args[0].code() not in _EXPECTED:
                 raise
+
+
+def prepare(admin: AdminClient) -> None:
+    """Create the topics that stay."""
+    new = [
+        NewTopic(name, PARTITIONS, 1, config=config)
+        for name, config in _LASTING.items()
+    ]
+    settled(admin.create_topics(new))
+
+
+def main(port: int, seed: int, number: int) -> None:
+    """Come and go until stdin ends."""
+    churn = Churn(port, seed, number)
+    told = 0
+    left = threading.Event()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        left.set()
+
+    def say() -> None:
+        nonlocal told
+        faults = churn.faults[told:]
+        told += len(faults)
+        print(json.dumps({"done": dict(churn.done), "faults": faults}), flush=True)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+    churn.start()
+    while not left.wait(1):
+        say()
+    churn.stop()
+    say()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

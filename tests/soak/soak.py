@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+from confluent_kafka.admin import AdminClient
 
 from tests.live.broker_process import BrokerProcess
-from tests.soak.churn import Churn, settled
+from tests.soak.churn import prepare, settled
+from tests.soak.clients import Clients
 
 # Upkeep in seconds instead of minutes, so that it happens while something is going on.
 SETTINGS: Final = {
@@ -76,8 +78,9 @@ class Soak:
             doorkeeper_metrics_port=str(self._metrics_port),
             **SETTINGS,
         )
-        self.churn = Churn(self.broker.port, seed)
-        self.churn.prepare()
+        self.clients = Clients(self.broker.port, seed)
+        self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
+        prepare(self.admin)
         self.samples: list[Sample] = []
         self._data = directory / "data"
         self._process = psutil.Process(self.broker.pid)
@@ -104,23 +107,22 @@ class Soak:
     def run(self, seconds: float) -> None:
         """Let everything happen for a while."""
         ends = time.monotonic() + seconds
-        self.churn.start()
-        while (left := ends - time.monotonic()) > 0 and not self.churn.faults:
+        self.clients.start()
+        while (left := ends - time.monotonic()) > 0 and not self.clients.faults:
             time.sleep(min(left, _SAMPLE_S))
             self.sample()
-        self.churn.stop()
+            self.clients.look()
+        self.clients.stop()
 
     def rest(self, at_most_s: float, wanted: Sample | None = None) -> Sample:
         """Delete what is left of the churn; return the first sample that is calm.
 
         That is one that holds no more than ``wanted``, or the last one.
         """
-        admin = self.churn.admin
-        left = [
-            name for name in admin.list_topics(timeout=20).topics if "churn" in name
-        ]
+        topics = self.admin.list_topics(timeout=20).topics
+        left = [name for name in topics if "churn" in name]
         if left:
-            settled(admin.delete_topics(left))
+            settled(self.admin.delete_topics(left))
         ends = time.monotonic() + at_most_s
         while True:
             time.sleep(_SAMPLE_S)
@@ -157,8 +159,8 @@ def soak(
     held.run(minutes * 60)
     after = held.rest(rest_s, before)
     held.broker.close()
-    faults = [*held.churn.faults, *kept(before, after)]
-    print(f"seed {seed}, {minutes} minutes: {dict(held.churn.done)}")
+    faults = [*held.clients.faults, *kept(before, after)]
+    print(f"seed {seed}, {minutes} minutes: {dict(held.clients.done)}")
     print(f"  before {before}\n  after  {after}")
     for fault in faults:
         print(f"  {fault}")

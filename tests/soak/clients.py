@@ -1,0 +1,98 @@
+"""Churn in a process of its own, which is watched.
+
+librdkafka can stand still for ever while a consumer is destroyed, one way being issue
+5476 of confluentinc/librdkafka (two locks, taken in either order), and confluent-kafka
+holds the interpreter meanwhile. So who looks at the broker is not the process with the
+clients: one that is silent for long is killed, as clients are, and another one begins.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from typing import IO, Final
+
+# It says something every second; this long it may be away, on a busy machine.
+_SILENCE_S: Final = 60.0
+_STOP_S: Final = 120.0
+FROZEN = "clients that stood still"
+
+
+class Clients:
+    """The clients of a soak; ``done`` and ``faults`` are what they told so far."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self.command = [sys.executable, "-m", "tests.soak.churn", str(port), str(seed)]
+        self._process: subprocess.Popen[str] | None = None
+        self._ear: threading.Thread | None = None
+        self._heard = 0.0
+        self._told: Counter[str] = Counter()
+        self._before: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.rounds = 0
+
+    @property
+    def done(self) -> Counter[str]:
+        """How often each thing was done, by all processes."""
+        return self._before + self._told
+
+    def start(self) -> None:
+        """Begin to come and go."""
+        self.rounds += 1
+        self._before, self._told = self.done, Counter()
+        self._heard = time.monotonic()
+        self._process = subprocess.Popen(
+            [*self.command, str(self.rounds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._ear = threading.Thread(target=self._listen, args=[self._process.stdout])
+        self._ear.start()
+
+    def look(self) -> None:
+        """Replace a process that has stood still."""
+        if time.monotonic() - self._heard > _SILENCE_S:
+            self._kill()
+            self.start()
+
+    def stop(self) -> None:
+        """Have all clients leave."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            return
+        self._join()
+        if code:
+            self.faults.append(f"the clients' process ended with {code}")
+
+    def _kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._join()
+        self._before[FROZEN] += 1
+
+    def _join(self) -> None:
+        assert self._ear is not None
+        assert self._process is not None
+        self._ear.join()
+        # Its pipes, too.
+        with self._process:
+            pass
+
+    def _listen(self, said: IO[str]) -> None:
+        for line in said:
+            words = json.loads(line)
+            self._told = Counter(words["done"])
+            self.faults += words["faults"]
+            self._heard = time.monotonic()
