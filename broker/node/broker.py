@@ -162,9 +162,7 @@ class Broker:
         if not self.log_dirs.online:
             raise OSError(str(LogDirsLost(self.log_dirs.offline)))
         self._set_aside(self.coordinator.reconcile(found_logs(self.logs)))
-        self._group_flushes = QueuedFlushes(
-            self.now_ns, self.now_ms, self._threads, timer_moved
-        )
+        self._group_flushes = QueuedFlushes(self.now_ms, self._threads, timer_moved)
         self.groups = start_groups(
             self.config,
             self.replicas,

@@ -72,9 +72,7 @@ class Replica:
         self.now = NOW
         self.topic = ReplicatedGroupLog(
             self.manager,
-            QueuedFlushes(
-                lambda: self.now.ns, lambda: self.now.wall_ms, CallsHere(), lambda: None
-            ),
+            QueuedFlushes(lambda: self.now.wall_ms, CallsHere(), lambda: None),
             lambda: self.now,
             codec=0,
             timeout_ms=5_000,

@@ -14,6 +14,7 @@ from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import CallsHere, Done
+from broker.node.background import Duty
 from broker.node.flush_shell import QueuedFlushes
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -60,7 +61,7 @@ class Flushed:
         self.log: Log = open_log(self.storage)
         self.threads = Later()
         self.moved = 0
-        self.flushes = QueuedFlushes(lambda: 0, lambda: NOW_MS, self.threads, self.move)
+        self.flushes = QueuedFlushes(lambda: NOW_MS, self.threads, self.move)
         self.told: list[tuple[int, ErrorCode | None]] = []
 
     def move(self) -> None:
@@ -74,8 +75,14 @@ class Flushed:
         self.told.append((number, None if fault is None else fault.code))
 
     def work(self) -> None:
-        while self.flushes.next_ns() is not None:
-            self.flushes.work(0)
+        """Do what is due, as a broker does it: the clock has gone on when it is asked."""
+        duty = Duty("flushes", self.flushes.next_ns, self.flushes.work)
+        for now_ns in range(1, 100):
+            if (due_ns := duty.due_ns()) is None:
+                return
+            assert due_ns < now_ns
+            duty.run(now_ns)
+        pytest.fail("what is due is not done")
 
 
 def test_who_comes_while_a_flush_is_under_way_shares_the_next_one() -> None:
@@ -173,7 +180,7 @@ def test_a_log_that_is_deleted_meanwhile_refuses_who_waits() -> None:
 
 def test_here_everybody_is_told_at_once() -> None:
     it = Flushed()
-    it.flushes = QueuedFlushes(lambda: 0, lambda: NOW_MS, CallsHere(), it.move)
+    it.flushes = QueuedFlushes(lambda: NOW_MS, CallsHere(), it.move)
     it.ask(0)
     it.ask(1)
     assert it.told == [(0, None), (1, None)]
