@@ -35,6 +35,7 @@ from spark_analysis.judging.study import Study, common_headline, factors_of
 from spark_analysis.judging.verdict import Measured, gate, judge
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import read_requests, read_samples
+from spark_analysis.recordings.paired_cost import PairedCost, paired_costs
 from spark_analysis.recordings.phases import PHASES
 from spark_analysis.recordings.tally import Tally, tally
 from spark_analysis.statistics.bootstrap import ratio_interval
@@ -71,6 +72,7 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
     }
     slow = spark_jobs.slowest(spark, window, thresholds)
     queue = spark_jobs.queue_over_time(read_samples(spark, manifest), manifest)
+    costs = paired_costs(window, manifest)
     comparisons = [
         _comparison(
             _Found(
@@ -85,6 +87,7 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
                 },
                 slow={at.key: of for at, of in slow.items() if at.point_index == index},
                 queue=queue.get(index, ()),
+                paired_costs=costs.get(index, ()),
             )
         )
         for index in sorted(found)
@@ -111,6 +114,7 @@ class _Found:
     families: Mapping[str, Mapping[Key, Contrast]]
     slow: Mapping[Key, SlowPhases]
     queue: tuple[QueueMoment, ...]
+    paired_costs: tuple[PairedCost, ...]
 
 
 def _comparison(found: _Found) -> Comparison:
@@ -130,6 +134,7 @@ def _comparison(found: _Found) -> Comparison:
         curves=tuple(_curve(found.distributions[key]) for key in ordered),
         phases=tuple(_phases(found, ordered)),
         queue=found.queue,
+        paired_costs=found.paired_costs,
         designs=designs,
         design_why=why,
         attributions=(),

@@ -18,6 +18,7 @@ from spark_analysis.judging.metrics import Metric, headline_of
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
 from spark_analysis.judging.verdict import Measured, Verdict
 from spark_analysis.recordings.contract import Manifest
+from spark_analysis.recordings.paired_cost import PairedCost
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.intervals import Estimate
 
@@ -125,6 +126,8 @@ class Comparison:
 
     ``designs`` are the full two-level designs that the arms make, ``design_why`` says
     what is missing of those that they were meant to make.
+    ``paired_costs`` are of the arms whose requests have a measured cost beside the
+    baseline's.
     """
 
     manifest: Manifest
@@ -134,6 +137,7 @@ class Comparison:
     curves: tuple[Curve, ...]
     phases: tuple[PhaseMeans, ...]
     queue: tuple[QueueMoment, ...]
+    paired_costs: tuple[PairedCost, ...]
     designs: tuple[Design, ...]
     design_why: str
     attributions: tuple[Attribution, ...]

@@ -7,7 +7,11 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from spark_analysis.recordings.contract import Manifest, Run
+from spark_analysis.statistics.intervals import Estimate, mean_interval
+from spark_analysis.statistics.ratios import factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,28 @@ def steadiness(manifest: Manifest) -> Steadiness | None:
         spread=math.sqrt(2 * statistics.fmean(variances)) if variances else 0.0,
         slowest=max(times) / min(times),
     )
+
+
+def loop_ratio(manifest: Manifest, arm: str) -> Estimate | None:
+    """Return the loop's time around an arm's runs over that around the baseline's.
+
+    The geometric mean over the blocks of the only point in which both were timed, with
+    its t interval; None where there is none.
+    """
+    times = {
+        (run.block, run.arm): loop_ns(run)
+        for run in manifest.runs_compared
+        if run.probes_ns
+    }
+    logs = [
+        math.log(times[block, arm] / times[block, manifest.baseline])
+        for block in manifest.blocks
+        if {(block, arm), (block, manifest.baseline)} <= times.keys()
+    ]
+    if not logs:
+        return None
+    log = mean_interval(np.array(logs), manifest.options.confidence)
+    return Estimate(*(factor(end) for end in log))
 
 
 def _spoiled(run: Run) -> bool:

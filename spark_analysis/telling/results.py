@@ -11,6 +11,8 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.pairs import PairCell
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import WorldCell, Worlds
+from spark_analysis.recordings.machine_speed import loop_ratio
+from spark_analysis.recordings.paired_cost import PairedCost
 from spark_analysis.recordings.theory import TheoryRow
 from spark_analysis.statistics.intervals import Estimate
 
@@ -24,7 +26,8 @@ def results(study: Study) -> dict[str, Any]:
     milliseconds and, as ``in_requests``, in units of the mean request, where what that
     costs is known. Rows have a
     ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were asked
-    for.
+    for, and ``paired_costs``, how the cost of identical requests differed in each block
+    and over all, where brokers measured it. ``loop_ratio`` beside it is the probe's.
     """
     found: dict[str, Any] = {"schema": 1}
     if study.swept:
@@ -45,6 +48,13 @@ def results(study: Study) -> dict[str, Any]:
     ]
     if effects:
         found["effects"] = effects
+    costs = [
+        {**_at(study, comparison), **_paired_cost(comparison, cost)}
+        for comparison in study.comparisons
+        for cost in comparison.paired_costs
+    ]
+    if costs:
+        found["paired_costs"] = costs
     if study.pairs:
         found["pairs"] = [_pair(study, cell) for cell in study.pairs]
     return found
@@ -140,6 +150,21 @@ def _effect(effect: Effect) -> dict[str, Any]:
     }
 
 
+def _paired_cost(comparison: Comparison, cost: PairedCost) -> dict[str, Any]:
+    manifest = comparison.manifest
+    loop = loop_ratio(manifest, cost.arm)
+    return {
+        "arm": cost.arm,
+        **_ratio(cost.ratio),
+        "by_block": {str(block): ratio for block, ratio in cost.ratios.items()},
+        "loop_ratio": _end(loop, 0),
+        "loop_ratio_low": _end(loop, 1),
+        "loop_ratio_high": _end(loop, 2),
+        "n": cost.pairs,
+        "left_out": cost.left_out,
+    }
+
+
 def _pair(study: Study, cell: PairCell) -> dict[str, Any]:
     nothing = Estimate(math.nan, math.nan, math.nan)
     return {
@@ -186,7 +211,7 @@ def results_of_worlds(worlds: Worlds) -> dict[str, Any]:
         found["points"] = each[0]["points"]
     if worlds.theory.rows:
         found["theory"] = [_theory_row(row) for row in worlds.theory.rows]
-    for key in ("effects", "pairs"):
+    for key in ("effects", "paired_costs", "pairs"):
         rows = [
             {"world": study.manifest.world, **row}
             for study, of in zip(worlds.studies, each, strict=True)

@@ -191,6 +191,7 @@ def comparison_of(
         curves=(),
         phases=(),
         queue=(),
+        paired_costs=(),
         designs=designs,
         design_why=why,
         attributions=(),

@@ -61,7 +61,7 @@ def test_the_report_is_the_same_bytes_twice(
 def test_every_promised_file_is_there(report: Path) -> None:
     found = set(files_of(report))
     figures = ("ccdf", "quantiles", "ratios", "phases", "queue", "blocks", "drift")
-    listed = ("comparison", "cells", "phases", "again", "runs")
+    listed = ("comparison", "cells", "phases", "again", "runs", "speed")
     assert found == {
         "index.html",
         "results.json",

@@ -87,7 +87,9 @@ _PLOTS: Final[Mapping[str, Plot]] = {
         "Time of a fixed loop on the brokers' CPU around each episode, relative to the "
         "median, in the order in which they were played: higher is slower. Crosses are "
         "rounds that were repeated because their arms met different machines; nothing "
-        "but this loop decides that.",
+        "but this loop decides that. Below it, where brokers measured it, what "
+        "identical requests cost under an arm, the median of each round; dashed is how "
+        "far arms of a round may be apart in the loop's time.",
         over_time.speed,
     ),
     "drift": Plot(

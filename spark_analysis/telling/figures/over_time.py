@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.recordings.contract import Run
 from spark_analysis.recordings.machine_speed import loop_ns
 from spark_analysis.telling.figures.style import (
     INK,
@@ -18,6 +21,9 @@ from spark_analysis.telling.figures.style import (
     new_figure,
     plain_log_axis,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def queue(comparison: Comparison) -> Figure:
@@ -55,12 +61,25 @@ def queue(comparison: Comparison) -> Figure:
 
 
 def speed(comparison: Comparison) -> Figure:
-    """Draw the time of the fixed loop around every episode, in order of execution."""
+    """Draw the time of the fixed loop around every episode, in order of execution.
+
+    Below it, where it is known, what its requests cost beside the baseline's of the
+    same round.
+    """
     runs = [run for run in comparison.manifest.runs if run.probes_ns]
+    costs = comparison.paired_costs
+    figure = new_figure(5.2 if costs else 2.9)
+    panels = figure.subplots(2 if costs else 1, 1, sharex=True, squeeze=False).flat
+    _loops(figure, panels[0], runs)
+    if costs:
+        _costs(comparison, panels[1], runs)
+    panels[-1].set_xlabel("episode, in order of execution")
+    return figure
+
+
+def _loops(figure: Figure, axis: Axes, runs: Sequence[Run]) -> None:
     times = [loop_ns(run) for run in runs]
     middle = statistics.median(times)
-    figure = new_figure(2.9)
-    axis = figure.subplots()
     for kept, mark, shade in ((True, ".", MUTED), (False, "x", INK)):
         places = [n for n, run in enumerate(runs) if run.valid == kept]
         axis.plot(
@@ -73,14 +92,39 @@ def speed(comparison: Comparison) -> Figure:
             label="counts" if kept else "does not count",
         )
     axis.axhline(1, color=MUTED, linewidth=0.8)
-    axis.set(
-        yscale="log",
-        xlabel="episode, in order of execution",
-        ylabel="time of the loop / median",
-    )
+    axis.set(yscale="log", ylabel="time of the loop / median")
     plain_log_axis(axis, "y")
     legend(figure, axis, ("counts", "does not count"))
-    return figure
+
+
+def _costs(comparison: Comparison, axis: Axes, runs: Sequence[Run]) -> None:
+    places = {
+        (run.block, run.arm): place
+        for place, run in enumerate(runs, start=1)
+        if run.valid
+    }
+    for of in comparison.paired_costs:
+        timed = [block for block in of.ratios if (block, of.arm) in places]
+        axis.plot(
+            [places[block, of.arm] for block in timed],
+            [of.ratios[block] for block in timed],
+            marker(comparison, of.arm),
+            color=colour(comparison, of.arm),
+            markersize=2.5,
+            alpha=0.7,
+            label=of.arm,
+        )
+    episodes = comparison.manifest.episodes
+    edges = () if episodes is None else (1 / episodes.speed_band, episodes.speed_band)
+    for edge in edges:
+        axis.axhline(edge, color=MUTED, linewidth=0.7, linestyle=(0, (3, 2)))
+    axis.axhline(1, color=MUTED, linewidth=0.8)
+    axis.set(
+        yscale="log",
+        ylabel=f"cost of requests / {comparison.manifest.baseline}'s",
+    )
+    plain_log_axis(axis, "y")
+    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=6)
 
 
 def drift(comparison: Comparison) -> Figure:

@@ -10,6 +10,7 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.telling.figures.style import INK, colour
+from spark_analysis.telling.sentences.cost_sentences import cost_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.machine_sentences import (
     reasons_sentence,
@@ -44,6 +45,7 @@ from spark_analysis.telling.tables.point_tables import (
     runs_table,
     verdict_word,
 )
+from spark_analysis.telling.tables.speed_table import speed_table
 from spark_analysis.telling.tables.table import Table
 from spark_analysis.telling.tables.violations_table import violations_table
 
@@ -194,17 +196,16 @@ def runs_part(comparison: Comparison) -> str:
         "</p>"
     )
     if manifest.episodes is None:
-        listed = "".join(
-            f"<li>{escape(run.run_id)}: {escape(manifest.why_excluded(run))}</li>"
-            for run in excluded
-        )
+        told = [f"{run.run_id}: {manifest.why_excluded(run)}" for run in excluded]
     else:
         # Thousands of episodes: the table and the CSV beside it have each of them.
-        told = (steadiness_sentence(manifest), reasons_sentence(manifest))
-        listed = "".join(f"<li>{escape(text)}</li>" for text in told if text)
+        told = [steadiness_sentence(manifest), reasons_sentence(manifest)]
+    told += cost_sentences(comparison)
+    listed = "".join(f"<li>{escape(text)}</li>" for text in told if text)
     return (
         said
         + (f"<ul>{listed}</ul>" if listed else "")
+        + (plain_table(speed_table(comparison)) if comparison.paired_costs else "")
         + "<details><summary>All runs</summary>"
         + plain_table(runs_table(comparison))
         + "</details>"

@@ -9,6 +9,7 @@ from spark_analysis.judging.comparison import Cell, Comparison, PhaseMeans
 from spark_analysis.recordings.phases import PHASES
 from spark_analysis.telling.sentences.numbers import percent
 from spark_analysis.telling.tables.attribution_table import attribution_table
+from spark_analysis.telling.tables.speed_table import speed_table
 from spark_analysis.telling.tables.table import (
     Column,
     Table,
@@ -30,6 +31,7 @@ def tables(comparison: Comparison) -> tuple[Table, ...]:
         *([phases_table(comparison)] if comparison.phases else ()),
         again_table(comparison),
         runs_table(comparison),
+        *([speed_table(comparison)] if comparison.paired_costs else ()),
         *([attribution_table(comparison)] if comparison.attributions else ()),
     )
 
