@@ -17,10 +17,18 @@ from broker.apis import fetch
 from broker.client.producer.accumulator import RecordAccumulator
 from broker.client.producer.producer_batch import ANONYMOUS, ProducerBatch
 from broker.cluster.partition import Partition
+from broker.cluster.replica_manager import ReplicaManager
+from broker.coordination.zookeeper import membership
+from broker.coordination.zookeeper.carrying_out import ControllerMoved
+from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.membership import Membership
+from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.log.producers import Producers
+from broker.node.broker import Broker
 from broker.node.replicated_group_log import ReplicatedGroupLog
 from broker.protocol.errors import ErrorCode
+from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.replication.replica_fetcher import ReplicaFetcher
 from broker.zookeeper.znodes import WatchEvent
 from experiments.simulation.control.scripted_controller import ScriptedController
@@ -142,6 +150,41 @@ def drop_a_watch(patch: Patch) -> None:
     patch.setattr(WatchTable, "gone_off", forgetful)
 
 
+def two_controllers(patch: Patch) -> None:
+    """A controller goes on when its session has expired, and brokers obey it still.
+
+    Its writes ZooKeeper refuses, by the epoch; its requests nobody refuses.
+    """
+    terms: dict[Membership, Term] = {}
+
+    async def stand(self: Membership, znodes: PatientZnodes) -> None:
+        member = self._member
+        while True:
+            if self not in terms:
+                term = await elect(znodes, member.broker_id, member.now_ms())
+                if term is None:
+                    await self._controller_changed.wait()
+                    continue
+                terms[self] = term
+            try:
+                await self._govern(znodes, terms[self])
+            except* ControllerMoved:
+                del terms[self]
+
+    async def believe(znodes: PatientZnodes) -> bool:
+        return True
+
+    def update(self: Broker, request: UpdateMetadataRequest) -> ErrorCode:
+        self.replicas.controller_epoch = request.controller_epoch
+        return update_metadata(self, request)
+
+    update_metadata = Broker.update_metadata
+    patch.setattr(Membership, "_stand_for_election", stand)
+    patch.setattr(membership, "is_controller", believe)
+    patch.setattr(Broker, "update_metadata", update)
+    patch.setattr(ReplicaManager, "_is_stale", lambda self, epoch: False)
+
+
 # Of the cluster that the watch is dropped in.
 _BROKERS: Final = 3
 _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
@@ -166,6 +209,12 @@ PLANTED = {
         drop_a_watch,
         frozenset({"not-in-sync", "not-writable", "producers-stuck"}),
         12,
+        zookeeper=True,
+    ),
+    "two controllers": Planted(
+        two_controllers,
+        _LOST | {"two-leaders", "not-in-sync"},
+        60,
         zookeeper=True,
     ),
     "duplicate after fail-over": Planted(

@@ -22,7 +22,12 @@ ROOT = Path(__file__).parent.parent.parent
 SEEDS = (4, 8, 9)
 ZOOKEEPER_SEEDS = (4, 8)
 # Bugs that only a long day shows.
-LONG = ("forget an epoch check", "lose order on resume", "stale ISR after a restart")
+LONG = (
+    "forget an epoch check",
+    "lose order on resume",
+    "stale ISR after a restart",
+    "two controllers",
+)
 SLOW_MINUTES = 6
 SEARCHED_SEEDS = 200
 
