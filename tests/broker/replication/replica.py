@@ -1,0 +1,80 @@
+"""A broker's replica of one partition, without the broker: log, role and follower."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker.cluster.partition import Partition
+from broker.config import (
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_MIN_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_WAIT_MAX_MS,
+)
+from broker.protocol.records.batch import BatchHeader
+from broker.protocol.topic_partition import TopicPartition
+from broker.replication.replica_fetcher import ReplicaFetcher
+from tests.broker.log import witness
+from tests.broker.log.witness import NOW_MS
+
+T: Final = TopicPartition("t", 0)
+CONFIG: Final = {"segment_bytes": 400, "index_interval_bytes": 150}
+FETCHING: Final = {
+    REPLICA_FETCH_BACKOFF_MS: 0,
+    REPLICA_FETCH_MAX_BYTES: 1 << 20,
+    REPLICA_FETCH_MIN_BYTES: 1,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES: 1 << 20,
+    REPLICA_FETCH_WAIT_MAX_MS: 0,
+}
+# Its functions have no annotations.
+LOGS: Final[Any] = witness
+
+
+class Nobody:
+    """Nobody waits for records."""
+
+    def note_append(self, partition: Partition) -> None:
+        """Nothing to do."""
+
+
+class Replica:
+    """A broker's replica, from one start of the broker to the next."""
+
+    def __init__(
+        self, number: int, disk: Any = None, *, high_watermark: int = 0, **opening: int
+    ) -> None:
+        self.number = number
+        self.log = LOGS.open_log(disk, opening=opening, **CONFIG)
+        self.partition = Partition(
+            T,
+            None,
+            self.log,
+            local_id=number,
+            min_insync=lambda: 2,
+            high_watermark=high_watermark,
+        )
+        fetching: Any = FETCHING
+        self.fetcher = ReplicaFetcher(
+            number, lambda: fetching, Nobody(), lambda: 0, lambda: NOW_MS
+        )
+
+    def hears(self, word: Any) -> None:
+        """Take the role that the controller gives."""
+        if word.leader_epoch <= self.partition.leader_epoch:
+            return
+        if word.leader == self.number:
+            self.partition.make_leader(word)
+            self.fetcher.stop(T)
+        else:
+            self.partition.make_follower(word)
+            self.fetcher.follow(self.partition)
+
+    def headers(self) -> list[BatchHeader]:
+        """Return what stands in the log."""
+        return [
+            header
+            for segment in self.log.segments
+            for _, header in segment.headers()
+            if header.last_offset >= self.log.log_start_offset
+        ]
