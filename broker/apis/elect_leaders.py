@@ -57,7 +57,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         error = ErrorCode.invalid_request if wanted != [] else ErrorCode.none
         outcomes = dict.fromkeys(wanted or (), error)
     topics: dict[str, list[Row]] = {}
-    for key, outcome in outcomes.items():
+    # Whoever names a partition twice is answered twice, as by Kafka.
+    for key in outcomes if wanted is None else wanted:
+        outcome = outcomes[key]
         if not (everyone and outcome is ErrorCode.election_not_needed):
             topics.setdefault(key.topic, []).append(
                 Row(

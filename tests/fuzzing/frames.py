@@ -12,13 +12,14 @@ from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.extremes import Body, Words
 
-# What a controller says to a broker. It is believed: a test that wants the next client
-# to find its topics leaves these out.
+# What controllers and brokers say to each other. It is believed: a test that wants the
+# next client to find its topics leaves these out.
 COMMANDS = (
     ApiKey.LEADER_AND_ISR,
     ApiKey.STOP_REPLICA,
     ApiKey.UPDATE_METADATA,
     ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
 )
 ALL = tuple(sorted(map(ApiKey, APIS)))
 OF_CLIENTS = tuple(key for key in ALL if key not in COMMANDS)

@@ -20,6 +20,7 @@ from broker.zookeeper.znodes import (
     Event,
     SetData,
     Stat,
+    Znode,
     ZooKeeperError,
 )
 from experiments.processes.child import Binding
@@ -152,6 +153,7 @@ def _comparable(
             ctime_ms=0,
             mtime_ms=0,
         )
-    if type(answer) is tuple:
+    if type(answer) in (tuple, Znode):
+        assert isinstance(answer, tuple)
         return [_comparable(it, first_zxid, sessions) for it in answer]
     return answer
