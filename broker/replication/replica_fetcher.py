@@ -36,7 +36,9 @@ from broker.disk.failures import LogUnavailable
 from broker.log.flushing import flush_due
 from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
 from broker.observation.logs import fields
+from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.records.batch import HEADER_SIZE, parse_header
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.replication.truncation import truncation_offset
@@ -240,10 +242,25 @@ class ReplicaFetcher:
             return
         if found.records:
             log, now_ms = partition.log, self.now_ms()
+            self._begin_with_whole_batch(partition, found.records)
             log.append_as_follower(found.records, now_ms)
             if log.flushes and flush_due(log, now_ms):
                 self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)
+
+    def _begin_with_whole_batch(self, partition: Partition, records: Buffer) -> None:
+        """Let an empty log begin where the first batch does, if that is lower.
+
+        The leader's log may start within a batch, which is sent as a whole. Kafka's
+        ``UnexpectedAppendOffsetException``.
+        """
+        log = partition.log
+        if log.log_start_offset < log.log_end_offset or len(records) < HEADER_SIZE:
+            return
+        first = parse_header(records).base_offset
+        if first < log.log_end_offset:
+            truncate_fully(log, first, self.now_ms())
+            partition.high_watermark = first
 
     def _take_over(
         self, partition: Partition, high_watermark: int, log_start_offset: int

@@ -1,6 +1,6 @@
 """What idempotent producers send stands once in every log, whatever befalls replicas.
 
-Three replicas of one partition with the code of brokers: logs, roles and followers.
+Three replicas of one partition with the code of brokers: logs, roles, followers.
 Leaders change, some hear of it late and go on leading, brokers are killed or lose their
 disks, followers fall behind and are cut, records are deleted. Clients repeat whatever
 was not acknowledged, in order and to the leader they know, as they may. The model is
