@@ -23,7 +23,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare witness results test test-slow test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare witness results test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,10 @@ test: $(STAMP)
 # What takes minutes: 200 kills, every call of a disk failing once, a short soak, bad days.
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow
+
+# Searches of many seeds for planted bugs, and a round of bad days of a live cluster.
+search: $(STAMP)
+	$(BIN)/pytest -m search
 
 # Apache Kafka and its own tools, beside ours; skipped, with a word, without them.
 test-kafka: $(STAMP) kafka-tools

@@ -14,7 +14,7 @@ class Area(NamedTuple):
     sources: tuple[str, ...]
     near: tuple[str, ...]
     far: tuple[str, ...] = ()
-    marked: str = "not slow and not live and not kafka and not spark"
+    marked: str = "not slow and not search and not live and not kafka and not spark"
 
 
 # Doctests are tests where `make test` runs them too (testpaths in pyproject.toml).
@@ -61,7 +61,7 @@ AREAS: Final = {
             "tests/virtual/test_contained_failures.py",
         ),
         # With sockets: half of the code is for them alone.
-        marked="not slow and not kafka and not spark",
+        marked="not slow and not search and not kafka and not spark",
     ),
     "statistics": Area(
         ("spark_analysis/statistics/**/*.py",),

@@ -142,7 +142,7 @@ def test_the_command_tells_a_failure_and_how_to_see_it_again(
     assert f"doorkeeper simulate --seed {planted.seed} --faults '0,1," in failed.output
 
 
-@pytest.mark.slow
+@pytest.mark.search
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_search_finds_a_planted_bug(
     name: str, monkeypatch: pytest.MonkeyPatch
