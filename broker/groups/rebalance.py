@@ -223,7 +223,7 @@ class Rebalance:
         for member in group.roster:
             member.is_next = True
             member.is_new = False
-            group.roster.joins(member, None)
+        group.roster.none_waits()
         return self._tell(group, told, waiting, now)
 
     def _tell(

@@ -173,6 +173,12 @@ class Roster:
         else:
             self._joined.add(member)
 
+    def none_waits(self) -> None:
+        """Note that every parked JoinGroup is answered."""
+        for member in self.members.values():
+            member.joining = None
+        self._joined.clear()
+
     def elect_joined_leader(self) -> bool:
         """Make sure the leader is one that has joined; False if nobody has."""
         if self.leader is None:
