@@ -66,7 +66,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         return None
     acks, _, topic, index, records = wanted
     replicas = broker.replicas
-    # A plain pair is the same key, and made in a fifth of the time.
+    # A plain pair is the same key, and is made without a call.
     partition = replicas.partitions.get((topic, index))  # type: ignore[call-overload]  # see above
     if (
         partition is None
