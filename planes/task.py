@@ -66,8 +66,9 @@ class Task(Applicant):
     def service_ns(self) -> int:
         """The CPU that its own handler has used, in whosever turns.
 
-        ``attained_ns`` is what its turns were billed, in which a holder of a lock that
-        it waited for may have run.
+        Once the task is let go, what it took to take it in and to hand its answer on is
+        in it, too. ``attained_ns`` is what its turns were billed, in which a holder of
+        a lock that it waited for may have run.
         """
         if self.locking is None:
             return self.attained_ns

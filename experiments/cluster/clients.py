@@ -14,6 +14,7 @@ the log when all is over.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from datetime import timedelta
 from typing import Any
@@ -49,7 +50,7 @@ _RETRIABLE = frozenset(
 )
 
 
-class Client:
+class Client(ABC):
     """One connection's worth of a traffic entry: sends what is due, in order."""
 
     def __init__(
@@ -90,8 +91,9 @@ class Client:
             for wire in self._wires.values():
                 await wire.close()
 
+    @abstractmethod
     async def _send(self, request_id: int, intended_ns: int) -> None:
-        raise NotImplementedError
+        """Do what was offered, from the first attempt to the last."""
 
     async def _tried(self, attempt: Try, body: Row) -> Any:
         """Make an attempt; return the answer, None if none came in time."""
