@@ -14,6 +14,7 @@ again when it is unmuted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from logging import getLogger
 from typing import TypeAlias
 
 from broker.network.kafka_channel import KafkaChannel
@@ -27,10 +28,13 @@ from broker.network.transport import (
     WRITABLE,
     Selector,
 )
+from broker.observation.logs import fields
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
 from planes.housekeeping import Housekeeping
+
+logger = getLogger(__name__)
 
 _NOT_MUTED = MuteState.NOT_MUTED
 _LOST = BROKEN | PEER_FINISHED
@@ -154,6 +158,14 @@ class KafkaSelector:
         try:
             frame = receive.next_frame()
         except (PeerClosed, MalformedFrame, OSError):
+            self.close(channel)
+            return
+        except MemoryError:
+            # What a peer announces is taken at once: the sum may be more than there is.
+            logger.warning(
+                "there is no memory for a request; its connection is closed",
+                extra=fields(peer=channel.host, listener=channel.listener),
+            )
             self.close(channel)
             return
         now_ns = self._now_ns()

@@ -80,6 +80,7 @@ class Receive:
         :raises MalformedFrame: if the size is negative or above the bound.
         :raises PeerClosed: if the peer finished, whether or not inside a frame.
         :raises OSError: if the connection is broken.
+        :raises MemoryError: if there is no room for what the peer announces.
         """
         if self._body is not None:
             return self._receive_body(self._body)
@@ -136,9 +137,10 @@ class Receive:
 
     def _start_body(self, size: int, buffer: bytes, at: int) -> bytes | None:
         """Set up a buffer of exactly ``size`` bytes, begun by what is here."""
+        # May raise: counted only once there is something to give back.
+        self._body = BytesIO(bytes(size))
         if self._pool is not None:
             self._pool.take(size)
-        self._body = BytesIO(bytes(size))
         self._body_size = size
         self._filled = len(buffer) - at
         self._body.getbuffer()[: self._filled] = buffer[at:]

@@ -348,6 +348,25 @@ class ServerContract:
             assert await good.ask() == (1, b"")
             assert pool.used_bytes == 0
 
+    async def test_a_request_that_there_is_no_memory_for_costs_its_connection_only(
+        self, clock, wire, monkeypatch, caplog
+    ):
+        def refused(content):
+            raise MemoryError
+
+        pool = MemoryPool(1 << 20)
+        harness = Harness(wire.network, wire.now_ns, pool=pool)
+        async with harness.running():
+            good = await harness.client(wire)
+            greedy = await harness.client(wire)
+            with monkeypatch.context() as patch:
+                patch.setattr("broker.network.receive.BytesIO", refused)
+                await greedy.send(frame(bytes(100_000))[:1000])
+                assert await greedy.is_closed()
+            assert "there is no memory for a request" in caplog.text
+            assert await good.ask(bytes(100_000)) == (1, bytes(100_000))
+            assert pool.used_bytes == 0
+
     async def test_control_requests_are_known_by_their_key(self, clock, wire):
         async with Harness(wire.network, wire.now_ns).running() as harness:
             client = await harness.client(wire)
