@@ -1,8 +1,11 @@
 """What was used for a job outside of its turns is its flow's to pay."""
 
+import random
+
 import pytest
 
-from schedulers import Job, SchedulerConfig, make
+from schedulers import POLICIES, Job, SchedulerConfig, make
+from schedulers.contract.conformance import UNIT_NS, make_job, settings
 
 FLOWS = ("late", "all in turn")
 
@@ -110,3 +113,45 @@ def test_a_debit_sends_a_flow_to_a_later_queue_where_cost_counts(by_count, order
     for number, flow in zip((11, 12, 13, 14), ("late", "c", "d", "e"), strict=True):
         policy.arrive(Job(number=number, flow=flow, cost_ns=1_000), 0)
     assert [policy.pick(0).number for _ in range(4)] == order
+
+
+def order_of_a_life(name, seed, *, told):
+    """Let random jobs come, run, go away and come back; return the numbers picked.
+
+    ``told``: before each event the policy hears, at that moment, of a debit of nothing.
+    """
+    rng = random.Random(seed)
+    policy = make(name, settings(seats=2))
+    now_ns, serving, away, picked = 0, [], [], []
+    jobs = []
+    for _ in range(120):
+        now_ns += rng.choice((0, UNIT_NS // 2, 3 * UNIT_NS))
+        act = rng.random()
+        if told and jobs:
+            policy.debit(jobs[-1], 0, now_ns)
+        if act < 0.3:
+            jobs.append(make_job(len(jobs), rng, now_ns)[0])
+            policy.arrive(jobs[-1], now_ns)
+        elif act < 0.6 and len(serving) < 2:
+            if (job := policy.pick(now_ns)) is not None:
+                serving.append(job)
+                picked.append(job.number)
+        elif act < 0.8 and serving:
+            job = serving.pop(rng.randrange(len(serving)))
+            used_ns = rng.randrange(job.size_ns - job.attained_ns + 1)
+            job.attained_ns += used_ns
+            policy.ran(job, used_ns, now_ns)
+            policy.leave(job, now_ns, done=False)
+            away.append(job)
+        elif away:
+            policy.resume(away.pop(rng.randrange(len(away))), now_ns)
+        policy.check()
+    return picked
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_debit_of_nothing_changes_nothing(name, seed):
+    """So a policy whose time goes on by events has looked at the clock in each."""
+    plain = order_of_a_life(name, seed, told=False)
+    assert order_of_a_life(name, seed, told=True) == plain
