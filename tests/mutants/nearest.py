@@ -25,14 +25,19 @@ class Reach:
             {name: frozenset(test["functions"]) for name, test in written.items()},
         )
 
+    def is_called_late(self, mutant: Mutant) -> bool:
+        """Tell whether a mutant changes a function that is called in tests alone."""
+        function = function_of(mutant)
+        return function is not None and function not in self.functions[SHARED]
+
     def nearest_first(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach the changed function; quick ones first.
 
         What stands in no function, or is called for several tests, concerns them all.
         """
-        function = function_of(mutant)
         tests = self.seconds.keys() - {SHARED}
-        if function is not None and function not in self.functions[SHARED]:
+        if self.is_called_late(mutant):
+            function = function_of(mutant)
             tests = {name for name in tests if function in self.functions[name]}
         stem = mutant.path.rpartition("/")[2].removesuffix(".py")
 

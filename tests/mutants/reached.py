@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -41,10 +42,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Listener(file, config.rootpath))
     if (file := config.getoption("--only")) is not None:
         config.pluginmanager.register(_Chosen(file))
-        # That an example fails is enough; the smallest one is not asked for.
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutants", settings(), phases=phases)
-        settings.load_profile("mutants")
+        take_examples_quickly()
+
+
+def take_examples_quickly() -> None:
+    """Have hypothesis find an example that fails, and not the smallest one."""
+    phases = (Phase.explicit, Phase.generate)
+    settings.register_profile("mutants", settings(), phases=phases)
+    settings.load_profile("mutants")
+
+
+@contextmanager
+def limited(limit_s: float) -> Iterator[None]:
+    """End the process if this takes more seconds of CPU.
+
+    Signals that nobody handles end even a loop that is not Python's.
+    """
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+    signal.setitimer(signal.ITIMER_REAL, WAITING_TIMES * limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class _Chosen:
@@ -61,15 +81,8 @@ class _Chosen:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        # Signals that nobody handles end even a loop that is not Python's.
-        limit_s = self._limits_s[item.nodeid]
-        signal.setitimer(signal.ITIMER_PROF, limit_s)
-        signal.setitimer(signal.ITIMER_REAL, WAITING_TIMES * limit_s)
-        try:
+        with limited(self._limits_s[item.nodeid]):
             return (yield)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class _Listener:

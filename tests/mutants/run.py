@@ -18,19 +18,25 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from tests.mutants.areas import AREAS
+from tests.mutants.asking import Served
 from tests.mutants.equivalents import equivalents
 from tests.mutants.nearest import Reach
 from tests.mutants.reached import ENDED_BY, WAITING_TIMES
 from tests.mutants.sampling import ROOT, Mutant, every_mutant, sample
+from tests.mutants.serving import MEMORY_BYTES
 
-# A mutant may be slower than the tree that it was made from, may never end, or ask for
-# all the memory there is. Seconds of CPU for each test.
+# A mutant may be slower than the tree that it was made from, or may never end. Seconds
+# of CPU for each test.
 _TIMES, _PLUS_S = 3, 3
-_MEMORY_BYTES: Final = 16 << 30
+_PYTEST: Final = (
+    *(sys.executable, "-m", "pytest", "-q", "-n0"),
+    *("-p", "no:cacheprovider", "-p", "tests.mutants.reached"),
+)
 KILLED, TIMED_OUT, SURVIVED = "killed", "timed out", "survived"
 EQUIVALENT = "equivalent"
 
@@ -53,8 +59,10 @@ def main() -> None:
     # Area by area: what is learned of the unchanged tests of one is then at hand.
     areas = chosen.areas.split(",")
     drawn = [it for area in areas for it in drawn if it.area == area]
-    with tempfile.TemporaryDirectory() as directory:
-        runs = _Runs(_copy(Path(directory)), chosen.out.resolve())
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        closing(_Runs(_copy(Path(directory)), chosen.out.resolve())) as runs,
+    ):
         counts = Counter(_told(mutant, runs.fate(mutant)) for mutant in drawn)
     asked = counts.total() - counts[EQUIVALENT]
     noticed = asked - counts[SURVIVED]
@@ -84,6 +92,7 @@ class _Runs:
         self._kept = kept
         self._tree = _digest(copy)
         self._reach: dict[str, Reach] = {}
+        self._served: tuple[str, Served] | None = None
         self._equivalents = equivalents()
         self._written_s = 0
         self._fates_file = kept / f"fates-{self._tree}.txt"
@@ -110,24 +119,43 @@ class _Runs:
         return self._fates[place]
 
     def _find_out(self, mutant: Mutant) -> str:
-        if mutant.area not in self._reach:
-            self._reach[mutant.area] = self._unchanged(mutant.area)
-        reach = self._reach[mutant.area]
-        tests = reach.nearest_first(mutant)
-        near = AREAS[mutant.area].near
-        stages = (
-            [name for name in tests if name.startswith(near)],
-            [name for name in tests if not name.startswith(near)],
-        )
+        area = mutant.area
+        if area not in self._reach:
+            self._reach[area] = self._unchanged(area)
+        reach = self._reach[area]
+        # Those that import much else come last.
+        names = reach.nearest_first(mutant)
+        names.sort(key=lambda name: not name.startswith(AREAS[area].near))
+        limits_s = {name: _TIMES * reach.seconds[name] + _PLUS_S for name in names}
+        served = self._served_of(area) if reach.is_called_late(mutant) else None
+        # Written also for the processes that tests start, and for late imports.
         self._put(mutant.path, mutant.new())
         try:
-            for names in filter(None, stages):
-                passed = self._pass(reach, names)
-                if not passed:
-                    return TIMED_OUT if passed is None else KILLED
+            status = served.outcome(mutant, limits_s) if served else None
+            if status is None:
+                status = self._anew(limits_s)
         finally:
             self._put(mutant.path, mutant.source)
-        return SURVIVED
+        if -status in ENDED_BY:
+            return TIMED_OUT
+        return KILLED if status else SURVIVED
+
+    def _served_of(self, area: str) -> Served:
+        """Return the process that has collected an area's tests; there is only one."""
+        name, served = self._served or ("", None)
+        if name != area or served is None:
+            self.close()
+            tests = (*AREAS[area].near, *AREAS[area].far)
+            command = [*_PYTEST, "-m", AREAS[area].marked, *tests]
+            served = Served(command, self._copy, self._surroundings())
+            self._served = area, served
+        return served
+
+    def close(self) -> None:
+        """End the process that was asked last."""
+        if self._served is not None:
+            self._served[1].close()
+            self._served = None
 
     def _put(self, path: str, source: str) -> None:
         """Write a file of the copy; its time is another one each time.
@@ -138,17 +166,22 @@ class _Runs:
         (self._copy / path).write_text(source)
         os.utime(self._copy / path, (self._written_s, self._written_s))
 
-    def _pass(self, reach: Reach, tests: list[str]) -> bool | None:
-        """Return whether these tests pass, in this order, up to the first failure."""
-        limits_s = [_TIMES * reach.seconds[name] + _PLUS_S for name in tests]
+    def _anew(self, limits_s: dict[str, float]) -> int:
+        """Run these tests in a process of their own, up to the first failure.
+
+        Returns its exit status, or minus the signal that ended it.
+        """
+        if not limits_s:
+            return 0
         only = self._copy / "only.txt"
-        lines = zip(tests, limits_s, strict=True)
-        only.write_text("".join(f"{name}\t{limit_s}\n" for name, limit_s in lines))
-        files = sorted({name.partition("::")[0] for name in tests})
-        longest_s = _TIMES * sum(reach.seconds[name] for name in tests) + 10 * _PLUS_S
+        lines = (f"{name}\t{limit_s}\n" for name, limit_s in limits_s.items())
+        only.write_text("".join(lines))
+        files = sorted({name.partition("::")[0] for name in limits_s})
         # Whatever its marks: chosen they are by name.
         return self._run(
-            WAITING_TIMES * longest_s, "-x", "-m", "", f"--only={only}", *files
+            WAITING_TIMES * sum(limits_s.values()),
+            *("-x", "-m", "", f"--only={only}"),
+            *files,
         )
 
     def _unchanged(self, area: str) -> Reach:
@@ -158,34 +191,34 @@ class _Runs:
             began = time.monotonic()
             tests = (*AREAS[area].near, *AREAS[area].far)
             marked = f"-m{AREAS[area].marked}"
-            if not self._run(None, f"--reached={report}", marked, *tests):
+            if self._run(None, f"--reached={report}", marked, *tests):
                 raise SystemExit(f"the tests of {area} fail without any change")
             print(f"{area}: {time.monotonic() - began:.0f} s unchanged", flush=True)
         return Reach.read(json.loads(report.read_text()))
 
-    def _run(self, limit_s: float | None, *arguments: str) -> bool | None:
-        """Return whether tests pass in the copy; None if they do not end."""
-        command = [sys.executable, "-m", "pytest", "-q", "-n0"]
-        command += ["-p", "no:cacheprovider", "-p", "tests.mutants.reached", *arguments]
-        surroundings = {**os.environ, "PYTHONPATH": str(self._copy)}
-        surroundings["OMP_NUM_THREADS"] = "1"
+    def _run(self, limit_s: float | None, *arguments: str) -> int:
+        """Run tests in the copy; without a limit, show why they fail."""
         ran = subprocess.Popen(
-            command,
+            [*_PYTEST, *arguments],
             cwd=self._copy,
-            env=surroundings,
+            env=self._surroundings(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        resource.prlimit(ran.pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        resource.prlimit(ran.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         try:
             said, _ = ran.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             ran.kill()
             ran.communicate()
-            return None
+            return -ENDED_BY[0]
         if ran.returncode and limit_s is None:
             print(said.decode()[-4000:])
-        return None if -ran.returncode in ENDED_BY else ran.returncode == 0
+        return ran.returncode
+
+    def _surroundings(self) -> dict[str, str]:
+        # BLAS with threads of its own takes other tests' CPU.
+        return {**os.environ, "PYTHONPATH": str(self._copy), "OMP_NUM_THREADS": "1"}
 
 
 def _copy(to: Path) -> Path:

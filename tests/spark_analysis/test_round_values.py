@@ -165,6 +165,20 @@ def test_half_the_interval_is_what_the_rule_is_told() -> None:
     assert half_width(arm[:1], base[:1], P95, 0.9) == math.inf
 
 
+def test_a_round_moves_the_quantile_by_its_excess_times_woodruffs_slope() -> None:
+    """All numbers by hand but for t(0.95, 2 degrees) = 2.920, of any table."""
+    rounds = [np.arange(1.0, 41.0) + shift for shift in (0, 1, 5)]
+    pooled = np.sort(np.concatenate(rounds))
+    # 20, 19 and 21 of 40; of 120 the 60th is 22, and up to it there are 22 + 21 + 17.
+    residuals = np.array([2.0, 1.0, -3.0])
+    reach = 2.920 * math.sqrt(3 / 2 * 14) / 120
+    low, high = (pooled[math.ceil(120 * (0.5 + it)) - 1] for it in (-reach, reach))
+    slope = math.log(high / low) / (2 * reach)
+    assert values(rounds, P50) == pytest.approx(
+        22.0 * np.exp(-slope * residuals * 3 / 120), rel=1e-3
+    )
+
+
 def test_how_far_apart_arms_are_does_not_change_when_a_rule_stops() -> None:
     base, arm = draw(np.random.default_rng(4), 50, 30, 1.0, (1.0, 1.0))
     slower = [7.0 * each for each in arm]
@@ -207,3 +221,20 @@ def test_independent_requests_weigh_what_they_are() -> None:
     )
     assert found.exceedances == 1000
     assert found.vif == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "level"),
+    [
+        # Woodruff's interval wants two rounds, and a level that some lie below.
+        ([np.arange(1.0, 101.0)], P95),
+        ([np.arange(1.0, 11.0), np.arange(1.0, 11.0)], Fraction(1, 100)),
+    ],
+)
+def test_where_rounds_cannot_be_compared_requests_count_alone(
+    rounds: Rounds, level: Fraction
+) -> None:
+    found = tail_of_rounds(rounds, level, float(level * 100))
+    pooled = np.concatenate(rounds)
+    beyond = len(pooled) - math.floor(len(pooled) * level)
+    assert found == (beyond, 1.0, beyond)

@@ -216,6 +216,21 @@ class NetworkContract:
         assert await stream.receive_some(100) == b"farewell"
         assert await stream.receive_some(100) == b""
 
+    async def test_somebody_who_waits_already_is_accepted_at_a_checkpoint(
+        self, clock, wire
+    ):
+        """However many wait, the others have their turns, and nobody gets lost."""
+        listener = wire.network.listen("127.0.0.1", 0)
+        stream = await wire.dial(listener.port)
+        with trio.CancelScope() as ended:
+            ended.cancel()
+            await listener.accept()
+        assert ended.cancelled_caught
+        connection, _ = await listener.accept()
+        for each in (connection, listener):
+            each.close()
+        await stream.aclose()
+
     async def test_a_port_is_bound_once(self, clock, wire):
         network = wire.network
         listener = network.listen("127.0.0.1", 0)

@@ -1,5 +1,7 @@
 """Who pays for what one poll reads and writes: the request that it is done for."""
 
+import pytest
+
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.kafka_selector import KafkaSelector
 from broker.network.transport import READABLE, WRITABLE
@@ -62,12 +64,15 @@ class Connection:
         self.wire = wire
         self.number = number
         self.blocked = False
+        self.broken = False
 
     def fileno(self):
         return self.number
 
     def send(self, data):
         self.wire.now_ns += CALL_NS
+        if self.broken:
+            raise BrokenPipeError
         self.blocked = not self.blocked
         if not self.blocked:
             raise BlockingIOError
@@ -101,6 +106,30 @@ def test_what_is_written_later_is_billed_to_the_request_that_is_answered():
     wire.selector.poll()
     assert wire.bills[2:] == [("request 1", CALL_NS)]
     assert wire.selector.completed_sends == [two, one]
+    wire.selector.check()
+
+
+@pytest.mark.parametrize("pieces", [[b"x" * 5], [b"x" * 5, b"y" * 5]])
+def test_a_connection_that_breaks_as_its_response_is_begun_is_closed(pieces):
+    wire = Wire()
+    one, two = wire.channel(1), wire.channel(2)
+    one.connection.broken = True
+    assert not wire.selector.send(one, pieces)
+    assert wire.selector.disconnected == [one]
+    assert wire.selector.channel(1) is None
+    assert wire.selector.channel(2) is two
+    wire.selector.check()
+
+
+def test_a_connection_that_breaks_within_its_response_is_closed():
+    wire = Wire()
+    one = wire.channel(1)
+    assert not wire.selector.send(one, [b"x" * 25])
+    one.connection.broken = True
+    wire.events = [(1, WRITABLE)]
+    wire.selector.poll()
+    assert wire.selector.disconnected == [one]
+    assert wire.selector.completed_sends == []
     wire.selector.check()
 
 

@@ -1,0 +1,31 @@
+"""What a part of the broker takes where nobody tells it otherwise is Kafka's default.
+
+The keys' own defaults are compared with Apache Kafka's in ``test_keys``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cluster.topic_configs import log_config
+from broker.config import BrokerConfig
+from broker.groups.state.config import GroupConfig
+from broker.log.segments.log_config import LogConfig
+from broker.network.connection_rate import Windows
+from broker.network.epoll import SocketOptions
+from broker.network.settings import rate_windows, socket_options
+from broker.node.group_coordination import group_config
+
+
+@pytest.mark.parametrize(
+    ("part", "configured"),
+    [
+        (GroupConfig(), lambda config: group_config(config, partitions=50)),
+        (LogConfig(), lambda config: log_config({}, config)),
+        (Windows(), rate_windows),
+        (SocketOptions(), socket_options),
+    ],
+    ids=lambda it: type(it).__name__,
+)
+def test_the_defaults_of_a_part_are_those_of_its_keys(part, configured) -> None:
+    assert configured(BrokerConfig.from_written({})) == part
