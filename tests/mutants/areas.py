@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final, NamedTuple
+
+_ROOT: Final = Path(__file__).parents[2]
 
 
 class Area(NamedTuple):
@@ -16,6 +19,19 @@ class Area(NamedTuple):
     far: tuple[str, ...] = ()
     marked: str = "not slow and not search and not live and not kafka and not spark"
 
+
+def _that_import(package: str, folder: str) -> tuple[str, ...]:
+    """Return the tests of a folder that say to import from a package."""
+    found = [
+        path.relative_to(_ROOT).as_posix()
+        for path in sorted((_ROOT / folder).glob("test_*.py"))
+        if f"from {package}" in path.read_text()
+    ]
+    assert found, (package, folder)
+    return tuple(found)
+
+
+_DEFAULTS: Final = "tests/broker/config/test_part_defaults.py"
 
 # Doctests are tests where `make test` runs them too (testpaths in pyproject.toml).
 AREAS: Final = {
@@ -37,13 +53,14 @@ AREAS: Final = {
     ),
     "log": Area(
         ("broker/log/**/*.py",),
-        ("tests/broker/log",),
-        ("tests/broker/cluster",),
+        ("broker/log", "tests/broker/log"),
+        ("tests/broker/cluster", _DEFAULTS),
     ),
     "groups": Area(
         ("broker/groups/**/*.py",),
-        ("tests/broker/groups",),
+        ("broker/groups", "tests/broker/groups"),
         (
+            _DEFAULTS,
             "tests/broker/apis/test_group_apis.py",
             "tests/broker/apis/test_offset_apis.py",
             "tests/client/test_groups_in_virtual_time.py",
@@ -57,6 +74,7 @@ AREAS: Final = {
         ("broker/network/**/*.py",),
         ("tests/broker/network",),
         (
+            _DEFAULTS,
             "tests/virtual/test_whole_broker.py",
             "tests/virtual/test_contained_failures.py",
         ),
@@ -67,25 +85,11 @@ AREAS: Final = {
         ("spark_analysis/statistics/**/*.py",),
         (
             "spark_analysis/statistics",
-            *(
-                f"tests/spark_analysis/test_{name}.py"
-                for name in (
-                    "attribution",
-                    "bootstrap_t",
-                    "comparison",
-                    "coverage",
-                    "drawn_intervals",
-                    "exceedance",
-                    "factorial",
-                    "groups",
-                    "intervals",
-                    "pairs",
-                    "quantiles",
-                    "screening",
-                    "sign_flip",
-                    "verdict",
-                )
-            ),
+            *_that_import("spark_analysis.statistics", "tests/spark_analysis"),
+        ),
+        (
+            "tests/spark_analysis/test_attribution.py",
+            "tests/spark_analysis/test_comparison.py",
         ),
     ),
 }

@@ -101,8 +101,9 @@ def changed(path: str, source: str, new: str) -> bool:
     return True
 
 
-def _key(code: CodeType) -> tuple[str, int, bytes]:
-    return code.co_qualname, code.co_firstlineno, code.co_code
+def _key(code: CodeType) -> tuple[object, ...]:
+    """Tell a function from all others in its file, though they share name and line."""
+    return code.co_qualname, code.co_firstlineno, *code.co_positions()
 
 
 def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
