@@ -192,6 +192,43 @@ def test_a_value_that_makes_no_sense_is_unreadable(value: bytes) -> None:
         read_offset(value)
 
 
+@pytest.mark.parametrize(
+    ("written", "read_ms"), [("00000000", 0), ("00000001", 1), ("ffffffff", 10_000)]
+)
+def test_only_a_rebalance_timeout_that_is_none_is_the_sessions(
+    written: str, read_ms: int
+) -> None:
+    for value in (GROUP_VALUE_3, GROUP_VALUE_4):
+        value = value.replace(bytes_of("0000ea60"), bytes_of(written))
+        (member,) = read_group(value).members
+        assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (
+            read_ms,
+            10_000,
+        )
+
+
+def test_a_compact_string_is_no_longer_than_a_classic_one_may_be() -> None:
+    longest = OFFSET_VALUE_4.replace(
+        bytes_of("02 6d"), bytes_of("808002") + b"m" * 32_767
+    )
+    assert read_offset(longest).metadata == "m" * 32_767
+    longer = OFFSET_VALUE_4.replace(
+        bytes_of("02 6d"), bytes_of("818002") + b"m" * 32_768
+    )
+    with pytest.raises(UnreadableRecord, match="32768 bytes"):
+        read_offset(longer)
+
+
+def test_a_varint_has_five_bytes_at_most() -> None:
+    one_tag = bytes_of("01", "05 02 abcd")
+    for count in ("01", "8100", "8180808000"):
+        value = OFFSET_VALUE_4.replace(one_tag, bytes_of(count, "05 02 abcd"))
+        assert read_offset(value) == COMMIT
+    six = OFFSET_VALUE_4.replace(one_tag, bytes_of("818080808000", "05 02 abcd"))
+    with pytest.raises(UnreadableRecord, match="five bytes"):
+        read_offset(six)
+
+
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_are_read_or_unreadable_and_nothing_else(data: bytes) -> None:
     for read in (read_key, read_offset, read_group):

@@ -1,4 +1,4 @@
-"""What the network layer is told of Kafka's keys, by the words of their descriptions."""
+"""What the network layer is told of Kafka's keys, by Kafka's words for them."""
 
 from __future__ import annotations
 

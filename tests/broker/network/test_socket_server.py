@@ -143,6 +143,17 @@ class TestInMemory(ServerContract):
                 assert await client.ask(correlation_id=9) == (9, b"")
             assert harness.connections == [46]
 
+    async def test_a_processor_without_connections_has_waited_since_it_began(
+        self, clock, wire
+    ):
+        harness = Harness(wire.network, wire.now_ns)
+        async with harness.running():
+            (processor,) = harness.server.processors
+            await trio.testing.wait_all_tasks_blocked()
+            assert processor.idle_ns(wire.now_ns()) == 0
+            await trio.sleep(0.5)
+            assert processor.idle_ns(wire.now_ns()) == 500_000_000
+
     async def test_sockets_are_looked_at_out_of_turn_and_a_full_queue_still_blocks(
         self, clock, wire
     ):
