@@ -11,6 +11,8 @@ Behaviour:
 - Records are answered as regions of their files: the network sends them uncopied.
 - Consumers read up to the high watermark. Followers read to the end, and what they ask
   for tells how far they have come, which may move the high watermark.
+- A follower outside the ISR gets nothing of a throttled partition while
+  ``leader.replication.throttled.rate`` is exceeded (KIP-73).
 - A consumer of v11 or later may read from a follower too (KIP-392).
 - An isolation level that there is not is INVALID_REQUEST, as soon as there is
   something to read under it.
@@ -23,7 +25,7 @@ Version notes:
   current leader with errors (KIP-951).
 
 Left out: transactions (the last stable offset is the high watermark and no transaction
-was ever aborted), preferred read replicas (KIP-392's other half), quotas.
+was ever aborted), preferred read replicas (KIP-392's other half), clients' quotas.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from uuid import UUID
 
 from broker.apis.common.answer import ISOLATION_LEVELS, Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.cluster.delayed_fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
@@ -45,7 +48,12 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
-from broker.protocol.wire.hot import EpochEnd, FetchPartition, encode_fetch_response
+from broker.protocol.wire.hot import (
+    EpochEnd,
+    FetchPartition,
+    encode_fetch_response,
+    size_of,
+)
 from broker.requests.classifier import FETCH
 from broker.requests.request import Request, Response
 from broker.requests.throttling import throttle_ms
@@ -53,7 +61,6 @@ from planes.slices import Wake, parked, preempt
 
 _NS_PER_MS: Final = 1_000_000
 _CONSUMER: Final = -1
-_NO_ID: Final = UUID(int=0)
 _LEADER_TOLD: Final = frozenset(
     {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}
 )
@@ -109,31 +116,12 @@ class _Fetch:
     def context(self) -> Context:
         """Return what the request and its session want; raise their errors."""
         body, version = self.body, self.request.api_version
-        by_id = version >= 13
-        targets = [
-            Target(
-                topic.topic_id or _NO_ID if by_id else topic.topic,
-                wanted.partition,
-                wanted.fetch_offset,
-                wanted.partition_max_bytes,
-                wanted.current_leader_epoch if version >= 9 else -1,
-                wanted.last_fetched_epoch if version >= 12 else -1,
-                wanted.log_start_offset if version >= 5 else -1,
-            )
-            for topic in body.topics
-            for wanted in topic.partitions
-        ]
-        forgotten = [
-            (topic.topic_id or _NO_ID if by_id else topic.topic, index)
-            for topic in (body.forgotten_topics_data if version >= 7 else ())
-            for index in topic.partitions
-        ]
         return self.broker.fetch_sessions.context(
             body.session_id if version >= 7 else 0,
             body.session_epoch if version >= 7 else -1,
-            targets,
-            forgotten,
-            uses_topic_ids=by_id,
+            targets(body, version),
+            forgotten(body, version),
+            uses_topic_ids=uses_ids(version),
             is_follower=self.is_follower,
             now_ns=self.broker.now_ns(),
         )
@@ -181,10 +169,12 @@ class _Fetch:
             # The reader has to truncate: nothing to wait for.
             self._failed = True
         high_watermark = partition.high_watermark
-        if records is not None:
-            self._bytes_read += records.size
         if self.is_follower and diverging is None:
             self._note_follower(partition, target)
+            if self._is_held_back(partition):
+                records = None
+        if records is not None:
+            self._bytes_read += records.size
         committed_only = self.body.isolation_level == 1
         return FetchPartition(
             target.partition,
@@ -218,6 +208,12 @@ class _Fetch:
         ):
             self.broker.replicas.note_change(partition.key)
         self.broker.replicas.note_follower(partition, self.replica_id)
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Tell whether a follower gets no records now (Kafka: shouldLeaderThrottle)."""
+        return self.broker.quotas.leader.holds_back(
+            partition.key, in_sync=self.replica_id in partition.isr
+        )
 
     # ---- waiting ----------------------------------------------------------------
 
@@ -254,6 +250,7 @@ class _Fetch:
             min_bytes=min(self.body.min_bytes, self.max_bytes),
             is_follower=self.is_follower,
             leader_only=self.leader_only,
+            is_held_back=self._is_held_back if self.is_follower else None,
         )
         deadline_ns = broker.now_ns() + to_ms(self.body.max_wait) * _NS_PER_MS
         keys = [each.key for each in wanted]
@@ -273,6 +270,9 @@ class _Fetch:
         topics: dict[str | UUID, list[FetchPartition]] = {}
         for target, row in told:
             topics.setdefault(target.topic, []).append(row)
+            if self.is_follower and row.records:
+                key = TopicPartition(self._name(target.topic), target.partition)
+                self.broker.quotas.leader.note(key, size_of(row.records))
         self.request.error_code = next(
             (r.error_code for _, r in told if r.error_code), 0
         )

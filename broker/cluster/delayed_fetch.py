@@ -6,6 +6,7 @@ when its offset has fallen outside the log, or when that lies in an older segmen
 the end of what can be read (Kafka's case F): such a reader has fallen behind, and what
 is left of one segment could stay below ``min_bytes`` for good. At its deadline it
 completes with whatever there is. It keeps no bytes: the reader reads again afterwards.
+What is held back from the reader by a quota counts for nothing.
 
 A change under one of its partitions wakes the reader, which tries in a turn of its own:
 what it costs to look at all its partitions is not the producer's to pay.
@@ -13,7 +14,7 @@ what it costs to look at all its partitions is not the producer's to pay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.cluster.partition import Partition
@@ -35,6 +36,7 @@ class DelayedFetch:
 
     __slots__ = (
         "_is_follower",
+        "_is_held_back",
         "_leader_only",
         "_min_bytes",
         "_partitions",
@@ -49,12 +51,14 @@ class DelayedFetch:
         min_bytes: int,
         is_follower: bool,
         leader_only: bool,
+        is_held_back: Callable[[Partition], bool] | None = None,
     ) -> None:
         self._partitions = partitions
         self._wanted = wanted
         self._min_bytes = min_bytes
         self._is_follower = is_follower
         self._leader_only = leader_only
+        self._is_held_back = is_held_back
 
     def try_complete(self) -> bool:
         """Return True if a read now would not come back with too little."""
@@ -67,6 +71,8 @@ class DelayedFetch:
                 partition.check_epoch(
                     each.current_leader_epoch, leader_only=self._leader_only
                 )
+                if self._holds_back(partition, each.offset):
+                    continue
                 if self._is_behind(partition, each.offset):
                     return True
                 region = partition.read(
@@ -82,6 +88,13 @@ class DelayedFetch:
                 if found_bytes >= self._min_bytes:
                     return True
         return False
+
+    def _holds_back(self, partition: Partition, offset: int) -> bool:
+        """Say whether a quota keeps from this reader what it could read."""
+        if self._is_held_back is None:
+            return False
+        end = partition.read_end(is_follower=self._is_follower)
+        return offset <= end and self._is_held_back(partition)
 
     def _is_behind(self, partition: Partition, offset: int) -> bool:
         """Say whether the reader cannot wait for more where it is."""

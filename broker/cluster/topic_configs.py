@@ -9,6 +9,7 @@ as text, as they were written.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,6 +21,8 @@ from broker.config import BrokerConfig, Key
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.protocol.config_key import long, words
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
+
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 
 
 class ConfigSource(enum.IntEnum):
@@ -78,9 +81,18 @@ def _flush_ms(config: BrokerConfig) -> int:
     return config[keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS] if set_ms is None else set_ms
 
 
-def _throttled(name: str) -> TopicKey:
-    doc = "Replicas whose replication is throttled; kept for the tools that set it."
-    return TopicKey(key=words(name, (), doc, inert=True))
+def _throttled(name: str, what: str) -> TopicKey:
+    """Return Kafka's ``ThrottledReplicaListValidator`` as a key."""
+    doc = f"Replicas whose {what} is throttled: * or PARTITION:BROKER,..."
+    key = words(name, (), doc)
+
+    def parse(written: str) -> tuple[str, ...]:
+        found = key.parse(written)
+        if found != ("*",) and not all(_REPLICA.fullmatch(each) for each in found):
+            raise ValueError("* or a list of PARTITION:BROKER")
+        return found
+
+    return TopicKey(key=replace(key, parse=parse))
 
 
 _TOPIC_KEYS: Final = (
@@ -98,9 +110,9 @@ _TOPIC_KEYS: Final = (
         _flush_ms,
         low=0,
     ),
-    _throttled("follower.replication.throttled.replicas"),
+    _throttled("follower.replication.throttled.replicas", "fetching"),
     _same("index.interval.bytes", keys.LOG_INDEX_INTERVAL_BYTES),
-    _throttled("leader.replication.throttled.replicas"),
+    _throttled("leader.replication.throttled.replicas", "sending"),
     _same("max.compaction.lag.ms", keys.LOG_CLEANER_MAX_COMPACTION_LAG_MS),
     _same("max.message.bytes", keys.MESSAGE_MAX_BYTES),
     _same("message.downconversion.enable", keys.LOG_MESSAGE_DOWNCONVERSION_ENABLE),

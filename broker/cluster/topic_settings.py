@@ -1,18 +1,24 @@
-"""What holds for the logs of a topic: its own configs, else the broker's."""
+"""What holds for the replicas of a topic: its own configs, else the broker's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from broker.cluster.topic_configs import log_config, topic_value
 from broker.config import BrokerConfig
 from broker.log.segments.log_config import LogConfig
+from broker.protocol.topic_partition import TopicPartition
+
+# The partitions of a topic whose replica on this broker is throttled; None: all.
+_Throttled = frozenset[int] | None
 
 
 class _Settings(NamedTuple):
     log_config: LogConfig
     min_insync: int
+    throttled_leaders: _Throttled
+    throttled_followers: _Throttled
 
 
 class TopicSettings:
@@ -26,9 +32,11 @@ class TopicSettings:
         self,
         configs_of: Callable[[str], Mapping[str, str]],
         config: Callable[[], BrokerConfig],
+        local_id: int,
     ) -> None:
         self._configs_of = configs_of
         self._config = config
+        self._id = local_id
         self._known: dict[str, _Settings] = {}
 
     def log_config(self, topic: str) -> LogConfig:
@@ -38,6 +46,16 @@ class TopicSettings:
     def min_insync(self, topic: str) -> int:
         """Return ``min.insync.replicas`` of a topic."""
         return self._of(topic).min_insync
+
+    def throttles_leader(self, key: TopicPartition) -> bool:
+        """Tell whether ``leader.replication.throttled.replicas`` names this replica."""
+        named = self._of(key.topic).throttled_leaders
+        return named is None or key.partition in named
+
+    def throttles_follower(self, key: TopicPartition) -> bool:
+        """Tell the same of ``follower.replication.throttled.replicas``."""
+        named = self._of(key.topic).throttled_followers
+        return named is None or key.partition in named
 
     def forget(self, topic: str | None = None) -> None:
         """Read a topic's settings anew, or those of all."""
@@ -50,8 +68,21 @@ class TopicSettings:
         known = self._known.get(topic)
         if known is None:
             configs, config = self._configs_of(topic), self._config()
+
+            def value(name: str) -> Any:
+                return topic_value(name, configs, config)
+
             known = self._known[topic] = _Settings(
                 log_config(configs, config),
                 topic_value("min.insync.replicas", configs, config),
+                self._mine(value("leader.replication.throttled.replicas")),
+                self._mine(value("follower.replication.throttled.replicas")),
             )
         return known
+
+    def _mine(self, replicas: Sequence[str]) -> _Throttled:
+        """Return the partitions of ``*``, or of a list of PARTITION:BROKER."""
+        if tuple(replicas) == ("*",):
+            return None
+        pairs = (each.split(":") for each in replicas)
+        return frozenset(int(it) for it, broker in pairs if int(broker) == self._id)

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.protocol.config_key import (
     INT_MAX,
+    LONG_MAX,
     ConfigType,
     boolean,
     integer,
@@ -152,6 +153,36 @@ DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS: Final = integer(
     1,
     "Completed but watched DeleteRecords after which the purgatory is purged.",
     inert=True,
+)
+LEADER_REPLICATION_THROTTLED_RATE: Final = replace(
+    long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes per second of throttled replicas that followers are sent.",
+        low=0,
+    ),
+    internal=True,
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE: Final = replace(
+    long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes per second of throttled replicas that are fetched from leaders.",
+        low=0,
+    ),
+    internal=True,
+)
+REPLICATION_QUOTA_WINDOW_NUM: Final = integer(
+    "replication.quota.window.num",
+    11,
+    "Windows over which the rates of throttled replicas are taken.",
+    low=1,
+)
+REPLICATION_QUOTA_WINDOW_SIZE_SECONDS: Final = integer(
+    "replication.quota.window.size.seconds",
+    1,
+    "The length of such a window.",
+    low=1,
 )
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = boolean(
     "unclean.leader.election.enable",

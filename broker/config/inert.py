@@ -64,8 +64,6 @@ _FAMILIES: Final = {
         alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class
         controller.quota.window.num controller.quota.window.size.seconds
                 quota.consumer.default* quota.producer.default*
-        replication.quota.window.num
-        replication.quota.window.size.seconds
         """,
     "Java classes that Kafka loads": """
         alter.config.policy.class.name auto.include.jmx.reporter config.providers*
@@ -157,8 +155,6 @@ _SECRETS: Final = frozenset(
     }
 )
 
-_THROTTLE: Final = "Bytes per second of throttled replicas; nothing is replicated here."
-
 _UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
     replace(
         optional_text(
@@ -173,15 +169,17 @@ _UNREAD: Final[tuple[Key[str | None], ...]] = tuple(
     for name in names.split()
 )
 
-# Those that Kafka's tools alter while a broker runs are checked as Kafka does it.
+# Kafka's tools alter it while a broker runs, so it is checked as Kafka does it.
 INERT: Final[tuple[Key[Any], ...]] = (
     *_UNREAD,
-    *(
-        replace(long(name, LONG_MAX, _THROTTLE, low=0, inert=True), internal=True)
-        for name in (
-            "follower.replication.throttled.rate",
-            "leader.replication.throttled.rate",
+    replace(
+        long(
             "replica.alter.log.dirs.io.max.bytes.per.second",
-        )
+            LONG_MAX,
+            "Bytes per second of replicas that move between directories; none does.",
+            low=0,
+            inert=True,
+        ),
+        internal=True,
     ),
 )

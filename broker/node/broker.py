@@ -17,6 +17,7 @@ from broker.client.network_client import Connect
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.replication_quota import replication_quotas
 from broker.cluster.topic_configs import (
     DescribedConfig,
     describe_topic_configs,
@@ -104,7 +105,10 @@ class Broker:
         self._static_config = config
         self._storage = storage
         self.rng = rng
-        self._settings = TopicSettings(coordinator.configs_of, lambda: self.config)
+        self._settings = TopicSettings(
+            coordinator.configs_of, lambda: self.config, config.node_id
+        )
+        self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.producer_ids = ProducerIds(coordinator)
         self._connect = connect
         # The newest epoch by which a controller has addressed this broker (KIP-380).
@@ -221,6 +225,7 @@ class Broker:
             registered_epoch=lambda: self.registered_epoch,
             connect=self._connect,
             flush=self.flush,
+            quota=self.quotas.follower,
             now_ns=self.now_ns,
             now_ms=self.now_ms,
             rng=self.rng,

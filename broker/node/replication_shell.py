@@ -14,6 +14,7 @@ from broker.client.connection import Stream
 from broker.client.network_client import Connect, NetworkClient
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
+from broker.cluster.replication_quota import Quota
 from broker.config import REPLICA_LAG_TIME_MAX_MS, BrokerConfig
 from broker.node.flush_shell import SharedFlush
 from broker.replication.fetcher_manager import ReplicaFetcherManager
@@ -52,6 +53,7 @@ class Replication:
         registered_epoch: Callable[[], int],
         connect: Connect,
         flush: SharedFlush,
+        quota: Quota,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
@@ -72,6 +74,7 @@ class Replication:
             find=self._find,
             connect=connect,
             flush=flush,
+            quota=quota,
             now_ns=now_ns,
             now_ms=now_ms,
             rng=rng,

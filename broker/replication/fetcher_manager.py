@@ -24,6 +24,7 @@ from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
 from broker.cluster.partition import Partition
+from broker.cluster.replication_quota import Quota
 from broker.config import (
     NUM_REPLICA_FETCHERS,
     REPLICA_FETCH_BACKOFF_MS,
@@ -74,6 +75,7 @@ class ReplicaFetcherManager:
         find: Find,
         connect: Connect,
         flush: Flush,
+        quota: Quota,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
@@ -84,6 +86,7 @@ class ReplicaFetcherManager:
         self._find = find
         self._connect = connect
         self._flush = flush
+        self._quota = quota
         self._now_ns = now_ns
         self._now_ms = now_ms
         self._rng = rng
@@ -110,7 +113,12 @@ class ReplicaFetcherManager:
             return
         if name not in self._running:
             fetcher = ReplicaFetcher(
-                self._local_id, self._config, self._watchers, self._now_ns, self._now_ms
+                self._local_id,
+                self._config,
+                self._watchers,
+                self._quota,
+                self._now_ns,
+                self._now_ms,
             )
             self._running[name] = _Running(fetcher, Signal())
             self._to_start.append(name)

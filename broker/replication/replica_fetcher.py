@@ -11,7 +11,8 @@ The leader must speak Fetch v12 (Kafka 2.7 and later do). An answer counts for a
 partition only if it still follows under the epoch that was asked with. What the keys
 ``flush.messages`` and ``flush.ms`` ask for is flushed before the next Fetch, by which
 the leader learns that it is here. Fetch sessions (KIP-227) are not used: every request
-says all that it wants.
+says all that it wants, but for partitions that are not in sync and over the quota of
+``follower.replication.throttled.rate``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.client.versions import Row
 from broker.cluster.partition import Partition
+from broker.cluster.replication_quota import Quota
 from broker.config import (
     REPLICA_FETCH_BACKOFF_MS,
     REPLICA_FETCH_MAX_BYTES,
@@ -66,8 +68,8 @@ class Following:
     # The leader does not have our end: its own ends must be asked first.
     out_of_range: bool = False
     fenced: bool = False
-    # Messages that the leader has committed and that are not here yet.
-    lag: int = 0
+    # Messages that the leader has committed and that are not here; None: unknown yet.
+    lag: int | None = None
 
     @property
     def is_current(self) -> bool:
@@ -97,6 +99,7 @@ class ReplicaFetcher:
     local_id: int
     config: Callable[[], BrokerConfig]
     watchers: Watchers
+    quota: Quota
     now_ns: Callable[[], int]
     now_ms: Callable[[], int]
     # What has got so much that it must be durable before it is fetched on.
@@ -120,15 +123,25 @@ class ReplicaFetcher:
     def request(self) -> Asked | None:
         """Return a Fetch of all that may be asked now; None if there is nothing."""
         now_ns = self.now_ns()
-        due = {
-            key: (each, each.partition.log.log_end_offset)
-            for key, each in self.following.items()
+        ready = [
+            each
+            for each in self.following.values()
             if each.not_before_ns <= now_ns
             and not each.fenced
             and not each.out_of_range
             and each.is_current
+        ]
+        due = {
+            each.partition.key: (each, each.partition.log.log_end_offset)
+            for each in ready
+            if not self.quota.holds_back(each.partition.key, in_sync=each.lag == 0)
         }
-        return Asked(self._row(due), due) if due else None
+        if due:
+            return Asked(self._row(due), due)
+        for each in ready:
+            # Over the quota, all of them.
+            self.leave_alone(each)
+        return None
 
     def next_ns(self) -> int | None:
         """Return when a partition that was left alone may be asked again."""
@@ -244,6 +257,7 @@ class ReplicaFetcher:
             log, now_ms = partition.log, self.now_ms()
             self._begin_with_whole_batch(partition, found.records)
             log.append_as_follower(found.records, now_ms)
+            self.quota.note(partition.key, len(found.records))
             if log.flushes and flush_due(log, now_ms):
                 self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)

@@ -148,12 +148,17 @@ def test_kafka_reassign_partitions_moves_replicas_under_a_throttle(
     started = cluster.tools(reassign, "--execute", *file, "--throttle", "50000000").out
     assert "Successfully started partition reassignments" in started
     assert "throttle limit was set to 50000000 B/s" in started
+    limits = cluster.tools("kafka-configs", "--describe", "--broker", "2").out
+    assert "follower.replication.throttled.rate=50000000" in limits
     until(lambda: completed(cluster, file), "completed")
     for _, leader, replicas, isr in cluster.describe("moved"):
         assert leader in replicas.split(",")
         assert set(replicas.split(",")) == set(isr.split(",")) == {"1", "2"}
     told = cluster.tools("kafka-configs", "--describe", "--topic", "moved").out
     assert "throttled" not in told
+    for each in map(str, range(3)):
+        told = cluster.tools("kafka-configs", "--describe", "--broker", each).out
+        assert "throttled" not in told
     values = cluster.tools.consume("moved", 100)
     assert sorted(values) == sorted(f"record {number}" for number in range(100))
 

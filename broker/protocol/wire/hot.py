@@ -177,7 +177,7 @@ def encode_fetch_response(
         for partition in partitions:
             append(_fetch_head(partition, version))
             records = partition.records
-            size = _size(records)
+            size = size_of(records)
             append(_bytes_length(-1 if records is None else size, flexible))
             if records is not None and size:
                 before = b"".join(pending)
@@ -236,7 +236,8 @@ def _fetch_tags(partition: FetchPartition) -> bytes:
     return tags
 
 
-def _size(records: Piece | None) -> int:
+def size_of(records: Piece | None) -> int:
+    """Return how many bytes records are."""
     if records is None:
         return 0
     if isinstance(records, (bytes, memoryview)):

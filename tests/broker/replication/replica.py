@@ -38,6 +38,17 @@ class Nobody:
         """Nothing to do."""
 
 
+class NoQuota:
+    """Nobody is held back."""
+
+    def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
+        """Return False."""
+        return False
+
+    def note(self, key: TopicPartition, count: int) -> None:
+        """Count nothing."""
+
+
 class Replica:
     """A broker's replica, from one start of the broker to the next."""
 
@@ -56,7 +67,7 @@ class Replica:
         )
         fetching: Any = FETCHING
         self.fetcher = ReplicaFetcher(
-            number, lambda: fetching, Nobody(), lambda: 0, lambda: NOW_MS
+            number, lambda: fetching, Nobody(), NoQuota(), lambda: 0, lambda: NOW_MS
         )
 
     def hears(self, word: Any) -> None:

@@ -1,0 +1,111 @@
+"""How many bytes a second throttled replicas may send, or fetch (KIP-73).
+
+Kafka's ``ReplicationQuotaManager``, one for what is sent to followers and one for what
+is fetched from leaders. Which replicas are throttled is said by a config of their
+topic; only what they move counts, and only those outside the ISR are held back, or a
+quota would drive replicas out of it. What is sent counts without the answer around it,
+some tens of bytes that Kafka includes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from broker.cluster.topic_settings import TopicSettings
+from broker.config import (
+    FOLLOWER_REPLICATION_THROTTLED_RATE,
+    LEADER_REPLICATION_THROTTLED_RATE,
+    REPLICATION_QUOTA_WINDOW_NUM,
+    REPLICATION_QUOTA_WINDOW_SIZE_SECONDS,
+    BrokerConfig,
+    Key,
+)
+from broker.protocol.topic_partition import TopicPartition
+from broker.requests.byte_rate import ByteRate
+
+_NS_PER_MS: Final = 1_000_000
+_MS_PER_S: Final = 1000
+
+
+class Quota(Protocol):
+    """What those who send or fetch ask before, and tell afterwards."""
+
+    def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
+        """Tell whether a replica may move nothing now."""
+
+    def note(self, key: TopicPartition, count: int) -> None:
+        """Count the bytes that a replica has moved."""
+
+
+class ReplicationQuota:
+    """A quota over the bytes of throttled replicas.
+
+    ``bound_per_s`` is asked anew each time, since configs are altered.
+    """
+
+    def __init__(
+        self,
+        rate: ByteRate,
+        *,
+        bound_per_s: Callable[[], int],
+        is_throttled: Callable[[TopicPartition], bool],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._rate = rate
+        self._bound_per_s = bound_per_s
+        self._is_throttled = is_throttled
+        self._now_ns = now_ns
+        # Of all replicas, throttled or not.
+        self.moved_bytes = 0
+
+    def holds_back(self, key: TopicPartition, *, in_sync: bool) -> bool:
+        """Tell whether a replica may move nothing now."""
+        return (
+            not in_sync
+            and self._is_throttled(key)
+            and self.per_s() > self._bound_per_s()
+        )
+
+    def note(self, key: TopicPartition, count: int) -> None:
+        """Count the bytes that a replica has moved."""
+        self.moved_bytes += count
+        if self._is_throttled(key):
+            self._rate.record(count, self._now_ns() // _NS_PER_MS)
+
+    def per_s(self) -> float:
+        """Return the bytes per second of throttled replicas."""
+        return self._rate.per_s(self._now_ns() // _NS_PER_MS)
+
+
+class Quotas(NamedTuple):
+    """Kafka's quotas of replication: what leaders send, and what followers fetch."""
+
+    leader: ReplicationQuota
+    follower: ReplicationQuota
+
+
+def replication_quotas(
+    config: Callable[[], BrokerConfig],
+    settings: TopicSettings,
+    now_ns: Callable[[], int],
+) -> Quotas:
+    """Return a broker's quotas; their windows are those configured now."""
+
+    def quota(
+        bound: Key[int], is_throttled: Callable[[TopicPartition], bool]
+    ) -> ReplicationQuota:
+        window_ms = config()[REPLICATION_QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S
+        return ReplicationQuota(
+            ByteRate(config()[REPLICATION_QUOTA_WINDOW_NUM], window_ms),
+            bound_per_s=lambda: config()[bound],
+            is_throttled=is_throttled,
+            now_ns=now_ns,
+        )
+
+    return Quotas(
+        leader=quota(LEADER_REPLICATION_THROTTLED_RATE, settings.throttles_leader),
+        follower=quota(
+            FOLLOWER_REPLICATION_THROTTLED_RATE, settings.throttles_follower
+        ),
+    )
