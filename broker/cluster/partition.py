@@ -43,12 +43,12 @@ class Partition:
     """
 
     __slots__ = (
-        "_min_insync",
         "controller_epoch",
         "epoch_start_offset",
         "followers",
         "high_watermark",
         "is_leader",
+        "is_reassigning",
         "isr",
         "key",
         "leader",
@@ -56,6 +56,7 @@ class Partition:
         "local_id",
         "log",
         "maximal_isr",
+        "min_insync",
         "partition_epoch",
         "proposed_isr",
         "replicas",
@@ -76,8 +77,8 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.local_id = local_id
-        self._min_insync = min_insync
-        self.is_leader = False
+        self.min_insync = min_insync
+        self.is_leader = self.is_reassigning = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
@@ -134,6 +135,7 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self._set_isr(tuple(state.isr))
         self.replicas = tuple(state.replicas)
+        self.is_reassigning = bool(state.adding_replicas or state.removing_replicas)
         others = {replica for replica in self.replicas if replica != self.local_id}
         self.followers = {
             replica: self.followers.get(replica, Follower())
@@ -153,10 +155,10 @@ class Partition:
         """
         if not self.is_leader:
             raise self.not_leader()
-        if acks == ALL_REPLICAS and len(self.isr) < self._min_insync():
+        if acks == ALL_REPLICAS and len(self.isr) < self.min_insync():
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"the in-sync replicas are {self.isr}, expected {self._min_insync()}",
+                f"the in-sync replicas are {self.isr}, expected {self.min_insync()}",
             )
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
         if len(self.maximal_isr) == 1:
@@ -221,7 +223,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
             return None
-        if len(self.isr) < self._min_insync():
+        if len(self.isr) < self.min_insync():
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 

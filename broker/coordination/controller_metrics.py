@@ -15,9 +15,12 @@ from broker.observation.metric import PIECE, Metric
 from broker.protocol.topic_partition import TopicPartition
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+_CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _GAUGES: Final = (
     "activecontrollercount",
     "activebrokercount",
+    # Always 0 under ZooKeeper: there a fenced broker is one that is gone.
+    "fencedbrokercount",
     "globaltopiccount",
     "globalpartitioncount",
     "offlinepartitionscount",
@@ -60,9 +63,12 @@ def controller_metrics(
         )
     for name in _GAUGES:
         yield Metric(name=_CONTROLLER + name, kind="gauge", value=counts[name])
+    yield Metric(
+        name=_CHANNELS + "totalqueuesize", kind="gauge", value=sum(queued.values())
+    )
     for broker, waiting in queued.items():
         yield Metric(
-            name="kafka_controller_controllerchannelmanager_queuesize",
+            name=_CHANNELS + "queuesize",
             kind="gauge",
             value=waiting,
             labels={"broker_id": str(broker)},

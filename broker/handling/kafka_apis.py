@@ -18,7 +18,7 @@ from broker.apis import api_versions
 from broker.apis.common.answer import first_error
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
-from broker.cluster.metrics import replica_metrics
+from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_metrics
 from broker.handling.authorization import Authorization
@@ -150,6 +150,7 @@ class KafkaApis:
         purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
         yield from purgatory_metrics(purgatories)
         yield from replica_metrics(replicas)
+        yield from quota_metrics(self.broker.quotas)
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)
         yield from isr_metrics(self.broker.replication.proposals)
         yield from self.broker.coordinator.metrics()

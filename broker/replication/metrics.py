@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.observation.metric import Metric
+from broker.observation.metric import PIECE, Metric
 from broker.replication.fetcher_manager import ReplicaFetcherManager
 from broker.replication.isr_changes import IsrProposals
 
@@ -28,12 +28,22 @@ def isr_metrics(proposals: IsrProposals) -> Iterator[Metric]:
         )
 
 
-def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric]:
+def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric | None]:
     """Iterate over the metrics of all followers. Cost: O(followers)."""
     following = [each for one in fetchers.fetchers() for each in one.following.values()]
+    for number, each in enumerate(following, 1):
+        topic, index = each.partition.key
+        yield Metric(
+            name="kafka_server_fetcherlagmetrics_consumerlag",
+            kind="gauge",
+            value=each.lag or 0,
+            labels={"topic": topic, "partition": str(index)},
+        )
+        if not number % PIECE:
+            yield None
     gauges = {
         # In messages.
-        "maxlag": max((each.lag for each in following), default=0),
+        "maxlag": max((each.lag or 0 for each in following), default=0),
         "failedpartitionscount": sum(each.fenced for each in following),
     }
     for name, value in gauges.items():

@@ -24,7 +24,7 @@ def told(world, queued=()):
 
 def test_a_broker_that_does_not_govern_says_nothing_but_zeros():
     metrics = list(controller_metrics(None, {}))
-    assert len(metrics) == 10
+    assert len(metrics) == 12
     assert {it.value for it in metrics} == {0}
 
 
@@ -35,7 +35,7 @@ def test_leaders_that_are_gone_or_have_strayed_are_counted(world):
     assert before["activebrokercount"] == 3
     assert (before["globaltopiccount"], before["globalpartitioncount"]) == (1, 3)
     assert before["preferredreplicaimbalancecount"] == 0
-    assert before["queuesize"] == 4
+    assert before["queuesize"] == before["totalqueuesize"] == 4
     stop(world, 1)
     after = told(world)
     assert after["activebrokercount"] == 2
