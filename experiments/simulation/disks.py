@@ -54,6 +54,11 @@ class SimulatedDisk:
             self.storage.faults.fail_at = 0
 
     @property
+    def is_to_fail(self) -> bool:
+        """Tell whether the next call is to fail, or one has failed."""
+        return self.storage.faults.fail_at > 0
+
+    @property
     def has_failed(self) -> bool:
         """Tell whether it has failed a call of its broker's present life."""
         return self.storage.faults.reached

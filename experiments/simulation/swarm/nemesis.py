@@ -6,8 +6,11 @@ cluster is whole again, and can be asked for progress.
 
 Losing power loses what was not flushed, which Kafka bears only while others have it.
 So unless every append is flushed, power fails at a broker only where each of its
-partitions has another replica in sync, and until it is in sync itself again nobody
-else is killed. Under ZooKeeper it fails nowhere then: a controller that is elected
+partitions has another replica in sync, on a broker that is whole: it runs, the
+controller reaches it, and its disk is not about to fail. Until the broker is in sync
+itself again nobody else is killed or cut off: a controller that misses both, and the
+others first, keeps the one without power as the last of an ISR, and has it lead when
+it comes back without its records (Kafka's does the same). Under ZooKeeper it fails nowhere then: a controller that is elected
 when a broker is back already does not know that it was away, and has it lead on
 (Kafka's does the same; KRaft knows, by KIP-966).
 """
@@ -102,7 +105,9 @@ class Nemesis:
 
     async def _down(self, fault: Fault, until_s: float, *, power_fails: bool) -> None:
         each = self._cluster.brokers[fault.broker]
-        if not each.is_up or not self._may_kill(each, power_fails=power_fails):
+        if not each.is_up or not self._may_harm(each):
+            return
+        if power_fails and not self._may_lose_power(each):
             return
         if power_fails and not self._scenario.flushes:
             self._fragile = each
@@ -110,14 +115,14 @@ class Nemesis:
         await trio.sleep_until(until_s)
         await self._cluster.start(each.id)
 
-    def _may_kill(self, each: SimulatedBroker, *, power_fails: bool) -> bool:
-        if self._scenario.flushes:
-            return True
-        if self._fragile is not None:
-            if not self._is_in_sync(self._fragile):
-                return False
+    def _may_harm(self, each: SimulatedBroker) -> bool:
+        """Tell whether nobody else needs what this broker has."""
+        if self._fragile is not None and self._is_in_sync(self._fragile):
             self._fragile = None
-        return not power_fails or self._is_dispensable(each)
+        return self._fragile is None or self._fragile is each
+
+    def _may_lose_power(self, each: SimulatedBroker) -> bool:
+        return self._scenario.flushes or self._is_dispensable(each)
 
     def _is_in_sync(self, each: SimulatedBroker) -> bool:
         """Tell whether a broker runs, is in all ISRs, and rightly so.
@@ -142,13 +147,23 @@ class Nemesis:
         return ours is not None and ours.log.log_end_offset >= committed
 
     def _is_dispensable(self, each: SimulatedBroker) -> bool:
-        """Tell whether all that is committed is on others that run, too."""
-        up = {other.id for other in self._cluster.up if other is not each}
+        """Tell whether all that is committed is on others that are whole, too."""
+        whole = {
+            other.id
+            for other in self._cluster.up
+            if other is not each and self._is_whole(other)
+        }
         return all(
-            up.intersection(state.isr)
+            whole.intersection(state.isr)
             for state in self._control.standings().values()
             if each.id in state.replicas
         )
+
+    def _is_whole(self, each: SimulatedBroker) -> bool:
+        """Tell whether the controller will go on counting on a broker that runs."""
+        links = between([each.host.name], [self._control.host])
+        reached = all(self._cluster.network.reaches(link) for link in links)
+        return reached and not each.disk.is_to_fail
 
     # ---- links --------------------------------------------------------------------
 
@@ -168,6 +183,9 @@ class Nemesis:
         await self._silence(fault, links)
 
     async def _silence(self, fault: Fault, links: Sequence[Link]) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self._may_harm(self._cluster.brokers[fault.broker]):
+            return
         self._cluster.network.silence(links)
         await trio.sleep_until(self._ends_s(fault))
         self._cluster.network.hear(links)
@@ -203,7 +221,7 @@ class Nemesis:
     async def _device(self, fault: Fault) -> None:
         """Fail one call; a broker that stops for that is started when it is mended."""
         each = self._cluster.brokers[fault.broker]
-        if not each.is_up or not self._may_kill(each, power_fails=False):
+        if not each.is_up or not self._may_harm(each):
             return
         each.disk.fail()
         await trio.sleep_until(self._ends_s(fault))
