@@ -10,9 +10,11 @@ partitions has another replica in sync, on a broker that is whole: it runs, the
 controller reaches it, and its disk is not about to fail. Until the broker is in sync
 itself again nobody else is killed or cut off: a controller that misses both, and the
 others first, keeps the one without power as the last of an ISR, and has it lead when
-it comes back without its records (Kafka's does the same). Under ZooKeeper it fails nowhere then: a controller that is elected
-when a broker is back already does not know that it was away, and has it lead on
-(Kafka's does the same; KRaft knows, by KIP-966).
+it comes back without its records (Kafka's does the same).
+
+Under ZooKeeper it fails nowhere then: a controller that is elected when a broker is
+back already does not know that it was away, and has it lead on (Kafka's does the same;
+KRaft knows, by KIP-966).
 """
 
 from __future__ import annotations

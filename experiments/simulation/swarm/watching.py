@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import trio
@@ -12,6 +11,8 @@ from experiments.simulation.cluster import Cluster, SimulatedBroker
 from experiments.simulation.histories import History, Replica
 
 _LOOK_S: Final = 0.02
+# Its life, whether it leads, leader epoch, high watermark, log start, log end, ISR.
+_State = tuple[int, bool, int, int, int, int, tuple[int, ...]]
 
 
 class Watcher:
@@ -20,7 +21,7 @@ class Watcher:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
         self._history = history
-        self._last: dict[tuple[int, TopicPartition], Replica] = {}
+        self._last: dict[tuple[int, TopicPartition], _State] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -34,19 +35,33 @@ class Watcher:
         for key, partition in each.broker.replicas.partitions.items():
             if partition.is_offline:
                 continue
-            look = Replica(
-                broker=each.id,
-                life=each.life,
-                partition=key,
-                is_leader=partition.is_leader,
-                leader_epoch=partition.leader_epoch,
-                high_watermark=partition.high_watermark,
-                log_start_offset=partition.log.log_start_offset,
-                log_end_offset=partition.log.log_end_offset,
-                isr=partition.isr,
-                at_ns=now_ns,
+            log = partition.log
+            state = (
+                each.life,
+                partition.is_leader,
+                partition.leader_epoch,
+                partition.high_watermark,
+                log.log_start_offset,
+                log.log_end_offset,
+                partition.isr,
             )
-            last = self._last.get((each.id, key))
-            if last is None or replace(last, at_ns=now_ns) != look:
-                self._last[each.id, key] = look
-                self._history.replicas.append(look)
+            # Looked at fifty times a second, and seldom another one.
+            if self._last.get((each.id, key)) != state:
+                self._last[each.id, key] = state
+                self._history.replicas.append(_replica(each.id, key, state, now_ns))
+
+
+def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Replica:
+    life, is_leader, leader_epoch, high_watermark, start, end, isr = state
+    return Replica(
+        broker=broker,
+        life=life,
+        partition=key,
+        is_leader=is_leader,
+        leader_epoch=leader_epoch,
+        high_watermark=high_watermark,
+        log_start_offset=start,
+        log_end_offset=end,
+        isr=isr,
+        at_ns=at_ns,
+    )

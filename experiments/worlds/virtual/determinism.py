@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -34,10 +35,20 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.trio_clock = MockClock(autojump_threshold=0)
+        # Asked at every step of every task: MockClock would ask the real clock first,
+        # and make statistics of all tasks to find the next deadline.
+        self._mock: Any = self.trio_clock
+        vars(self.trio_clock).update(
+            current_time=self._now_s, _autojump=self._jump_to_next_deadline
+        )
+        self._read_s, self._read_ns = 0.0, 0
 
     def now_ns(self) -> int:
         """Return the time since the start of the run."""
-        return round(self.trio_clock.current_time() * _NS)
+        now_s = self._mock._virtual_base
+        if now_s != self._read_s:
+            self._read_s, self._read_ns = now_s, round(now_s * _NS)
+        return self._read_ns
 
     def now_ms(self) -> int:
         """Return the time in whole milliseconds, as the log's records have it."""
@@ -48,7 +59,17 @@ class VirtualClock:
         assert duration_ns >= 0, duration_ns
         if duration_ns:
             target_s = (self.now_ns() + duration_ns) / _NS
-            self.trio_clock.jump(target_s - self.trio_clock.current_time())
+            self.trio_clock.jump(target_s - self._now_s())
+
+    def _now_s(self) -> float:
+        now_s: float = self._mock._virtual_base
+        return now_s
+
+    def _jump_to_next_deadline(self) -> None:
+        deadlines = _run.GLOBAL_RUN_CONTEXT.runner.deadlines
+        sleep_s = deadlines.next_deadline() - self._now_s()
+        if 0 < sleep_s < inf:
+            self._mock.jump(sleep_s)
 
 
 class CostModel(Protocol):
