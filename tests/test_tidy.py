@@ -90,6 +90,7 @@ PURE = (
     "broker/disk/log_dirs.py",
     "broker/node/background.py",
     "broker/observation/histogram.py",
+    "broker/protocol/schemas/composing.py",
     "broker/zookeeper/connect_string.py",
     "broker/zookeeper/jute.py",
     "broker/zookeeper/messages.py",

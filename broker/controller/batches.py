@@ -17,24 +17,18 @@ from broker.controller.assignment import ReplicaAssignment
 from broker.controller.context import ControllerContext
 from broker.controller.decisions import ControllerRequest, Decisions, Send
 from broker.controller.leadership import Leadership
-from broker.protocol.schemas.leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
+from broker.protocol.schemas.composing import (
+    ControllerRequests,
+    during_delete,
+    live_leaders,
+    metadata_of,
 )
-from broker.protocol.schemas.stop_replica import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaTopicState,
-)
+from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
+from broker.protocol.schemas.stop_replica import StopReplicaPartitionState
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
-from broker.protocol.sentinels import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
 
 _S = TypeVar("_S")
@@ -61,19 +55,7 @@ class RequestBatch:
         is_new: bool = False,
     ) -> None:
         """Tell brokers who leads a partition, and all brokers' clients."""
-        state = LeaderAndIsrPartitionState(
-            partition_index=key.partition,
-            controller_epoch=leadership.controller_epoch,
-            leader=leadership.leader,
-            leader_epoch=leadership.leader_epoch,
-            isr=leadership.isr,
-            partition_epoch=leadership.version,
-            replicas=assignment.replicas,
-            adding_replicas=assignment.adding,
-            removing_replicas=assignment.removing,
-            is_new=is_new,
-            leader_recovery_state=leadership.recovery_state,
-        )
+        state = _state(key, leadership, assignment, is_new=is_new)
         for broker in brokers:
             states = self._leaders.setdefault(broker, {})
             before = states.get(key)
@@ -106,20 +88,12 @@ class RequestBatch:
     def _metadata_state(
         self, key: TopicPartition, leadership: Leadership
     ) -> UpdateMetadataPartitionState:
-        deleted = key.topic in self._context.to_delete
-        replicas = self._context.replicas(key)
-        return UpdateMetadataPartitionState(
-            partition_index=key.partition,
-            controller_epoch=leadership.controller_epoch,
-            leader=LEADER_DURING_DELETE if deleted else leadership.leader,
-            leader_epoch=EPOCH_DURING_DELETE if deleted else leadership.leader_epoch,
-            isr=leadership.isr,
-            zk_version=EPOCH_DURING_DELETE if deleted else leadership.version,
-            replicas=replicas,
-            offline_replicas=tuple(
-                it for it in replicas if not self._context.is_online(it, key)
-            ),
-        )
+        context = self._context
+        state = _state(key, leadership, context.assignment(key))
+        if key.topic in context.to_delete:
+            state = during_delete(state)
+        offline = [it for it in state.replicas if not context.is_online(it, key)]
+        return metadata_of(state, tuple(offline))
 
     def flush(self) -> Decisions[None]:
         """Send what has been collected, to brokers that are registered."""
@@ -133,90 +107,67 @@ class RequestBatch:
         if requests:
             yield Send(tuple(requests))
 
-    def _leader_requests(self) -> Iterator[tuple[int, LeaderAndIsrRequest]]:
-        context = self._context
+    def _leader_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
+        live = self._live_brokers()
         for broker in self._registered(self._leaders):
-            states = self._leaders[broker]
-            leaders = {state.leader for state in states.values()}
-            yield (
-                broker,
-                LeaderAndIsrRequest(
-                    controller_id=context.controller_id,
-                    controller_epoch=context.epoch,
-                    broker_epoch=context.brokers[broker].epoch,
-                    topic_states=tuple(
-                        LeaderAndIsrTopicState(
-                            topic_name=topic,
-                            topic_id=context.topic_ids.get(topic),
-                            partition_states=of_topic,
-                        )
-                        for topic, of_topic in _by_topic(states)
-                    ),
-                    live_leaders=tuple(self._live_leaders(leaders)),
-                ),
-            )
+            states = _in_order(self._leaders[broker])
+            leaders = live_leaders(states.values(), live, self._listener)
+            yield broker, self._to(broker).leader_and_isr(states, leaders)
 
-    def _live_leaders(self, leaders: set[int]) -> Iterator[LeaderAndIsrLiveLeader]:
-        for leader in self._registered(leaders):
-            for endpoint in self._context.brokers[leader].endpoints:
-                if endpoint.listener == self._listener:
-                    yield LeaderAndIsrLiveLeader(
-                        broker_id=leader, host_name=endpoint.host, port=endpoint.port
-                    )
+    def _metadata_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
+        brokers = self._registered(self._metadata_for)
+        if not brokers:
+            return
+        states = _in_order(self._metadata)
+        said = self._to(brokers[0]).update_metadata(states, self._live_brokers())
+        for broker in brokers:
+            epoch = self._context.brokers[broker].epoch
+            yield broker, replace(said, broker_epoch=epoch)
 
-    def _metadata_requests(self) -> Iterator[tuple[int, UpdateMetadataRequest]]:
-        context = self._context
-        topic_states = tuple(
-            UpdateMetadataTopicState(
-                topic_name=topic,
-                topic_id=context.topic_ids.get(topic),
-                partition_states=of_topic,
-            )
-            for topic, of_topic in _by_topic(self._metadata)
-        )
-        live_brokers = tuple(
-            UpdateMetadataBroker(id=it.id, endpoints=it.endpoints, rack=it.rack)
-            for it in sorted(context.brokers.values(), key=lambda it: it.id)
-        )
-        for broker in self._registered(self._metadata_for):
-            yield (
-                broker,
-                UpdateMetadataRequest(
-                    controller_id=context.controller_id,
-                    controller_epoch=context.epoch,
-                    broker_epoch=context.brokers[broker].epoch,
-                    topic_states=topic_states,
-                    live_brokers=live_brokers,
-                ),
-            )
-
-    def _stop_requests(self) -> Iterator[tuple[int, StopReplicaRequest]]:
-        context = self._context
+    def _stop_requests(self) -> Iterator[tuple[int, ControllerRequest]]:
         for broker in self._registered(self._stops):
-            yield (
-                broker,
-                StopReplicaRequest(
-                    controller_id=context.controller_id,
-                    controller_epoch=context.epoch,
-                    broker_epoch=context.brokers[broker].epoch,
-                    topic_states=tuple(
-                        StopReplicaTopicState(
-                            topic_name=topic, partition_states=of_topic
-                        )
-                        for topic, of_topic in _by_topic(self._stops[broker])
-                    ),
-                ),
-            )
+            yield broker, self._to(broker).stop_replica(_in_order(self._stops[broker]))
+
+    def _to(self, broker: int) -> ControllerRequests:
+        context = self._context
+        return ControllerRequests(
+            controller_id=context.controller_id,
+            controller_epoch=context.epoch,
+            broker_epoch=context.brokers[broker].epoch,
+            topic_ids=context.topic_ids,
+        )
+
+    def _live_brokers(self) -> list[UpdateMetadataBroker]:
+        return [
+            UpdateMetadataBroker(id=it.id, endpoints=it.endpoints, rack=it.rack)
+            for _, it in sorted(self._context.brokers.items())
+        ]
 
     def _registered(self, brokers: Iterable[int]) -> list[int]:
         return sorted(it for it in brokers if it in self._context.brokers)
 
 
-def _by_topic(
-    states: Mapping[TopicPartition, _S],
-) -> Iterator[tuple[str, tuple[_S, ...]]]:
-    topics: dict[str, list[_S]] = {}
-    for key in sorted(states):
-        topics.setdefault(key.topic, []).append(states[key])
-    for topic, of_topic in topics.items():
-        yield topic, tuple(of_topic)
+def _state(
+    key: TopicPartition,
+    leadership: Leadership,
+    assignment: ReplicaAssignment,
+    *,
+    is_new: bool = False,
+) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=key.partition,
+        controller_epoch=leadership.controller_epoch,
+        leader=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        isr=leadership.isr,
+        partition_epoch=leadership.version,
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+        is_new=is_new,
+        leader_recovery_state=leadership.recovery_state,
+    )
+
+
+def _in_order(states: Mapping[TopicPartition, _S]) -> dict[TopicPartition, _S]:
+    return {key: states[key] for key in sorted(states)}

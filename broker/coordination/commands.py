@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from broker.cluster.topics import Topic
+from broker.protocol.schemas.composing import (
+    ControllerRequests,
+    during_delete,
+    metadata_of,
+)
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
 )
 from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
-    StopReplicaTopicState,
 )
-from broker.protocol.schemas.update_metadata import (
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
-from broker.protocol.sentinels import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.sentinels import EPOCH_DURING_DELETE
+from broker.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,88 +37,41 @@ class Commands:
         self, topic: Topic, indexes: Iterable[int], *, is_new: bool
     ) -> LeaderAndIsrRequest:
         """Lead these partitions under the topic's leader epochs."""
-        states = tuple(
-            LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=self.controller_epoch,
-                leader=self.broker_id,
-                leader_epoch=topic.leader_epochs[index],
-                isr=(self.broker_id,),
-                partition_epoch=topic.leader_epochs[index],
-                replicas=(self.broker_id,),
-                is_new=is_new,
-            )
-            for index in indexes
-        )
-        return LeaderAndIsrRequest(
-            controller_id=self.broker_id,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=self.broker_epoch,
-            topic_states=(
-                LeaderAndIsrTopicState(
-                    topic_name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_states=states,
-                ),
-            ),
+        return self._requests(topic.name, topic.topic_id).leader_and_isr(
+            {
+                TopicPartition(topic.name, index): self._state(
+                    index, self.broker_id, topic.leader_epochs[index], is_new=is_new
+                )
+                for index in indexes
+            }
         )
 
     def announce(
         self, topic: Topic, indexes: Iterable[int], *, leader: int
     ) -> UpdateMetadataRequest:
         """Tell clients that ``leader`` leads these partitions."""
-        states = tuple(
-            UpdateMetadataPartitionState(
-                partition_index=index,
-                controller_epoch=self.controller_epoch,
-                leader=leader,
-                leader_epoch=topic.leader_epochs[index],
-                isr=(self.broker_id,),
-                zk_version=topic.leader_epochs[index],
-                replicas=(self.broker_id,),
-                offline_replicas=() if leader == self.broker_id else (self.broker_id,),
-            )
-            for index in indexes
+        offline = () if leader == self.broker_id else (self.broker_id,)
+        return self._requests(topic.name, topic.topic_id).update_metadata(
+            {
+                TopicPartition(topic.name, index): metadata_of(
+                    self._state(index, leader, topic.leader_epochs[index]), offline
+                )
+                for index in indexes
+            }
         )
-        return self._tell(topic.name, topic.topic_id, states)
 
     def forget(
         self, name: str, topic_id: UUID | None, partitions: int
     ) -> UpdateMetadataRequest:
         """Tell clients that a topic is being deleted."""
-        states = tuple(
-            UpdateMetadataPartitionState(
-                partition_index=index,
-                controller_epoch=self.controller_epoch,
-                leader=LEADER_DURING_DELETE,
-                leader_epoch=EPOCH_DURING_DELETE,
-                isr=(self.broker_id,),
-                zk_version=EPOCH_DURING_DELETE,
-                replicas=(self.broker_id,),
-                offline_replicas=(self.broker_id,),
-            )
-            for index in range(partitions)
-        )
-        return self._tell(name, topic_id, states)
-
-    def _tell(
-        self,
-        name: str,
-        topic_id: UUID | None,
-        states: tuple[UpdateMetadataPartitionState, ...],
-    ) -> UpdateMetadataRequest:
-        return UpdateMetadataRequest(
-            controller_id=self.broker_id,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=self.broker_epoch,
-            topic_states=(
-                UpdateMetadataTopicState(
-                    topic_name=name,
-                    topic_id=topic_id,
-                    partition_states=states,
-                ),
-            ),
-            live_brokers=(),
+        return self._requests(name, topic_id).update_metadata(
+            {
+                TopicPartition(name, index): metadata_of(
+                    during_delete(self._state(index, self.broker_id, 0)),
+                    (self.broker_id,),
+                )
+                for index in range(partitions)
+            }
         )
 
     def delete(self, topic: str, index: int) -> StopReplicaRequest:
@@ -128,11 +81,28 @@ class Commands:
             leader_epoch=EPOCH_DURING_DELETE,
             delete_partition=True,
         )
-        return StopReplicaRequest(
+        return self._requests(topic, None).stop_replica(
+            {TopicPartition(topic, index): state}
+        )
+
+    def _requests(self, topic: str, topic_id: UUID | None) -> ControllerRequests:
+        return ControllerRequests(
             controller_id=self.broker_id,
             controller_epoch=self.controller_epoch,
             broker_epoch=self.broker_epoch,
-            topic_states=(
-                StopReplicaTopicState(topic_name=topic, partition_states=(state,)),
-            ),
+            topic_ids={topic: topic_id},
+        )
+
+    def _state(
+        self, index: int, leader: int, epoch: int, *, is_new: bool = False
+    ) -> LeaderAndIsrPartitionState:
+        return LeaderAndIsrPartitionState(
+            partition_index=index,
+            controller_epoch=self.controller_epoch,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=(self.broker_id,),
+            partition_epoch=epoch,
+            replicas=(self.broker_id,),
+            is_new=is_new,
         )

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
+from broker.protocol.schemas.composing import (
+    ControllerRequests,
+    live_leaders,
+    metadata_of,
 )
+from broker.protocol.schemas.leader_and_isr import LeaderAndIsrPartitionState
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
+from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from experiments.cluster.stage import Node
 
@@ -36,6 +34,8 @@ CONTROLLER_ID, CONTROLLER_EPOCH = 1_000, 1_000
 _LISTENER, _PLAINTEXT = "PLAINTEXT", 0
 _TOPIC_IDS = UUID(int=0x6B61666B61)
 _VERSION = 6
+# LeaderAndIsr's type of a request that is not about all partitions.
+_INCREMENTAL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,21 @@ class Command:
 
     def body(self, nodes: Sequence[Node]) -> Entity:
         """Return the request for a cluster in which these nodes are alive."""
+        requests = ControllerRequests(
+            controller_id=CONTROLLER_ID,
+            controller_epoch=CONTROLLER_EPOCH,
+            topic_ids={it.topic: _topic_id(it.topic) for it in self.states},
+        )
+        told = {
+            TopicPartition(it.topic, it.partition): _state(it) for it in self.states
+        }
+        live = [_live_broker(node) for node in nodes]
         if self.api_key is ApiKey.LEADER_AND_ISR:
-            return _leader_and_isr(self.states, nodes).to_wire(_VERSION)
-        return _update_metadata(self.states, nodes).to_wire(_VERSION)
+            leaders = live_leaders(told.values(), live, _LISTENER)
+            request = requests.leader_and_isr(told, leaders, kind=_INCREMENTAL)
+            return request.to_wire(_VERSION)
+        metadata = {key: metadata_of(it) for key, it in told.items()}
+        return requests.update_metadata(metadata, live).to_wire(_VERSION)
 
     @property
     def version(self) -> int:
@@ -96,95 +108,28 @@ def merged(waiting: Iterable[Command]) -> list[Command]:
     ]
 
 
-def _by_topic(states: Sequence[Leadership]) -> dict[str, list[Leadership]]:
-    found: dict[str, list[Leadership]] = {}
-    for state in states:
-        found.setdefault(state.topic, []).append(state)
-    return found
-
-
 def _topic_id(topic: str) -> UUID:
     """Return the id of a topic: any, as long as all brokers are told the same."""
     return UUID(int=_TOPIC_IDS.int + int.from_bytes(topic.encode()[:8]) * 2**40)
 
 
-def _leader_and_isr(
-    states: Sequence[Leadership], nodes: Sequence[Node]
-) -> LeaderAndIsrRequest:
-    topics = tuple(
-        LeaderAndIsrTopicState(
-            topic_name=topic,
-            topic_id=_topic_id(topic),
-            partition_states=tuple(
-                LeaderAndIsrPartitionState(
-                    partition_index=it.partition,
-                    controller_epoch=CONTROLLER_EPOCH,
-                    leader=it.leader,
-                    leader_epoch=it.leader_epoch,
-                    isr=it.isr,
-                    partition_epoch=it.leader_epoch,
-                    replicas=it.replicas,
-                )
-                for it in found
-            ),
-        )
-        for topic, found in _by_topic(states).items()
-    )
-    leaders = {it.leader for it in states}
-    return LeaderAndIsrRequest(
-        controller_id=CONTROLLER_ID,
+def _state(told: Leadership) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
+        partition_index=told.partition,
         controller_epoch=CONTROLLER_EPOCH,
-        type=1,
-        topic_states=topics,
-        live_leaders=tuple(
-            LeaderAndIsrLiveLeader(
-                broker_id=node.number, host_name=node.data.host, port=node.data.port
-            )
-            for node in nodes
-            if node.number in leaders
-        ),
+        leader=told.leader,
+        leader_epoch=told.leader_epoch,
+        isr=told.isr,
+        partition_epoch=told.leader_epoch,
+        replicas=told.replicas,
     )
 
 
-def _update_metadata(
-    states: Sequence[Leadership], nodes: Sequence[Node]
-) -> UpdateMetadataRequest:
-    topics = tuple(
-        UpdateMetadataTopicState(
-            topic_name=topic,
-            topic_id=_topic_id(topic),
-            partition_states=tuple(
-                UpdateMetadataPartitionState(
-                    partition_index=it.partition,
-                    controller_epoch=CONTROLLER_EPOCH,
-                    leader=it.leader,
-                    leader_epoch=it.leader_epoch,
-                    isr=it.isr,
-                    zk_version=it.leader_epoch,
-                    replicas=it.replicas,
-                )
-                for it in found
-            ),
-        )
-        for topic, found in _by_topic(states).items()
+def _live_broker(node: Node) -> UpdateMetadataBroker:
+    endpoint = UpdateMetadataEndpoint(
+        port=node.data.port,
+        host=node.data.host,
+        listener=_LISTENER,
+        security_protocol=_PLAINTEXT,
     )
-    live = tuple(
-        UpdateMetadataBroker(
-            id=node.number,
-            endpoints=(
-                UpdateMetadataEndpoint(
-                    port=node.data.port,
-                    host=node.data.host,
-                    listener=_LISTENER,
-                    security_protocol=_PLAINTEXT,
-                ),
-            ),
-        )
-        for node in nodes
-    )
-    return UpdateMetadataRequest(
-        controller_id=CONTROLLER_ID,
-        controller_epoch=CONTROLLER_EPOCH,
-        topic_states=topics,
-        live_brokers=live,
-    )
+    return UpdateMetadataBroker(id=node.number, endpoints=(endpoint,))

@@ -5,22 +5,19 @@ Brokers meet at a listener of their own, where clients are not told of it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from broker.cluster.topics import Topic
+from broker.protocol.schemas.composing import ControllerRequests, metadata_of
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
 )
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
 from broker.protocol.topic_partition import TopicPartition
 from experiments.simulation.addresses import BROKERS, CLIENTS, port_of
@@ -34,45 +31,24 @@ _PLAINTEXT: Final = 0
 States = Mapping[TopicPartition, LeaderAndIsr]
 
 
-@dataclass(frozen=True, slots=True)
 class ControllerWords:
     """Makes requests to one broker, of one controller epoch and one broker epoch."""
 
-    topics: Mapping[str, Topic]
-    controller_epoch: int
-    broker_epoch: int
+    def __init__(
+        self, topics: Mapping[str, Topic], controller_epoch: int, broker_epoch: int
+    ) -> None:
+        self._controller_epoch = controller_epoch
+        self._requests = ControllerRequests(
+            controller_id=ID,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_ids={name: topic.topic_id for name, topic in topics.items()},
+        )
 
     def leader_and_isr(self, states: States, *, is_new: bool) -> LeaderAndIsrRequest:
         """Return what the broker is to lead and to follow."""
-        return LeaderAndIsrRequest(
-            controller_id=ID,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=self.broker_epoch,
-            topic_states=tuple(
-                LeaderAndIsrTopicState(
-                    topic_name=name,
-                    topic_id=self.topics[name].topic_id,
-                    partition_states=tuple(
-                        self._leader_and_isr(key.partition, states[key], is_new)
-                        for key in keys
-                    ),
-                )
-                for name, keys in _by_topic(states)
-            ),
-        )
-
-    def _leader_and_isr(
-        self, index: int, state: LeaderAndIsr, is_new: bool
-    ) -> LeaderAndIsrPartitionState:
-        return LeaderAndIsrPartitionState(
-            partition_index=index,
-            controller_epoch=self.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            is_new=is_new,
+        return self._requests.leader_and_isr(
+            {key: self._state(key, it, is_new=is_new) for key, it in states.items()}
         )
 
     def update_metadata(
@@ -83,44 +59,24 @@ class ControllerWords:
         controller = UpdateMetadataBroker(
             id=ID, endpoints=(_endpoint(HOST, PORT, BROKERS),)
         )
-        return UpdateMetadataRequest(
-            controller_id=ID,
-            controller_epoch=self.controller_epoch,
-            broker_epoch=self.broker_epoch,
-            live_brokers=(*brokers, controller),
-            topic_states=tuple(
-                UpdateMetadataTopicState(
-                    topic_name=name,
-                    topic_id=self.topics[name].topic_id,
-                    partition_states=tuple(
-                        self._metadata(key.partition, states[key]) for key in keys
-                    ),
-                )
-                for name, keys in _by_topic(states)
-            ),
+        return self._requests.update_metadata(
+            {key: metadata_of(self._state(key, it)) for key, it in states.items()},
+            (*brokers, controller),
         )
 
-    def _metadata(
-        self, index: int, state: LeaderAndIsr
-    ) -> UpdateMetadataPartitionState:
-        return UpdateMetadataPartitionState(
-            partition_index=index,
-            controller_epoch=self.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            zk_version=state.partition_epoch,
-            replicas=state.replicas,
+    def _state(
+        self, key: TopicPartition, decided: LeaderAndIsr, *, is_new: bool = False
+    ) -> LeaderAndIsrPartitionState:
+        return LeaderAndIsrPartitionState(
+            partition_index=key.partition,
+            controller_epoch=self._controller_epoch,
+            leader=decided.leader,
+            leader_epoch=decided.leader_epoch,
+            isr=decided.isr,
+            partition_epoch=decided.partition_epoch,
+            replicas=decided.replicas,
+            is_new=is_new,
         )
-
-
-def _by_topic(
-    keys: Iterable[TopicPartition],
-) -> list[tuple[str, list[TopicPartition]]]:
-    found: dict[str, list[TopicPartition]] = {}
-    for key in keys:
-        found.setdefault(key.topic, []).append(key)
-    return list(found.items())
 
 
 def _broker(broker: int, host: str) -> UpdateMetadataBroker:

@@ -17,23 +17,22 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from broker.protocol.schemas.composing import ControllerRequests
 from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
 )
 from broker.protocol.schemas.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
-    StopReplicaTopicState,
 )
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
-    UpdateMetadataTopicState,
 )
+from broker.protocol.topic_partition import TopicPartition
 
 # Kinds of an ACL, or of a filter of them, other than UNKNOWN.
 ACL_KINDS = {
@@ -239,6 +238,20 @@ def new_topic(name: str, partitions: int = 1, **fields: Any) -> dict[str, Any]:
 # ---- a controller ----
 
 
+def _from_controller(
+    key: tuple[str, int],
+    topic_id: UUID | None,
+    controller_epoch: int,
+    broker_epoch: int,
+) -> ControllerRequests:
+    return ControllerRequests(
+        controller_id=9,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_ids={key[0]: topic_id},
+    )
+
+
 def leader_and_isr(
     key: tuple[str, int],
     *,
@@ -262,16 +275,9 @@ def leader_and_isr(
         partition_epoch=leader_epoch if partition_epoch is None else partition_epoch,
         replicas=tuple(isr if replicas is None else replicas),
     )
-    topic = LeaderAndIsrTopicState(
-        topic_name=key[0], topic_id=topic_id, partition_states=(state,)
-    )
-    return LeaderAndIsrRequest(
-        controller_id=9,
-        is_kraft_controller=is_kraft,
-        controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
-        topic_states=(topic,),
-    )
+    requests = _from_controller(key, topic_id, controller_epoch, broker_epoch)
+    request = requests.leader_and_isr({TopicPartition(*key): state})
+    return dataclasses.replace(request, is_kraft_controller=is_kraft)
 
 
 def stop_replica(
@@ -286,14 +292,8 @@ def stop_replica(
     state = StopReplicaPartitionState(
         partition_index=key[1], leader_epoch=leader_epoch, delete_partition=delete
     )
-    return StopReplicaRequest(
-        controller_id=9,
-        controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
-        topic_states=(
-            StopReplicaTopicState(topic_name=key[0], partition_states=(state,)),
-        ),
-    )
+    requests = _from_controller(key, None, controller_epoch, broker_epoch)
+    return requests.stop_replica({TopicPartition(*key): state})
 
 
 def update_metadata(
@@ -317,7 +317,7 @@ def update_metadata(
         zk_version=leader_epoch,
         replicas=tuple(replicas),
     )
-    live = tuple(
+    live = [
         UpdateMetadataBroker(
             id=broker,
             endpoints=(
@@ -327,15 +327,6 @@ def update_metadata(
             ),
         )
         for broker, (host, port) in (brokers or {}).items()
-    )
-    return UpdateMetadataRequest(
-        controller_id=9,
-        controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
-        topic_states=(
-            UpdateMetadataTopicState(
-                topic_name=key[0], topic_id=topic_id, partition_states=(state,)
-            ),
-        ),
-        live_brokers=live,
-    )
+    ]
+    requests = _from_controller(key, topic_id, controller_epoch, broker_epoch)
+    return requests.update_metadata({TopicPartition(*key): state}, live)

@@ -1,0 +1,159 @@
+"""The controller's requests, made from what is decided for each partition.
+
+Whoever commands brokers makes its requests here: the controller, the coordinator of a
+broker alone, and the scripted controllers of experiments. Topics stand in the order in
+which the first partition of each is given, their partitions likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from uuid import UUID
+
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from broker.protocol.sentinels import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from broker.protocol.topic_partition import TopicPartition
+
+_S = TypeVar("_S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRequests:
+    """Makes the requests of one controller to one registration of a broker.
+
+    ``broker_epoch`` is -1 where brokers do not register. A topic that ``topic_ids``
+    has not is known by its name only.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int = -1
+    topic_ids: Mapping[str, UUID | None]
+
+    def leader_and_isr(
+        self,
+        states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
+        live_leaders: Iterable[LeaderAndIsrLiveLeader] = (),
+        *,
+        kind: int = 0,
+    ) -> LeaderAndIsrRequest:
+        """Return what the broker is to lead and to follow; ``kind`` is its type."""
+        return LeaderAndIsrRequest(
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.broker_epoch,
+            type=kind,
+            topic_states=tuple(
+                LeaderAndIsrTopicState(
+                    topic_name=topic,
+                    topic_id=self.topic_ids.get(topic),
+                    partition_states=of_topic,
+                )
+                for topic, of_topic in _by_topic(states)
+            ),
+            live_leaders=tuple(live_leaders),
+        )
+
+    def update_metadata(
+        self,
+        states: Mapping[TopicPartition, UpdateMetadataPartitionState],
+        live_brokers: Iterable[UpdateMetadataBroker] = (),
+    ) -> UpdateMetadataRequest:
+        """Return what the broker is to tell clients, of partitions and of brokers."""
+        return UpdateMetadataRequest(
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.broker_epoch,
+            topic_states=tuple(
+                UpdateMetadataTopicState(
+                    topic_name=topic,
+                    topic_id=self.topic_ids.get(topic),
+                    partition_states=of_topic,
+                )
+                for topic, of_topic in _by_topic(states)
+            ),
+            live_brokers=tuple(live_brokers),
+        )
+
+    def stop_replica(
+        self, states: Mapping[TopicPartition, StopReplicaPartitionState]
+    ) -> StopReplicaRequest:
+        """Return which replicas the broker is to stop, and perhaps to delete."""
+        return StopReplicaRequest(
+            controller_id=self.controller_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=self.broker_epoch,
+            topic_states=tuple(
+                StopReplicaTopicState(topic_name=topic, partition_states=of_topic)
+                for topic, of_topic in _by_topic(states)
+            ),
+        )
+
+
+def metadata_of(
+    state: LeaderAndIsrPartitionState, offline_replicas: tuple[int, ...] = ()
+) -> UpdateMetadataPartitionState:
+    """Return what clients are to be told of a partition in this state."""
+    return UpdateMetadataPartitionState(
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        zk_version=state.partition_epoch,
+        replicas=state.replicas,
+        offline_replicas=offline_replicas,
+    )
+
+
+def during_delete(state: LeaderAndIsrPartitionState) -> LeaderAndIsrPartitionState:
+    """Return the state of a partition whose topic is being deleted."""
+    return replace(
+        state,
+        leader=LEADER_DURING_DELETE,
+        leader_epoch=EPOCH_DURING_DELETE,
+        partition_epoch=EPOCH_DURING_DELETE,
+    )
+
+
+def live_leaders(
+    states: Iterable[LeaderAndIsrPartitionState],
+    brokers: Iterable[UpdateMetadataBroker],
+    listener: str,
+) -> Iterator[LeaderAndIsrLiveLeader]:
+    """Yield where the leaders among these brokers are reached, in their order."""
+    leaders = {state.leader for state in states}
+    for broker in brokers:
+        for endpoint in broker.endpoints:
+            if broker.id in leaders and endpoint.listener == listener:
+                yield LeaderAndIsrLiveLeader(
+                    broker_id=broker.id, host_name=endpoint.host, port=endpoint.port
+                )
+
+
+def _by_topic(
+    states: Mapping[TopicPartition, _S],
+) -> Iterator[tuple[str, tuple[_S, ...]]]:
+    topics: dict[str, list[_S]] = {}
+    for key, state in states.items():
+        topics.setdefault(key.topic, []).append(state)
+    for topic, of_topic in topics.items():
+        yield topic, tuple(of_topic)
