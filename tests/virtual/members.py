@@ -19,25 +19,20 @@ from broker.handling.kafka_apis import KafkaApis
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.topic_partition import TopicPartition
-from broker.server import BrokerServer, Surroundings
+from broker.server import BrokerServer
 from broker.zookeeper.session import ZooKeeperSession
 from experiments.simulation.zookeeper.server import ZooKeeperServer
 from experiments.simulation.zookeeper.service import ZooKeeperService
 from experiments.worlds.virtual.apis import START_MS
-from experiments.worlds.virtual.determinism import (
-    CostPerClass,
-    VirtualClock,
-    run_virtual,
-    spender,
-)
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from experiments.worlds.virtual.memory_network import MemoryStream
 from tests.broker.apis.requests import SECONDS_30, new_topic
+from tests.virtual.hosting import Hosting
 from tests.virtual.kafka import ask
 
 T = TypeVar("T")
 ZOOKEEPER = 2181
 SESSION_S = 6
-SLICE_NS = 50_000
 SETTINGS = {
     "zookeeper.connect": f"127.0.0.1:{ZOOKEEPER}/kafka",
     "zookeeper.session.timeout.ms": str(SESSION_S * 1000),
@@ -80,7 +75,7 @@ class Member:
         return True
 
 
-class Members:
+class Members(Hosting):
     """Brokers 0, 1, ... at ports 9092, ..., one ZooKeeper, and clients."""
 
     def __init__(
@@ -91,13 +86,9 @@ class Members:
         seed: int,
         settings: Mapping[str, str],
     ) -> None:
-        self.clock = clock
+        super().__init__(clock, seed, latency_ns=(20_000, 400_000))
         self.nursery = nursery
-        self.rng = random.Random(seed)
         self.settings = settings
-        self.network = MemoryNetwork(
-            now_ns=clock.now_ns, rng=self.rng, latency_ns=(20_000, 400_000)
-        )
         self.zookeeper = ZooKeeperService(
             now_ns=clock.now_ns, rng=random.Random(seed), tick_ms=500
         )
@@ -120,12 +111,6 @@ class Members:
         }
         # "" unsets a key.
         config = BrokerConfig.load(None, {k: v for k, v in keys.items() if v})
-        surroundings = Surroundings(
-            network=self.network,
-            now_ns=self.clock.now_ns,
-            rng=random.Random(member.number),
-            spend=spender(self.clock, CostPerClass(by_class={}, default_ns=SLICE_NS)),
-        )
         with member.scope:
             member.broker = assemble(
                 config,
@@ -137,7 +122,7 @@ class Members:
             )
             apis = KafkaApis(member.broker)
             await apis.prepare()
-            member.server = BrokerServer(config, apis, surroundings)
+            member.server = self.add(config, apis, seed=member.number)
             await member.server.run(task_status)
         member.ended.set()
 
@@ -192,7 +177,7 @@ class Members:
     async def connect(self, host: str, port: int) -> MemoryStream:
         """Connect as a client does."""
         await trio.lowlevel.checkpoint()
-        stream = MemoryStream(self.network.connect(port))
+        stream = self.open(port)
         if port != ZOOKEEPER:
             self.members[port - 9092].streams.append(stream)
         return stream
