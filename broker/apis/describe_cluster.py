@@ -47,8 +47,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         cluster_id=broker.cluster_id if message is None else "",
         controller_id=cache.controller_id if message is None else -1,
         brokers=[
-            Row(broker_id=each.id, host=host, port=port, rack=each.rack)
-            for each, host, port in reached
+            Row(
+                broker_id=each.broker.id,
+                host=each.host,
+                port=each.port,
+                rack=each.broker.rack,
+            )
+            for each in reached
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

@@ -15,7 +15,7 @@ answered, since that alone ends librdkafka's attempts; share coordinators
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api, ErrorAnswer
@@ -34,6 +34,14 @@ _TRANSACTION: Final = 1
 _BATCHED: Final = 4
 
 
+class _Coordinator(NamedTuple):
+    """A broker, and where the asking client reaches it."""
+
+    node_id: int
+    host: str
+    port: int
+
+
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Find the coordinator of each key."""
     batched = request.api_version >= _BATCHED
@@ -47,22 +55,20 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
 
 async def _coordinator(key: str, kind: int, listener: str, broker: Broker) -> Row:
     try:
-        node_id, host, port = await _find(key, kind, listener, broker)
+        found = await _find(key, kind, listener, broker)
     except KafkaError as error:
         return Row(key=key, node_id=-1, host="", port=-1, **failure(error))
     return Row(
         key=key,
-        node_id=node_id,
-        host=host,
-        port=port,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
         error_code=ErrorCode.none,
         error_message=None,
     )
 
 
-async def _find(
-    group: str, kind: int, listener: str, broker: Broker
-) -> tuple[int, str, int]:
+async def _find(group: str, kind: int, listener: str, broker: Broker) -> _Coordinator:
     if kind == _TRANSACTION:
         raise transactions_not_served()
     if kind != _GROUP:
@@ -79,7 +85,7 @@ async def _find(
     if state is None or not cache.is_reachable(state.leader, listener):
         raise KafkaError(ErrorCode.coordinator_not_available)
     host, port = cache.brokers[state.leader].endpoints[listener]
-    return state.leader, host, port
+    return _Coordinator(state.leader, host, port)
 
 
 async def _create_offsets_topic(broker: Broker) -> None:

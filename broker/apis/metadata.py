@@ -90,8 +90,13 @@ def cluster(request: Request, broker: Broker) -> dict[str, Any]:
     cache = broker.metadata_cache
     return {
         "brokers": [
-            Row(node_id=each.id, host=host, port=port, rack=each.rack)
-            for each, host, port in cache.on_listener(request.peer.listener)
+            Row(
+                node_id=each.broker.id,
+                host=each.host,
+                port=each.port,
+                rack=each.broker.rack,
+            )
+            for each in cache.on_listener(request.peer.listener)
         ],
         "cluster_id": broker.cluster_id,
         "controller_id": cache.controller_id,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.protocol.schemas.update_metadata import (
@@ -33,6 +33,14 @@ class LiveBroker:
     id: int
     endpoints: Mapping[str, tuple[str, int]]
     rack: str | None = None
+
+
+class Reached(NamedTuple):
+    """A live broker, and where clients of one listener reach it."""
+
+    broker: LiveBroker
+    host: str
+    port: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,10 +84,10 @@ class MetadataCache:
         """Iterate over all topics, as they are now."""
         return iter(tuple(self._topics.values()))
 
-    def on_listener(self, listener: str) -> list[tuple[LiveBroker, str, int]]:
-        """Return the live brokers that have this listener, with host and port."""
+    def on_listener(self, listener: str) -> list[Reached]:
+        """Return the live brokers that have this listener, by their numbers."""
         return [
-            (broker, *broker.endpoints[listener])
+            Reached(broker, *broker.endpoints[listener])
             for _, broker in sorted(self.brokers.items())
             if listener in broker.endpoints
         ]

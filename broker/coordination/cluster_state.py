@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker.cluster.topics import Topic
@@ -166,9 +166,17 @@ def read_state(versions: Sequence[int], found: dict[str, Any]) -> ClusterState:
     return state
 
 
-def read_change(found: dict[str, Any]) -> tuple[Change, int, int]:
-    """Return a change, its generation, and that of the state before it; raise alike."""
-    return _read(found), int(found["generation"]), int(found["after"])
+class WrittenChange(NamedTuple):
+    """A change, the generation that it makes, and that of the state before it."""
+
+    change: Change
+    generation: int
+    after: int
+
+
+def read_change(found: dict[str, Any]) -> WrittenChange:
+    """Return the change of an object; raise ValueError, KeyError or TypeError."""
+    return WrittenChange(_read(found), int(found["generation"]), int(found["after"]))
 
 
 def _read(found: dict[str, Any]) -> Change:

@@ -92,11 +92,13 @@ class RegistryFile:
             if found is None:
                 torn = torn or each
                 continue
-            change, generation, after = read_change(found)
-            if torn or after != state.generation:
-                at = state.generation
-                raise ValueError(f"no change of {at}, but of {after}: {each[:80]!r}")
-            state.apply(change, generation)
+            written = read_change(found)
+            if torn or written.after != state.generation:
+                raise ValueError(
+                    f"no change of {state.generation}, but of {written.after}: "
+                    f"{each[:80]!r}"
+                )
+            state.apply(written.change, written.generation)
         if torn:
             logger.warning(
                 "a change that was cut short is left out of the registry",

@@ -17,7 +17,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from posixpath import dirname
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from broker.protocol.buffer import Buffer
@@ -139,8 +139,17 @@ class _Node:
 
 
 _Names = dict[str, "_Node | None"]
-# Name (None: not there before), new name (None: gone), node (None: a directory).
-_Change = tuple["str | None", "str | None", "_Node | None"]
+
+
+class _Change(NamedTuple):
+    """A change of names: of a file, or of a directory, whose ``node`` is None.
+
+    ``old`` is None where nothing was there before, ``new`` where nothing is there then.
+    """
+
+    old: str | None
+    new: str | None
+    node: _Node | None
 
 
 def _apply(names: _Names, change: _Change) -> None:
@@ -231,7 +240,7 @@ class MemoryStorage:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.faults.count_opening(f"create {path}")
             node = _Node()
-            self._change((None, path, node))
+            self._change(_Change(None, path, node))
         elif self.faults.reads:
             self.faults.count_opening(f"open {path}")
         return MemoryFile(self, path, node)
@@ -259,13 +268,13 @@ class MemoryStorage:
             raise FileExistsError(errno.EEXIST, "is a file", path)
         self.make_directory(dirname(path) if path != "/" else "")
         self.faults.count(f"mkdir {path}")
-        self._change((None, path, None))
+        self._change(_Change(None, path, None))
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; a file replaces its target."""
         self._must_exist(old)
         self.faults.count(f"rename {old}")
-        self._change((old, new, None))
+        self._change(_Change(old, new, None))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -273,14 +282,14 @@ class MemoryStorage:
         if self._names[path] is None:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         self.faults.count(f"remove {path}")
-        self._change((path, None, None))
+        self._change(_Change(path, None, None))
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
         if self.names(path):
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
         self.faults.count(f"rmdir {path}")
-        self._change((path, None, None))
+        self._change(_Change(path, None, None))
 
     def lock(self, path: str) -> object:
         """Lock a file for as long as the result is kept."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import takewhile
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import trio
 
@@ -61,6 +61,21 @@ class SharedFlush:
 Then: TypeAlias = Callable[[KafkaError | None], None]
 
 
+class _Waiter(NamedTuple):
+    """Who waits until a log is durable below an offset."""
+
+    until_offset: int
+    then: Then
+
+
+class _Ended(NamedTuple):
+    """A flush that has come to its end: what it synced, and what went wrong."""
+
+    log: Log
+    syncs: Syncs
+    error: Exception | None
+
+
 class QueuedFlushes:
     """Flushes for who cannot wait but is called back, a log's callers in their order.
 
@@ -77,9 +92,8 @@ class QueuedFlushes:
         self._now_ms = now_ms
         self._calls = calls
         self._moved = moved
-        # Who waits for each log, with the offset below which it has to be durable.
-        self._waiting: dict[Log, deque[tuple[int, Then]]] = {}
-        self._ended: deque[tuple[Log, Syncs, Exception | None]] = deque()
+        self._waiting: dict[Log, deque[_Waiter]] = {}
+        self._ended: deque[_Ended] = deque()
 
     def is_busy(self, log: Log) -> bool:
         """Tell whether somebody waits: who comes later has to, too."""
@@ -88,7 +102,7 @@ class QueuedFlushes:
     def add(self, log: Log, then: Then) -> None:
         """Make durable what ``log`` holds now, then call ``then``; perhaps at once."""
         queue = self._waiting.setdefault(log, deque())
-        queue.append((log.log_end_offset, then))
+        queue.append(_Waiter(log.log_end_offset, then))
         if len(queue) == 1:
             self._begin(log)
 
@@ -102,7 +116,7 @@ class QueuedFlushes:
     def work(self, _: int) -> None:
         """Tell who waited for one flush that has ended."""
         if self._ended:
-            self._end(*self._ended.popleft())
+            self._end(self._ended.popleft())
 
     def _begin(self, log: Log) -> None:
         try:
@@ -116,20 +130,21 @@ class QueuedFlushes:
         here = True
 
         def done(error: Exception | None) -> None:
-            self._ended.append((log, syncs, error))
+            self._ended.append(_Ended(log, syncs, error))
             if not here:
                 self._moved()
 
         self._calls.start(syncs.run, done)
         here = False
-        while self._ended and self._ended[-1][0] is log:
-            self._end(*self._ended.pop())
+        while self._ended and self._ended[-1].log is log:
+            self._end(self._ended.pop())
 
-    def _end(self, log: Log, syncs: Syncs, error: Exception | None) -> None:
+    def _end(self, ended: _Ended) -> None:
+        log, syncs, error = ended
         queue = self._waiting[log]
         if error is None:
             flushed(log, syncs, self._now_ms())
-            durable = takewhile(lambda it: it[0] <= log.recovery_point, queue)
+            durable = takewhile(lambda it: it.until_offset <= log.recovery_point, queue)
             self._tell(log, len(list(durable)), None)
         elif isinstance(error, OSError):
             self._tell(log, len(queue), log.durability.sync_failed(error))
@@ -148,7 +163,7 @@ class QueuedFlushes:
             for _ in range(count):
                 # It stays the first meanwhile, so that what it adds comes behind it.
                 try:
-                    queue[0][1](fault)
+                    queue[0].then(fault)
                 finally:
                     queue.popleft()
         finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -58,6 +58,13 @@ class Call:
         self.done.set()
 
 
+class _InFlight(NamedTuple):
+    """A call that was written under ``xid`` and has no answer yet."""
+
+    xid: int
+    call: Call
+
+
 class Connection:
     """A stream to one server, and what was asked over it."""
 
@@ -75,7 +82,7 @@ class Connection:
         # The last transaction that an answer told of.
         self.last_zxid = last_zxid
         self._frames = Frames(ANSWER_BYTES_MAX)
-        self._in_flight: deque[tuple[int, Call]] = deque()
+        self._in_flight: deque[_InFlight] = deque()
         self._outgoing: list[bytes] = []
         self._written = Signal()
         self._xid = 0
@@ -96,7 +103,7 @@ class Connection:
         if call.abandoned:
             return
         self._xid = self._xid % _XID_MAX + 1
-        self._in_flight.append((self._xid, call))
+        self._in_flight.append(_InFlight(self._xid, call))
         self._write(self._xid, call.request.opcode, call.request.body)
 
     async def run(self) -> None:
@@ -113,8 +120,7 @@ class Connection:
     async def aclose(self) -> None:
         """Close the stream; what waits for an answer fails."""
         while self._in_flight:
-            _, call = self._in_flight.popleft()
-            call.fail(ConnectionLoss.code)
+            self._in_flight.popleft().call.fail(ConnectionLoss.code)
         with trio.CancelScope() as at_once:
             at_once.cancel()
             await self._stream.aclose()
@@ -168,9 +174,9 @@ class Connection:
             self._answer(xid, zxid, code, reader)
 
     def _answer(self, xid: int, zxid: int, code: int, reader: Reader) -> None:
-        if not self._in_flight or self._in_flight[0][0] != xid:
+        if not self._in_flight or self._in_flight[0].xid != xid:
             raise MalformedFrame(f"answer {xid} to another question")
-        _, call = self._in_flight[0]
+        call = self._in_flight[0].call
         call.answer = call.request.read(reader) if code == OK else None
         call.code = code
         self._in_flight.popleft()

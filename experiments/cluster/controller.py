@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 import trio
 
@@ -38,6 +39,13 @@ class CommandRefused(Exception):
     """A broker did not do what it was told: the scene is not what it should be."""
 
 
+class _Due(NamedTuple):
+    """A command whose turn will come, and when it was decided."""
+
+    command: Command
+    decided_ns: int
+
+
 class Channel:
     """The way from the controller to one broker."""
 
@@ -55,7 +63,7 @@ class Channel:
         self._stage = stage
         self._book = book
         self._merges = merges
-        self._waiting: deque[tuple[Command, int]] = deque()
+        self._waiting: deque[_Due] = deque()
         self._came = trio.Event()
         self._done = trio.Event()
         self._wire: Wire | None = None
@@ -64,7 +72,7 @@ class Channel:
     def put(self, commands: Iterable[Command]) -> None:
         """Let commands wait for their turn."""
         now_ns = self._stage.now_ns()
-        self._waiting += [(command, now_ns) for command in commands]
+        self._waiting += [_Due(command, now_ns) for command in commands]
         self._done = trio.Event()
         self._came.set()
 
@@ -73,7 +81,7 @@ class Channel:
         try:
             while True:
                 while self._waiting:
-                    await self._send(*self._next())
+                    await self._send(self._next())
                 self._done.set()
                 self._came = trio.Event()
                 await self._came.wait()
@@ -81,12 +89,12 @@ class Channel:
             if self._wire is not None:
                 await self._wire.close()
 
-    def _next(self) -> tuple[Command, int]:
+    def _next(self) -> _Due:
         """Take the command whose turn it is, all that waits of its kind merged."""
         if self._merges:
-            first_ns = self._waiting[0][1]
-            merging = merged(command for command, _ in self._waiting)
-            self._waiting = deque((it, first_ns) for it in merging)
+            first_ns = self._waiting[0].decided_ns
+            merging = merged(due.command for due in self._waiting)
+            self._waiting = deque(_Due(it, first_ns) for it in merging)
         return self._waiting.popleft()
 
     def abandon(self) -> None:
@@ -98,10 +106,11 @@ class Channel:
         """Wait until everything was answered, or the broker is gone."""
         await self._done.wait()
 
-    async def _send(self, command: Command, decided_ns: int) -> None:
+    async def _send(self, due: _Due) -> None:
         """Send a command until it is answered, or nobody is there to answer it."""
+        command = due.command
         while self.alive:
-            attempt = self._book.begin(command.api_key, self._number, decided_ns)
+            attempt = self._book.begin(command.api_key, self._number, due.decided_ns)
             for state in command.states[-1:]:
                 attempt.partition, attempt.leader = state.partition, state.leader
             frame = encode_request(

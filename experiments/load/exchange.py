@@ -21,7 +21,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 NEVER = -1
 
@@ -97,6 +97,14 @@ class Channel:
     open: bool = True
 
 
+class _Late(NamedTuple):
+    """A channel whose client is slow, and when it reads; ``number`` breaks ties."""
+
+    due_ns: int
+    number: int
+    channel: Channel
+
+
 class Exchange:
     """Sends the requests of a schedule when told to, and takes the answers."""
 
@@ -107,7 +115,7 @@ class Exchange:
             Channel(link, delay_ns)
             for link, delay_ns in zip(links, schedule.read_delay_ns, strict=True)
         ]
-        self._late: list[tuple[int, int, Channel]] = []
+        self._late: list[_Late] = []
         self._postponed = 0
         self.outstanding = 0
         self.observed = Observed.nothing(len(schedule.due_ns))
@@ -154,18 +162,18 @@ class Exchange:
             channel.postponed = True
             self._postponed += 1
             due_ns = self._now_ns() + channel.read_delay_ns
-            heapq.heappush(self._late, (due_ns, self._postponed, channel))
+            heapq.heappush(self._late, _Late(due_ns, self._postponed, channel))
             channel.link.watch(readable=False, writable=channel.watched)
 
     def next_read_ns(self) -> int | None:
         """When `read_late` has something to read; None if nothing was postponed."""
-        return self._late[0][0] if self._late else None
+        return self._late[0].due_ns if self._late else None
 
     def read_late(self) -> None:
         """Read what slow clients have left for long enough."""
         now_ns = self._now_ns()
-        while self._late and self._late[0][0] <= now_ns:
-            _, _, channel = heapq.heappop(self._late)
+        while self._late and self._late[0].due_ns <= now_ns:
+            channel = heapq.heappop(self._late).channel
             channel.postponed = False
             if channel.open:
                 channel.link.watch(readable=True, writable=channel.watched)

@@ -50,7 +50,8 @@ class Sessions:
         self._handed_out: list[Cell] = []
         self._outcomes: list[Outcome] = []
         self._over = False
-        self._deadline = _deadline(cells[0][0], manifest)
+        first, _ = cells[0]
+        self._deadline = _deadline(first, manifest)
         self._take_up()
 
     def __len__(self) -> int:

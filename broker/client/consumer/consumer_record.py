@@ -69,7 +69,8 @@ class FetchedBatches:
         self.size_bytes = sum(header.size for header, _ in self._batches)
         self.next_offset: int | None = None
         if self._batches:
-            self.next_offset = self._batches[-1][0].last_offset + 1
+            last, _ = self._batches[-1]
+            self.next_offset = last.last_offset + 1
 
     def next_batch(self) -> tuple[list[ConsumerRecord], int] | None:
         """Return the records of the next batch and the bytes that they came in.

@@ -32,8 +32,8 @@ class GroupLeader:
     async def divide(self, joined: Joined) -> dict[str, bytes]:
         """Divide the partitions of all topics of the group among its members."""
         members = {
-            member: decode_subscription(metadata, instance_id)
-            for member, instance_id, metadata in joined.members
+            each.member_id: decode_subscription(each.subscription, each.instance_id)
+            for each in joined.members
         }
         topics = frozenset(t for each in members.values() for t in each.topics)
         if not topics <= counts_of(self._metadata, topics).keys():

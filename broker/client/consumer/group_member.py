@@ -37,13 +37,21 @@ FORGOTTEN: Final = frozenset(
 )
 
 
+class Subscribed(NamedTuple):
+    """A member as its leader is told of it; the subscription is encoded."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+
+
 class Joined(NamedTuple):
-    """The answer to a join: ``members`` (id, instance id, subscription) if we lead."""
+    """The answer to a join; ``members`` are told to who leads the group, only."""
 
     protocol: str
     leads: bool
     skips_assignment: bool
-    members: tuple[tuple[str, str | None, bytes], ...]
+    members: tuple[Subscribed, ...]
 
 
 class Generation(NamedTuple):
@@ -142,7 +150,11 @@ class GroupMember:
         self.generation = joined.generation_id
         self._protocol = joined.protocol_name or ""
         members = (
-            (each.member_id, getattr(each, "group_instance_id", None), each.metadata)
+            Subscribed(
+                each.member_id,
+                getattr(each, "group_instance_id", None),
+                each.metadata,
+            )
             for each in joined.members
         )
         return Joined(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,14 @@ from experiments.worlds.model.task import ModelTask
 
 _CLIENT = "controller"
 _NONE = -1
+
+
+class _Sent(NamedTuple):
+    """A request of the controller's, as the model has it, and when it went out."""
+
+    command: Command
+    task: ModelTask
+    sent_ns: int
 
 
 class Election:
@@ -70,7 +79,7 @@ class Election:
         # Who is to be turned away when a partition has moved.
         self._led: dict[tuple[str, int], list[ModelTask]] = {}
         self._waiting: deque[Command] = deque()
-        self._sent: list[tuple[Command, ModelTask, int]] = []
+        self._sent: list[_Sent] = []
         self._flying: Command | None = None
         self._decided_ns = NEVER
 
@@ -151,12 +160,12 @@ class Election:
             for number, trace_ns in enumerate(trace.column("intended_ns"))
             if produce[number]
         ]
-        rows += [self._row(*sent) for sent in self._sent]
+        rows += [self._row(sent) for sent in self._sent]
         columns = {
             name: np.concatenate(
                 [
                     stamps[name][produce],
-                    [getattr(task, name) for _, task, _ in self._sent],
+                    [getattr(sent.task, name) for sent in self._sent],
                 ]
             ).astype(np.int64)
             for name in BROKER_STAMPS
@@ -211,21 +220,21 @@ class Election:
             demand_ns=round(self._cluster.control_us * 1000),
         )
         task = self._classes.task(row, CONTROL)
-        self._sent.append((command, task, now_ns))
+        self._sent.append(_Sent(command, task, now_ns))
         self._arrive(task, now_ns)
 
-    def _row(self, command: Command, task: ModelTask, sent_ns: int) -> Attempt:
-        last = command.states[-1]
+    def _row(self, sent: _Sent) -> Attempt:
+        last = sent.command.states[-1]
         return Attempt(
             request_id=NO_REQUEST,
             broker=self._cluster.leader,
-            api_key=int(command.api_key),
+            api_key=int(sent.command.api_key),
             partition=last.partition,
             acks=0,
             records=0,
             intended_ns=self._decided_ns,
-            sent_ns=sent_ns,
-            client_done_ns=task.response_sent_ns,
+            sent_ns=sent.sent_ns,
+            client_done_ns=sent.task.response_sent_ns,
             error_code=0,
             base_offset=_NONE,
             leader=last.leader,
@@ -244,8 +253,8 @@ class Election:
     def _stepped_down_ns(self) -> dict[tuple[str, int], int]:
         """Return when the broker stepped down from partitions, `NEVER` if not."""
         return {
-            (it.topic, it.partition): task.local_done_ns
-            for command, task, _ in self._sent
-            if command.api_key is ApiKey.LEADER_AND_ISR
-            for it in command.states
+            (it.topic, it.partition): sent.task.local_done_ns
+            for sent in self._sent
+            if sent.command.api_key is ApiKey.LEADER_AND_ISR
+            for it in sent.command.states
         }
