@@ -60,7 +60,7 @@ def run(
     from doorkeeper.at_work import experiments as at_work
     from doorkeeper.at_work.calibration import for_machine
     from experiments.design.config_errors import ExperimentError
-    from experiments.running.cells import CellFailed
+    from experiments.running.trials import CellFailed
     from experiments.worlds.world import WorldError
 
     if (master is not None) != (executor == "spark"):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from experiments.design.config import Experiment
 from experiments.design.points import points
-from experiments.running.cells import Bench, Work
+from experiments.running.trials import Bench, Work
 from experiments.running.worlds import make_world
 from experiments.worlds.world import Cell
 

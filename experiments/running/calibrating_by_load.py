@@ -26,8 +26,8 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.load import trace
-from experiments.running.cells import on_its_machine
 from experiments.running.progress import Watcher
+from experiments.running.trials import on_its_machine
 from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
 
 ROUNDS: Final = 4

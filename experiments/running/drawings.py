@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.design.points import Point
-from experiments.running.cells import Outcome, drawing_key
+from experiments.running.trials import Outcome, drawing_key
 from experiments.worlds.world import Cell
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Protocol
 
-from experiments.running.cells import Outcome, Work
+from experiments.running.trials import Outcome, Work
 
 
 class Todo(Protocol):
@@ -31,7 +31,7 @@ class Executor(Protocol):
 
         Closing the iterator ends what is under way.
 
-        :raises experiments.running.cells.CellFailed: if a cell raised, at the first
+        :raises experiments.running.trials.CellFailed: if a cell raised, at the first
         one.
         :raises experiments.worlds.world.WorldError: if no cell can run.
         """

@@ -19,7 +19,7 @@ from experiments.design.capacity import describe, in_rates, on_machine, stretch
 from experiments.design.config import Experiment
 from experiments.design.points import Point, factors
 from experiments.records.environment import code, environment, now
-from experiments.running.cells import Outcome
+from experiments.running.trials import Outcome
 from experiments.worlds.world import Cell, RunFiles, RunResult
 
 SCHEMA = 1

@@ -28,13 +28,13 @@ from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
 from experiments.records.environment import code_sha256
-from experiments.running.cells import Outcome, Work, cell_key
 from experiments.running.drawings import Drawings
 from experiments.running.executor import Executor
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
 from experiments.running.sessions import Sessions
 from experiments.running.stopping import HalfWidth, Rule
+from experiments.running.trials import Outcome, Work, cell_key
 from experiments.worlds.world import Cell, RunFiles, World
 
 
@@ -113,7 +113,7 @@ def run(
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment, or if the cost of some load is not known.
-    :raises experiments.running.cells.CellFailed: if a cell raised in another process.
+    :raises experiments.running.trials.CellFailed: if a cell raised in another process.
     :raises experiments.worlds.world.WorldError: if no cell can run.
     """
     found = points(experiment)

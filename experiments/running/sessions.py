@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from experiments.design.worlds import WORLDS
 from experiments.records import recording
 from experiments.running import stopping
-from experiments.running.cells import Outcome, Work
 from experiments.running.drawings import Drawings
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
 from experiments.running.stopping import Rule
+from experiments.running.trials import Outcome, Work
 from experiments.worlds.world import Cell, RunFiles
 
 

@@ -21,8 +21,8 @@ from experiments.design.config import Experiment, parse
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import points
 from experiments.load import trace
-from experiments.running.cells import cell_key, drawing_key
 from experiments.running.runner import plan
+from experiments.running.trials import cell_key, drawing_key
 
 NOMINAL_US = {"control": 200.0, "bulk": 1000.0}
 CONTENT: dict[str, Any] = {

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from doorkeeper import cli
 from experiments.design.points import points
 from experiments.running import runner
-from experiments.running.cells import CellFailed, Failure, Outcome, Work
 from experiments.running.executors.spark import Spark, stream
+from experiments.running.trials import CellFailed, Failure, Outcome, Work
 from experiments.worlds.world import RunResult, WorldError
 from tests.experiments.small_sweep import built, config_file
 

@@ -19,12 +19,12 @@ import pytest
 from experiments.design.config import Experiment
 from experiments.design.points import points
 from experiments.running import runner
-from experiments.running.cells import CellFailed, Failure, Outcome, Work, attempt
 from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
 from experiments.running.progress import Silence
+from experiments.running.trials import CellFailed, Failure, Outcome, Work, attempt
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World

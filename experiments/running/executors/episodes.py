@@ -16,7 +16,8 @@ from experiments.design.capacity import on_machine
 from experiments.processes.children import RunFailed
 from experiments.records.environment import now
 from experiments.running import speed
-from experiments.running.cells import (
+from experiments.running.executor import Todo
+from experiments.running.trials import (
     Deck,
     Outcome,
     Work,
@@ -24,7 +25,6 @@ from experiments.running.cells import (
     on_its_machine,
     stored,
 )
-from experiments.running.executor import Todo
 from experiments.worlds.episodes import Episode, EpisodicWorld, Session
 from experiments.worlds.world import RunResult
 

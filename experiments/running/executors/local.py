@@ -21,7 +21,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
 from experiments.processes.child import die_with
-from experiments.running.cells import (
+from experiments.running.executor import Todo
+from experiments.running.trials import (
     CellFailed,
     Failure,
     Outcome,
@@ -29,7 +30,6 @@ from experiments.running.cells import (
     attempt,
     expect,
 )
-from experiments.running.executor import Todo
 
 # Besides the one that it runs, each process has one cell waiting.
 _UNDER_WAY = 2

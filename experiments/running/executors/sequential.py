@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from experiments.running.cells import Bench, Outcome
 from experiments.running.executor import Todo
+from experiments.running.trials import Bench, Outcome
 from experiments.worlds.world import World
 
 

@@ -20,7 +20,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from experiments.records.environment import code_sha256
-from experiments.running.cells import (
+from experiments.running.executor import Todo
+from experiments.running.trials import (
     CellFailed,
     Failure,
     Outcome,
@@ -28,7 +29,6 @@ from experiments.running.cells import (
     attempt,
     expect,
 )
-from experiments.running.executor import Todo
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
