@@ -36,11 +36,11 @@ def experiment() -> None:
     metavar="FILE",
     help="What requests cost here; default measured, where loads are shares.",
 )
-@click.option("--resume", is_flag=True, help="Go on; repeat no cell that is done.")
+@click.option("--resume", is_flag=True, help="Go on; repeat no trial that is done.")
 @click.option(
     "--executor",
     type=click.Choice(["sequential", "local", "spark"]),
-    help="How cells run: one by one, in processes, or on a cluster; default local "
+    help="How trials run: one by one, in processes, or on a cluster; default local "
     "for the model and virtual worlds, sequential for the live one.",
 )
 @click.option("--master", metavar="URL", help="The cluster of --executor spark.")
@@ -56,11 +56,11 @@ def run(
     master: str | None,
     workers: int | None,
 ) -> None:
-    """Run an experiment; exit status 1 if a cell has no run that counts."""
+    """Run an experiment; exit status 1 if a trial has no run that counts."""
     from doorkeeper.at_work import experiments as at_work
     from doorkeeper.at_work.calibration import for_machine
     from experiments.design.config_errors import ExperimentError
-    from experiments.running.trials import CellFailed
+    from experiments.running.trials import TrialFailed
     from experiments.worlds.world import WorldError
 
     if (master is not None) != (executor == "spark"):
@@ -69,7 +69,7 @@ def run(
         raise click.UsageError(
             "--workers is for --executor local; a cluster has its own"
         )
-    with refusing(ExperimentError), failing(CellFailed, WorldError):
+    with refusing(ExperimentError), failing(TrialFailed, WorldError):
         chosen = at_work.load(config, schedulers, world)
         directory, screen = out or Path("runs") / chosen.name, console()
         complete = at_work.run_experiment(
@@ -102,7 +102,7 @@ def validate(config: Path) -> None:
 @_SCHEDULERS
 @_WORLD
 def plan(config: Path, schedulers: str | None, world: str | None) -> None:
-    """Print the cells, the runs and the minutes of an experiment."""
+    """Print the trials, the runs and the minutes of an experiment."""
     from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
 
@@ -112,7 +112,7 @@ def plan(config: Path, schedulers: str | None, world: str | None) -> None:
 
 
 def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what opens a Spark session whose workers have the code of cells."""
+    """Return what opens a Spark session whose workers have the code of trials."""
     from experiments.records.environment import CODE_PACKAGES
     from spark_analysis.recordings.session import spark_session
 

@@ -21,10 +21,10 @@ from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan, run
 from experiments.running.stopping import HalfWidth
 from experiments.running.worlds import make_world
-from experiments.worlds.world import Cell, World
+from experiments.worlds.world import Trial, World
 
 EXECUTORS = ("sequential", "local", "spark")
-# A Spark session that is opened when cells are to run; its type is Spark's own.
+# A Spark session that is opened when trials are to run; its type is Spark's own.
 Connect = Callable[[], AbstractContextManager[Any]]
 
 
@@ -54,7 +54,7 @@ def run_experiment(
     workers: int | None = None,
     connect: Connect | None = None,
 ) -> bool:
-    """Run an experiment; say whether every cell has a run that counts.
+    """Run an experiment; say whether every trial has a run that counts.
 
     ``executor`` is one of `EXECUTORS`, by default ``local`` where the world allows it;
     ``connect`` is needed for ``spark``.
@@ -73,9 +73,9 @@ def run_experiment(
             resume=resume,
             half_width=_half_width(experiment),
         )
-    for cell in missing:
-        where = f"{cell.point}, block {cell.block}".removeprefix(", ")
-        console.print(f"{where}, {cell.arm}: no run counts ({cell.reason})")
+    for trial in missing:
+        where = f"{trial.point}, block {trial.block}".removeprefix(", ")
+        console.print(f"{where}, {trial.arm}: no run counts ({trial.reason})")
     console.print(f"recorded in {directory}")
     if missing:
         console.print("--resume repeats the runs that do not count, and no others")
@@ -149,16 +149,16 @@ def _check_broker_keys(point: Point) -> None:
 
 
 def describe(experiment: Experiment, console: Console) -> None:
-    """Print the cells of an experiment, and how long they will take."""
+    """Print the trials of an experiment, and how long they will take."""
     header = experiment.experiment
     world = make_world(header.world, lambda: None)
     arms, found = experiment.all_arms(), points(experiment)
-    cells = list(plan(found))
+    trials = list(plan(found))
     console.print(f"{header.name}: {header.title}", highlight=False)
     table = Table()
     for column in ("arm", "scheduler", "broker keys", "runs"):
         table.add_column(column)
-    runs = Counter(cell.arm.name for cell in cells)
+    runs = Counter(trial.arm.name for trial in trials)
     for arm in arms:
         keys = ", ".join(f"{key}={value}" for key, value in arm.set.items())
         table.add_row(arm.name, arm.scheduler, keys, str(runs[arm.name]))
@@ -167,11 +167,11 @@ def describe(experiment: Experiment, console: Console) -> None:
         console.print(f"{factor}: {', '.join(levels)}", highlight=False)
     if experiment.sweep is None and experiment.episodes is None:
         for block in range(header.blocks):
-            order = [cell.arm.name for cell in cells if cell.block == block]
+            order = [trial.arm.name for trial in trials if trial.block == block]
             console.print(f"block {block}: {', '.join(order)}", highlight=False)
     if experiment.episodes is not None:
         console.print(_ending(experiment), highlight=False)
-    console.print(f"{size(experiment)}, {_lasting(cells, world)}", highlight=False)
+    console.print(f"{size(experiment)}, {_lasting(trials, world)}", highlight=False)
 
 
 def _ending(experiment: Experiment) -> str:
@@ -207,10 +207,10 @@ def size(experiment: Experiment) -> str:
     )
 
 
-def _lasting(cells: Sequence[Cell], world: World) -> str:
-    """Return how long cells take by the executor that the world has by default."""
-    seconds = sum(world.estimate_s(cell.experiment) for cell in cells)
-    experiment = cells[0].experiment
+def _lasting(trials: Sequence[Trial], world: World) -> str:
+    """Return how long trials take by the executor that the world has by default."""
+    seconds = sum(world.estimate_s(trial.experiment) for trial in trials)
+    experiment = trials[0].experiment
     lanes = _executor(experiment, None, world, None, None).lanes or 1
     minutes = seconds / lanes / 60
     if experiment.episodes is None:

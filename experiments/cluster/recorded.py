@@ -23,24 +23,24 @@ from experiments.records import broker_rows, recording
 from experiments.records.attempts import BROKER_ERROR, attempts_table
 from experiments.records.broker_rows import relative
 from experiments.records.recording import NEVER, Int64s, Results
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 Columns = Mapping[str, Int64s]
 
 
 def record_played(
     world: str,
-    cell: Cell,
+    trial: Trial,
     replayed: Trace,
     out: RunFiles,
     played: Played,
     records: Sequence[Path],
 ) -> RunResult:
     """Write a scene's requests, samples and attempts; judge whether the run counts."""
-    cluster = cell.experiment.cluster
+    cluster = trial.experiment.cluster
     assert cluster is not None
     assert out.attempts is not None
-    labels, origin_ns = cell.labels(world), played.origin_ns
+    labels, origin_ns = trial.labels(world), played.origin_ns
     seen = _joined(played, records)
     during = np.array([it.intended_ns >= origin_ns for it in played.book.tries])
     attempts = played.book.attempts(origin_ns, played.found)
@@ -48,7 +48,7 @@ def record_played(
     stamps = {name: column[during] for name, column in seen.items()}
     recording.write(attempts_table(labels, kept, stamps), out.attempts)
     results = _results(played, replayed, seen)
-    timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
+    timeout_ns = round(trial.experiment.limits.timeout_ms * 1e6)
     requests = recording.requests_table(labels, replayed, results, timeout_ns)
     recording.write(requests, out.requests)
     samples = broker_rows.read_samples(records[cluster.leader], origin_ns)
@@ -56,7 +56,7 @@ def record_played(
     offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
     intended_ns = replayed.table["intended_ns"].to_numpy()
     late_ns = recording.lateness(offered_ns, intended_ns)
-    fault = recording.late(late_ns["p99"], cell.experiment.limits.lateness_p99_ms)
+    fault = recording.late(late_ns["p99"], trial.experiment.limits.lateness_p99_ms)
     return RunResult(
         valid=not fault,
         reason=fault,

@@ -24,7 +24,7 @@ from experiments.load import frames
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.records.recording import NEVER
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 _NS = 1_000_000_000
 # Followers have found their leaders, and caught up, when so much has passed.
@@ -48,17 +48,17 @@ class Played:
 
 
 class Scene:
-    """The brokers of a stage, under the load and the faults of a cell."""
+    """The brokers of a stage, under the load and the faults of a trial."""
 
-    def __init__(self, stage: Stage, cell: Cell, replayed: Trace, book: Book) -> None:
-        experiment = cell.experiment
+    def __init__(self, stage: Stage, trial: Trial, replayed: Trace, book: Book) -> None:
+        experiment = trial.experiment
         assert experiment.cluster is not None
         self._cluster: Cluster = experiment.cluster
         self._experiment: Experiment = experiment
         self._stage = stage
         self._book = book
         self._replayed = replayed
-        merges = cell.arm.controller == "merged"
+        merges = trial.arm.controller == "merged"
         self._controller = ScriptedController(
             stage, book, merges=merges, decision_ms=self._cluster.decision_ms
         )
@@ -66,7 +66,7 @@ class Scene:
             experiment.faults, stage, self._controller, self._cluster.session_ms
         )
         self._topics = frames.topics(experiment.workload)
-        self._clients = list(self._made(f"{experiment.experiment.seed}/{cell.block}"))
+        self._clients = list(self._made(f"{experiment.experiment.seed}/{trial.block}"))
 
     async def play(self) -> Played:
         """Play the scene from the creation of its topics to the last log."""

@@ -1,1 +1,1 @@
-"""Experiments run: cells in order, repeated where needed, written to a directory."""
+"""Experiments run: trials in order, repeated where needed, written to a directory."""

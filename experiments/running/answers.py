@@ -1,4 +1,4 @@
-"""What an experiment's first cells answer, as one hash: has the code changed its mind?
+"""What an experiment's first trials answer, as one hash: has the code changed its mind?
 
 Runs of the model world are cheap and the same on any machine, so the hash of a few of
 them stands for all: where it is as it was, so are, very likely, the findings.
@@ -17,14 +17,14 @@ from experiments.design.config import Experiment
 from experiments.design.points import points
 from experiments.running.trials import Bench, Work
 from experiments.running.worlds import make_world
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 _WORLD: Final = "model"
 _DIGITS: Final = 12
 
 
 def answers(experiment: Experiment) -> str:
-    """Return the hash of when each request was answered, and how, in two cells.
+    """Return the hash of when each request was answered, and how, in two trials.
 
     They are of the first block at the first point in the model world, under the first
     two arms that are compared with each other, else the first two. Cost: that of two
@@ -35,8 +35,8 @@ def answers(experiment: Experiment) -> str:
     asked = [*there.analysis.compare, [arm.name for arm in there.arms]]
     bench, digest = Bench(make_world(_WORLD, lambda: None)), hashlib.sha256()
     for name in asked[0][:2]:
-        cell = Cell(experiment=there, block=0, arm=there.arm(name), order=0)
-        found = bench.run(Work(cell=cell, with_trace=False)).requests
+        trial = Trial(experiment=there, block=0, arm=there.arm(name), order=0)
+        found = bench.run(Work(trial=trial, with_trace=False)).requests
         assert isinstance(found, bytes), "runs of the model are recorded"
         rows = pq.read_table(
             io.BytesIO(found), columns=["request_id", "client_done_ns", "outcome"]

@@ -38,7 +38,7 @@ from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.running.calibrating_by_load import calibrate_by_load
 from experiments.running.progress import Watcher
-from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 5
 CONFIDENCE: Final = 0.95
@@ -84,7 +84,7 @@ def calibrate(
     for number in range(ROUNDS):
         few, many = (
             _run(
-                Cell(experiment=it, block=number, arm=it.arms[0], order=order),
+                Trial(experiment=it, block=number, arm=it.arms[0], order=order),
                 world,
                 watcher,
             )
@@ -151,10 +151,10 @@ def _in_turn(entry: Traffic, number: int, every_s: float) -> Traffic:
     )
 
 
-def _run(cell: Cell, world: World, watcher: Watcher) -> _Run:
-    """Run a cell until it counts."""
-    drawn = trace.generate(cell.experiment, cell.block)
-    watcher.started(cell)
+def _run(trial: Trial, world: World, watcher: Watcher) -> _Run:
+    """Run a trial until it counts."""
+    drawn = trace.generate(trial.experiment, trial.block)
+    watcher.started(trial)
     for _ in range(_ATTEMPTS):
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
@@ -162,10 +162,10 @@ def _run(cell: Cell, world: World, watcher: Watcher) -> _Run:
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
             )
-            result = world.run(cell, drawn, files)
-            watcher.ended(cell, result, time.monotonic() - began)
+            result = world.run(trial, drawn, files)
+            watcher.ended(trial, result, time.monotonic() - began)
             if result.valid:
-                return _measured(cell, drawn, result, files)
+                return _measured(trial, drawn, result, files)
     raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
 
 
@@ -177,7 +177,7 @@ def _unbilled_us(few: _Run, many: _Run) -> float:
     return average_us - float(np.mean([*many.billed_us.values()]))
 
 
-def _measured(cell: Cell, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
+def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
     rows = pq.read_table(files.requests, columns=["request_id", "service_ns"])
     service_ns = np.full(len(drawn), -1, np.int64)
     billed_ns = rows["service_ns"].fill_null(-1)
@@ -185,7 +185,7 @@ def _measured(cell: Cell, drawn: Trace, result: RunResult, files: RunFiles) -> _
     name = np.array(drawn.column("traffic"))
     at_s = drawn.table["intended_ns"].to_numpy() / 1e9
     billed_us = {}
-    for entry in cell.experiment.workload.traffic:
+    for entry in trial.experiment.workload.traffic:
         warm = at_s >= entry.start_s + _TURN_S * _WARM_AFTER
         mine = service_ns[(name == entry.name) & warm & (service_ns >= 0)]
         if not len(mine):

@@ -28,7 +28,7 @@ from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.running.progress import Watcher
 from experiments.running.trials import on_its_machine
-from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 4
 CONFIDENCE: Final = 0.95
@@ -56,14 +56,14 @@ def calibrate_by_load(
     watcher.planned(1 + ROUNDS, world.estimate_s(alone), 1)
     factors = [1.0]
     for number in range(1 + ROUNDS):
-        cell = Cell(
+        trial = Trial(
             experiment=alone,
             block=number,
             arm=alone.arms[0],
             order=0,
             stretch=factors[-1],
         )
-        factors.append(_factor(cell, nominal, world, watcher))
+        factors.append(_factor(trial, nominal, world, watcher))
     found = np.array(factors[-ROUNDS:])
     return Calibration(
         source=source,
@@ -83,12 +83,12 @@ def _baseline(experiment: Experiment) -> Experiment:
 
 
 def _factor(
-    cell: Cell, nominal: dict[str, float], world: World, watcher: Watcher
+    trial: Trial, nominal: dict[str, float], world: World, watcher: Watcher
 ) -> float:
     """Return the broker's CPU over what the served requests cost nominally."""
-    drawn = trace.generate(cell.experiment, cell.block)
-    there, replayed = on_its_machine(cell, drawn)
-    watcher.started(cell)
+    drawn = trace.generate(trial.experiment, trial.block)
+    there, replayed = on_its_machine(trial, drawn)
+    watcher.started(trial)
     with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
         files = RunFiles(
             requests=Path(scratch, "requests.parquet"),
@@ -96,7 +96,7 @@ def _factor(
         )
         for _ in range(_ATTEMPTS):
             result = world.run(there, replayed, files)
-            watcher.ended(cell, result, 0.0)
+            watcher.ended(trial, result, 0.0)
             if result.valid:
                 return _of_run(result, files, drawn.column("traffic"), nominal)
     raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")

@@ -1,7 +1,7 @@
 """The traces of an experiment: which are stored, and whether all runs drew the same.
 
 Points of a sweep that differ in no traffic replay the same traces, so a trace is stored
-once, under the hash of what it was drawn from. The first run of a cell that needs it
+once, under the hash of what it was drawn from. The first run of a trial that needs it
 brings it along; no process draws all of them before the first run may begin.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.design.points import Point
 from experiments.running.trials import Outcome, drawing_key
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 
 class Drawings:
@@ -45,9 +45,9 @@ class Drawings:
         for entry in known:
             self._take_up(entry)
 
-    def wanted(self, cell: Cell) -> bool:
-        """Say whether this cell should bring its trace along; True once for each."""
-        drawing = drawing_key(cell.experiment, cell.block)
+    def wanted(self, trial: Trial) -> bool:
+        """Say whether this trial should bring its trace along; True once for each."""
+        drawing = drawing_key(trial.experiment, trial.block)
         if drawing in self._asked:
             return False
         self._asked.add(drawing)
@@ -58,7 +58,7 @@ class Drawings:
 
         That happens only where runs are made by different versions of Python or NumPy.
         """
-        drawing = drawing_key(outcome.cell.experiment, outcome.cell.block)
+        drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
         first = self._sha256.setdefault(drawing, outcome.trace_sha256)
         if first == outcome.trace_sha256:
             return ""
@@ -68,8 +68,8 @@ class Drawings:
         """Store the trace that a run brought along, and list it for all its places."""
         if outcome.trace is None:
             return
-        drawing = drawing_key(outcome.cell.experiment, outcome.cell.block)
-        path = self._path(drawing, outcome.cell.block)
+        drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
+        path = self._path(drawing, outcome.trial.block)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         partial.write_bytes(outcome.trace)

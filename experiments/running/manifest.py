@@ -19,8 +19,8 @@ from experiments.design.capacity import describe, in_rates, on_machine, stretch
 from experiments.design.config import Experiment
 from experiments.design.points import Point, factors
 from experiments.records.environment import code, environment, now
-from experiments.running.trials import Outcome
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.running.trials import KeyedTrial, Outcome
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -122,21 +122,22 @@ class Manifest:
         partial.write_text(self._text(), encoding="utf-8")
         os.replace(partial, self.directory / FILE)
 
-    def plan(self, cells: Iterable[tuple[Cell, str]]) -> None:
-        """Note which cells there are to be, in their order, each with its key.
+    def plan(self, trials: Iterable[KeyedTrial]) -> None:
+        """Note which trials there are to be, in their order, each with its key.
 
-        Runs of other cells are stale and taken out of the count. A point that has
+        The file calls the key ``cell``; what has been recorded keeps its names.
+        Runs of other trials are stale and taken out of the count. A point that has
         another name or number since keeps its runs.
         """
         self.content["plan"] = [
             {
                 "cell": key,
-                "point": cell.point,
-                "block": cell.block,
-                "arm": cell.arm.name,
-                "order": cell.order,
+                "point": trial.point,
+                "block": trial.block,
+                "arm": trial.arm.name,
+                "order": trial.order,
             }
-            for cell, key in cells
+            for trial, key in trials
         ]
         planned = {each["cell"]: each["point"] for each in self.content["plan"]}
         for run in self.runs:
@@ -150,19 +151,19 @@ class Manifest:
         self._run_lines.clear()
 
     def done(self, key: str) -> bool:
-        """Say whether a cell has a run that counts."""
+        """Say whether a trial has a run that counts."""
         return key in self._done
 
     def played(self, key: str) -> bool:
-        """Say whether a cell has a run, even if it does not count."""
+        """Say whether a trial has a run, even if it does not count."""
         return key in self._played
 
-    def attempts(self, cell: Cell) -> int:
-        """Count the runs that bear a cell's name, whatever became of them."""
-        return self._attempts[cell.stem]
+    def attempts(self, trial: Trial) -> int:
+        """Count the runs that bear a trial's name, whatever became of them."""
+        return self._attempts[trial.stem]
 
     def last_reason(self, key: str) -> str:
-        """Return why the last run of a cell did not count."""
+        """Return why the last run of a trial did not count."""
         mine = [run for run in self.runs if run["cell"] == key]
         return str(mine[-1]["reason"])
 
@@ -170,20 +171,20 @@ class Manifest:
         self, outcome: Outcome, result: RunResult, key: str, files: RunFiles | None
     ) -> None:
         """List a run that is over. ``files`` are its final names, if it has any."""
-        cell = outcome.cell
+        trial = outcome.trial
         details = dataclasses.asdict(result)
         recorded = details.pop("recorded")
         assert recorded == (files is not None)
         run = {
-            "run_id": cell.run_id,
+            "run_id": trial.run_id,
             "cell": key,
-            "point": cell.point,
-            "block": cell.block,
-            "arm": cell.arm.name,
-            "scheduler": cell.arm.scheduler,
-            "order": cell.order,
-            "attempt": cell.attempt,
-            "session": _session(cell),
+            "point": trial.point,
+            "block": trial.block,
+            "arm": trial.arm.name,
+            "scheduler": trial.arm.scheduler,
+            "order": trial.order,
+            "attempt": trial.attempt,
+            "session": _session(trial),
             "requests": self._relative(files.requests) if files else None,
             "samples": self._relative(files.samples) if files else None,
             "attempts": self._relative(files.attempts)
@@ -205,7 +206,7 @@ class Manifest:
         self._attempts[run_id[: run_id.rindex("-t") + 2]] += 1
 
     def finish(self) -> None:
-        """Note that every cell has had its runs, and list them as they were planned."""
+        """Note that all trials have had their runs; list them as they were planned."""
         places = {each["cell"]: n for n, each in enumerate(self.content["plan"])}
         self.runs.sort(key=lambda run: places.get(run["cell"], -1))
         self._run_lines.clear()
@@ -237,10 +238,10 @@ def _listed(lines: list[str]) -> str:
     return "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
 
 
-def _session(cell: Cell) -> int | None:
+def _session(trial: Trial) -> int | None:
     """Return the session of a run, None where a run has its broker to itself."""
-    episodes = cell.experiment.episodes
-    return None if episodes is None else episodes.session_of(cell.block)
+    episodes = trial.experiment.episodes
+    return None if episodes is None else episodes.session_of(trial.block)
 
 
 def _window_ns(experiment: Experiment) -> list[int]:

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from experiments.worlds.world import Cell, RunResult
+from experiments.worlds.world import RunResult, Trial
 
 
 class Watcher(Protocol):
@@ -27,13 +27,13 @@ class Watcher(Protocol):
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
         """Learn how many runs are to come, how long each takes, how many at a time."""
 
-    def started(self, cell: Cell) -> None:
+    def started(self, trial: Trial) -> None:
         """Learn that a run begins."""
 
     def tick(self) -> None:
         """Learn that time passes; called about once a second."""
 
-    def ended(self, cell: Cell, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
         """Learn that a run is over."""
 
 
@@ -43,13 +43,13 @@ class Silence:
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
         """Ignore it."""
 
-    def started(self, cell: Cell) -> None:
+    def started(self, trial: Trial) -> None:
         """Ignore it."""
 
     def tick(self) -> None:
         """Ignore it."""
 
-    def ended(self, cell: Cell, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
         """Ignore it."""
 
 
@@ -92,21 +92,21 @@ class ProgressBar:
         lasting = f", about {minutes:.1f} minutes" if lanes else ""
         self._console.print(f"{runs} runs to go{lasting}")
 
-    def started(self, cell: Cell) -> None:
+    def started(self, trial: Trial) -> None:
         """Show what runs now."""
-        again = f" (attempt {cell.attempt + 1})" if cell.attempt else ""
-        episodes, blocks = cell.experiment.episodes, cell.experiment.experiment.blocks
+        again = f" (attempt {trial.attempt + 1})" if trial.attempt else ""
+        episodes, blocks = trial.experiment.episodes, trial.experiment.experiment.blocks
         unit, worth_a_line = "block", True
         if episodes is not None:
-            unit, worth_a_line = "round", cell.block % episodes.session_rounds == 0
-        block = f"{unit} {cell.block + 1}/{blocks}"
-        if not self._console.is_terminal and cell.block > self._block and worth_a_line:
+            unit, worth_a_line = "round", trial.block % episodes.session_rounds == 0
+        block = f"{unit} {trial.block + 1}/{blocks}"
+        if not self._console.is_terminal and trial.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
-        self._block = max(self._block, cell.block)
-        point = f"  {cell.point}" if cell.point else ""
+        self._block = max(self._block, trial.block)
+        point = f"  {trial.point}" if trial.point else ""
         self._progress.update(
             self._task,
-            description=f"{block}{point}  [bold]{cell.arm.name}[/]{again}",
+            description=f"{block}{point}  [bold]{trial.arm.name}[/]{again}",
             left=self._left(),
         )
         self._progress.refresh()
@@ -116,16 +116,16 @@ class ProgressBar:
         self._progress.update(self._task, left=self._left())
         self._progress.refresh()
 
-    def ended(self, cell: Cell, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
         """Advance, unless the run has to be repeated; say so if it did not count."""
         self._ended += 1
         self._last = time.monotonic()
         if result.valid:
             self._runs_left -= 1
             self._progress.advance(self._task)
-        elif cell.experiment.episodes is None or result.reason != self._last_reason:
+        elif trial.experiment.episodes is None or result.reason != self._last_reason:
             # A round is spoiled for all its arms alike, and is told of once.
-            self._console.print(f"{cell.run_id} does not count: {result.reason}")
+            self._console.print(f"{trial.run_id} does not count: {result.reason}")
         self._last_reason = result.reason
         self.tick()
 

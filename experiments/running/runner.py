@@ -6,10 +6,10 @@ the machine (heat, neighbours) falls on all arms alike; the points are shuffled 
 block for the same reason. A run that does not count (its generator was late, its broker
 failed) is kept with the reason and repeated.
 
-A cell's key is the hash of all that its rows depend on: configuration, trace, code. So
-``resume`` repeats no cell that is done and every cell whose configuration or code has
+A trial's key is the hash of all that its rows depend on: configuration, trace, code. So
+``resume`` repeats no trial that is done and every trial whose configuration or code has
 changed since. Files get their final names only when they are whole. Executors run
-cells; this process alone writes.
+trials; this process alone writes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
 from experiments.running.sessions import Sessions
 from experiments.running.stopping import HalfWidth, Rule
-from experiments.running.trials import Outcome, Work, cell_key
-from experiments.worlds.world import Cell, RunFiles, World
+from experiments.running.trials import KeyedTrial, Outcome, Work, trial_key
+from experiments.worlds.world import RunFiles, Trial, World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A cell without a run that counts, and why its last run did not."""
+    """A trial without a run that counts, and why its last run did not."""
 
     point: str
     block: int
@@ -48,8 +48,8 @@ class Missing:
     reason: str
 
 
-def plan(found: Sequence[Point]) -> Iterator[Cell]:
-    """Yield the cells of all points in the order in which they run, block by block."""
+def plan(found: Sequence[Point]) -> Iterator[Trial]:
+    """Yield the trials of all points in the order in which they run, block by block."""
     header = found[0].experiment.experiment
     for block in range(header.blocks):
         shuffled = list(found)
@@ -58,15 +58,15 @@ def plan(found: Sequence[Point]) -> Iterator[Cell]:
             yield from _block(point, block)
 
 
-def _block(point: Point, block: int) -> Iterator[Cell]:
-    """Yield a block's cells at one point, the arms in an order of its own."""
+def _block(point: Point, block: int) -> Iterator[Trial]:
+    """Yield a block's trials at one point, the arms in an order of its own."""
     experiment = point.experiment
     prefix = "" if point.number is None else f"p{point.number:03d}-"
     arms = list(experiment.all_arms())
     seed = experiment.experiment.seed
     random.Random(f"{prefix}{seed}/{block}/order").shuffle(arms)
     for order, arm in enumerate(arms):
-        yield Cell(
+        yield Trial(
             experiment=experiment,
             point=point.name,
             prefix=prefix,
@@ -77,17 +77,17 @@ def _block(point: Point, block: int) -> Iterator[Cell]:
         )
 
 
-def keys_of(cells: Sequence[Cell], world: str, code: str) -> list[str]:
-    """Return the key of every cell.
+def keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
+    """Return the key of every trial.
 
-    A factor may leave an arm as it is. Its cells at two points then depend on the same
-    and have the same rows, but each point has runs of its own: such cells are told
+    A factor may leave an arm as it is. Its trials at two points then depend on the same
+    and have the same rows, but each point has runs of its own: such trials are told
     apart by their number.
     """
     seen: Counter[str] = Counter()
     keys = []
-    for cell in cells:
-        key = cell_key(cell, world, code)
+    for trial in trials:
+        key = trial_key(trial, world, code)
         copy = seen[key]
         seen[key] += 1
         if copy:
@@ -106,38 +106,39 @@ def run(
     resume: bool,
     half_width: HalfWidth | None = None,
 ) -> list[Missing]:
-    """Run every cell that is not done; return those that have no run that counts.
+    """Run every trial that is not done; return those that have no run that counts.
 
     ``half_width`` is what the sequential rule of episodes measures intervals by; only
     they need it. Of them nothing is missing that the rule did not ask for.
 
     :raises ExperimentError: if the directory holds an experiment and ``resume`` is off,
         or holds another experiment, or if the cost of some load is not known.
-    :raises experiments.running.trials.CellFailed: if a cell raised in another process.
-    :raises experiments.worlds.world.WorldError: if no cell can run.
+    :raises experiments.running.trials.TrialFailed: if a trial raised in another
+        process.
+    :raises experiments.worlds.world.WorldError: if no trial can run.
     """
     found = points(experiment)
     for point in found:
         drawable(point.experiment)
     manifest = _open(experiment, found, directory, world, resume=resume)
     manifest.content["executor"] = executor.name
-    cells = list(plan(found))
-    keys = keys_of(cells, world.name, code_sha256())
+    trials = list(plan(found))
+    keys = keys_of(trials, world.name, code_sha256())
     drawings = Drawings(
         directory, found, manifest.content["traces"], manifest.content["code"]["sha256"]
     )
     manifest.content["traces"] = drawings.entries
-    manifest.plan(zip(cells, keys, strict=True))
+    keyed = [KeyedTrial(*it) for it in zip(trials, keys, strict=True)]
+    manifest.plan(keyed)
     manifest.save()
-    pairs = list(zip(cells, keys, strict=True))
     todo: _Todo | Sessions
     if experiment.episodes is None:
         todo = _Todo(manifest, drawings, watcher)
-        todo.add(pair for pair in pairs if not manifest.done(pair[1]))
+        todo.add(it for it in keyed if not manifest.done(it.key))
     else:
         assert half_width is not None, "episodes end by the width of intervals"
         rule = Rule(experiment, manifest.content["window_ns"][0], half_width)
-        todo = Sessions(manifest, drawings, watcher, rule, pairs)
+        todo = Sessions(manifest, drawings, watcher, rule, keyed)
     seconds = [world.estimate_s(on_machine(it.experiment, it.stretch)) for it in found]
     watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
@@ -145,25 +146,23 @@ def run(
             todo.take(outcome)
     manifest.finish()
     manifest.save()
-    return [] if experiment.episodes else list(_missing(manifest, pairs))
+    return [] if experiment.episodes else list(_missing(manifest, keyed))
 
 
-def _missing(
-    manifest: Manifest, cells: Iterable[tuple[Cell, str]]
-) -> Iterator[Missing]:
-    """Yield the cells that have no run that counts."""
-    for cell, key in cells:
+def _missing(manifest: Manifest, trials: Iterable[KeyedTrial]) -> Iterator[Missing]:
+    """Yield the trials that have no run that counts."""
+    for trial, key in trials:
         if not manifest.done(key):
             yield Missing(
-                point=cell.point,
-                block=cell.block,
-                arm=cell.arm.name,
+                point=trial.point,
+                block=trial.block,
+                arm=trial.arm.name,
                 reason=manifest.last_reason(key),
             )
 
 
 class _Todo:
-    """The cells to run, and what is done with their outcomes."""
+    """The trials to run, and what is done with their outcomes."""
 
     def __init__(
         self, manifest: Manifest, drawings: Drawings, watcher: Watcher
@@ -171,43 +170,43 @@ class _Todo:
         self._manifest = manifest
         self._drawings = drawings
         self._watcher = watcher
-        self._waiting: deque[Cell] = deque()
+        self._waiting: deque[Trial] = deque()
         self._keys: dict[str, str] = {}
         self._tries: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, cells: Iterable[tuple[Cell, str]]) -> None:
-        """Add cells with their keys."""
-        for cell, key in cells:
-            self._waiting.append(cell)
-            self._keys[cell.stem] = key
+    def add(self, trials: Iterable[KeyedTrial]) -> None:
+        """Add trials with their keys."""
+        for trial, key in trials:
+            self._waiting.append(trial)
+            self._keys[trial.stem] = key
 
     def next(self) -> Work | None:
-        """Hand out the next cell, see `executors.executor.Todo`."""
+        """Hand out the next trial, see `executors.executor.Todo`."""
         if not self._waiting:
             return None
-        cell = self._waiting.popleft()
-        cell = replace(cell, attempt=self._manifest.attempts(cell))
-        self._tries[cell.stem] += 1
-        self._watcher.started(cell)
-        return Work(cell=cell, with_trace=self._drawings.wanted(cell))
+        trial = self._waiting.popleft()
+        trial = replace(trial, attempt=self._manifest.attempts(trial))
+        self._tries[trial.stem] += 1
+        self._watcher.started(trial)
+        return Work(trial=trial, with_trace=self._drawings.wanted(trial))
 
     def take(self, outcome: Outcome) -> None:
-        """Store a run, list it, and have its cell repeated if it does not count."""
-        cell, result = outcome.cell, outcome.result
+        """Store a run, list it, and have its trial repeated if it does not count."""
+        trial, result = outcome.trial, outcome.result
         fault = self._drawings.fault(outcome)
         if fault and result.valid:
             result = replace(result, valid=False, reason=fault)
         self._drawings.store(outcome)
         files = _store(self._manifest.directory, outcome)
-        self._manifest.add(outcome, result, self._keys[cell.stem], files)
+        self._manifest.add(outcome, result, self._keys[trial.stem], files)
         self._manifest.save()
-        self._watcher.ended(cell, result, outcome.seconds)
-        retries = cell.experiment.limits.retries
-        if not result.valid and self._tries[cell.stem] <= retries:
-            self._waiting.appendleft(cell)
+        self._watcher.ended(trial, result, outcome.seconds)
+        retries = trial.experiment.limits.retries
+        if not result.valid and self._tries[trial.stem] <= retries:
+            self._waiting.appendleft(trial)
 
 
 def refuse_taken(
@@ -258,7 +257,7 @@ def _store(directory: Path, outcome: Outcome) -> RunFiles | None:
         return None
     assert isinstance(outcome.requests, bytes)
     assert isinstance(outcome.samples, bytes)
-    name = f"{outcome.cell.run_id}.parquet"
+    name = f"{outcome.trial.run_id}.parquet"
     files = RunFiles(
         requests=directory / "requests" / name,
         samples=directory / "samples" / name,

@@ -26,8 +26,8 @@ from experiments.running.drawings import Drawings
 from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
 from experiments.running.stopping import Rule
-from experiments.running.trials import Outcome, Work
-from experiments.worlds.world import Cell, RunFiles
+from experiments.running.trials import KeyedTrial, Outcome, Work
+from experiments.worlds.world import RunFiles, Trial
 
 
 class Sessions:
@@ -39,40 +39,39 @@ class Sessions:
         drawings: Drawings,
         watcher: Watcher,
         rule: Rule,
-        cells: Sequence[tuple[Cell, str]],
+        trials: Sequence[KeyedTrial],
     ) -> None:
         self._manifest = manifest
         self._drawings = drawings
         self._watcher = watcher
         self._rule = rule
-        self._keys = {cell.stem: key for cell, key in cells}
-        self._waiting = deque(cell for cell, key in cells if not manifest.played(key))
-        self._handed_out: list[Cell] = []
+        self._keys = {it.trial.stem: it.key for it in trials}
+        self._waiting = deque(it.trial for it in trials if not manifest.played(it.key))
+        self._handed_out: list[Trial] = []
         self._outcomes: list[Outcome] = []
         self._over = False
-        first, _ = cells[0]
-        self._deadline = _deadline(first, manifest)
+        self._deadline = _deadline(trials[0].trial, manifest)
         self._take_up()
 
     def __len__(self) -> int:
         return 0 if self._over else len(self._waiting)
 
     def next(self) -> Work | None:
-        """Hand out the next cell of this session, see `running.executor.Todo`."""
+        """Hand out the next trial of this session, see `running.executor.Todo`."""
         if self._over or not self._waiting:
             return None
-        cell = self._waiting[0]
+        trial = self._waiting[0]
         if self._handed_out:
             last = self._handed_out[-1]
-            if _session(last) != _session(cell):
+            if _session(last) != _session(trial):
                 return None
-            if last.block != cell.block and self._late():
+            if last.block != trial.block and self._late():
                 return None
         self._waiting.popleft()
-        cell = replace(cell, attempt=self._manifest.attempts(cell))
-        self._handed_out.append(cell)
-        self._watcher.started(cell)
-        return Work(cell=cell, with_trace=self._drawings.wanted(cell))
+        trial = replace(trial, attempt=self._manifest.attempts(trial))
+        self._handed_out.append(trial)
+        self._watcher.started(trial)
+        return Work(trial=trial, with_trace=self._drawings.wanted(trial))
 
     def take(self, outcome: Outcome) -> None:
         """Keep a run; when it is the session's last, store them all and look."""
@@ -82,17 +81,17 @@ class Sessions:
             outcome = replace(outcome, result=result)
         self._drawings.store(outcome)
         self._outcomes.append(replace(outcome, trace=None))
-        self._watcher.ended(outcome.cell, outcome.result, outcome.seconds)
+        self._watcher.ended(outcome.trial, outcome.result, outcome.seconds)
         if sum(not each.superseded for each in self._outcomes) == len(self._handed_out):
             self._close()
 
     def _close(self) -> None:
-        arms = dict.fromkeys(each.cell.arm.name for each in self._outcomes)
-        self._outcomes.sort(key=lambda each: each.cell.block)
+        arms = dict.fromkeys(each.trial.arm.name for each in self._outcomes)
+        self._outcomes.sort(key=lambda each: each.trial.block)
         files = {name: self._store(name) for name in arms}
         for outcome in self._outcomes:
-            key = self._keys[outcome.cell.stem]
-            of_arm = files[outcome.cell.arm.name] if outcome.result.recorded else None
+            key = self._keys[outcome.trial.stem]
+            of_arm = files[outcome.trial.arm.name] if outcome.result.recorded else None
             self._manifest.add(outcome, outcome.result, key, of_arm)
         self._outcomes.clear()
         self._handed_out.clear()
@@ -101,11 +100,11 @@ class Sessions:
 
     def _store(self, arm: str) -> RunFiles | None:
         """Write the session's rows of an arm, whole or not at all."""
-        mine = [each for each in self._outcomes if each.cell.arm.name == arm]
+        mine = [each for each in self._outcomes if each.trial.arm.name == arm]
         recorded = [each for each in mine if each.result.recorded]
         if not recorded:
             return None
-        first = recorded[0].cell
+        first = recorded[0].trial
         name = f"s{_session(first):03d}-{first.run_id}.parquet"
         directory = self._manifest.directory
         files = RunFiles(
@@ -142,18 +141,18 @@ class Sessions:
         self._over = look.decision != stopping.GO_ON
 
 
-def _session(cell: Cell) -> int:
-    assert cell.experiment.episodes is not None
-    return cell.experiment.episodes.session_of(cell.block)
+def _session(trial: Trial) -> int:
+    assert trial.experiment.episodes is not None
+    return trial.experiment.episodes.session_of(trial.block)
 
 
-def _deadline(cell: Cell, manifest: Manifest) -> float | None:
+def _deadline(trial: Trial, manifest: Manifest) -> float | None:
     """Return when the time is up; None in a world where the clock decides nothing."""
     world = WORLDS.get(manifest.content["world"])
     if world is None or world.computed:
         return None
-    assert cell.experiment.episodes is not None
-    return time.monotonic() + 60 * cell.experiment.episodes.minutes
+    assert trial.experiment.episodes is not None
+    return time.monotonic() + 60 * trial.experiment.episodes.minutes
 
 
 def _table(content: bytes | pa.Table | None) -> pa.Table:

@@ -1,8 +1,8 @@
-"""One cell as a unit of work: a value goes in, bytes come out, wherever that is.
+"""One trial as a unit of work: a value goes in, bytes come out, wherever that is.
 
-A cell draws its own trace from the seed, so that nothing but a few kilobytes has to
+A trial draws its own trace from the seed, so that nothing but a few kilobytes has to
 travel to a process or a machine that runs it, and it gives back the contents of its
-files, which only the process with the directory writes. So cells can be executed
+files, which only the process with the directory writes. So trials can be executed
 anywhere, by the same function, with the same bytes as result.
 """
 
@@ -18,7 +18,7 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,18 +29,25 @@ from experiments.load.trace import Trace
 from experiments.records.environment import now
 from experiments.records.recording import identity_fault
 from experiments.running.worlds import make_world
-from experiments.worlds.world import Cell, RunFiles, RunResult, World, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 
-class CellFailed(Exception):
-    """A cell raised: a fault of ours, or a machine that cannot run cells."""
+class TrialFailed(Exception):
+    """A trial raised: a fault of ours, or a machine that cannot run trials."""
+
+
+class KeyedTrial(NamedTuple):
+    """A trial, and the hash of all that its rows depend on."""
+
+    trial: Trial
+    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A cell to run, and whether to bring back the trace that it drew."""
+    """A trial to run, and whether to bring back the trace that it drew."""
 
-    cell: Cell
+    trial: Trial
     with_trace: bool
 
 
@@ -54,7 +61,7 @@ class Outcome:
     what was drawn here.
     """
 
-    cell: Cell
+    trial: Trial
     result: RunResult
     requests: bytes | pa.Table | None
     samples: bytes | pa.Table | None
@@ -70,7 +77,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A cell that raised, in words that survive the way to another process."""
+    """A trial that raised, in words that survive the way to another process."""
 
     words: str
     ours: bool
@@ -83,11 +90,11 @@ class Deck:
         self._drawing = ""
         self._trace: Trace | None = None
 
-    def draw(self, cell: Cell) -> Trace:
-        """Return the trace of a cell's block."""
-        drawing = drawing_key(cell.experiment, cell.block)
+    def draw(self, trial: Trial) -> Trace:
+        """Return the trace of a trial's block."""
+        drawing = drawing_key(trial.experiment, trial.block)
         if self._trace is None or drawing != self._drawing:
-            self._trace = trace.generate(cell.experiment, cell.block)
+            self._trace = trace.generate(trial.experiment, trial.block)
             self._drawing = drawing
         return self._trace
 
@@ -100,20 +107,20 @@ class Bench:
         self._deck = Deck()
 
     def run(self, work: Work) -> Outcome:
-        """Draw the cell's trace, replay it, and read what was recorded."""
-        cell, drawn = work.cell, self._deck.draw(work.cell)
+        """Draw the trial's trace, replay it, and read what was recorded."""
+        trial, drawn = work.trial, self._deck.draw(work.trial)
         started, began = now(), time.monotonic()
         load_average = os.getloadavg()[0]
-        with tempfile.TemporaryDirectory(prefix="doorkeeper-cell-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-trial-") as scratch:
             files = RunFiles(
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
-                attempts=_attempts_file(cell, Path(scratch)),
+                attempts=_attempts_file(trial, Path(scratch)),
             )
-            there, replayed = on_its_machine(cell, drawn)
+            there, replayed = on_its_machine(trial, drawn)
             result = checked(self._world.run(there, replayed, files), drawn)
             return Outcome(
-                cell=cell,
+                trial=trial,
                 result=result,
                 requests=files.requests.read_bytes() if result.recorded else None,
                 samples=files.samples.read_bytes() if result.recorded else None,
@@ -130,46 +137,47 @@ class Bench:
 
 
 def attempt(world: str, work: Work) -> Outcome | Failure:
-    """Run a cell in a process that was started for it."""
+    """Run a trial in a process that was started for it."""
     try:
         return _bench(world).run(work)
     except WorldError as error:
         return Failure(words=str(error), ours=False)
     except Exception:
         # It travels as words, for not every exception can; `expect` raises it there.
-        return Failure(words=f"{work.cell.run_id}: {traceback.format_exc()}", ours=True)
+        words = f"{work.trial.run_id}: {traceback.format_exc()}"
+        return Failure(words=words, ours=True)
 
 
 def expect(found: Outcome | Failure) -> Outcome:
     """Return an outcome.
 
-    :raises CellFailed: if the cell raised.
-    :raises WorldError: if no cell can run there.
+    :raises TrialFailed: if the trial raised.
+    :raises WorldError: if no trial can run there.
     """
     if isinstance(found, Outcome):
         return found
-    raise CellFailed(found.words) if found.ours else WorldError(found.words)
+    raise TrialFailed(found.words) if found.ours else WorldError(found.words)
 
 
-def cell_key(cell: Cell, world: str, code: str) -> str:
-    """Return the hash of everything that the rows of a cell depend on.
+def trial_key(trial: Trial, world: str, code: str) -> str:
+    """Return the hash of everything that the rows of a trial depend on.
 
     Not of how the point is called or which others there are, nor of the other arms, nor
     of what is only decided when the rows are there: repetition and analysis.
     """
-    limits = cell.experiment.limits.model_dump(mode="json")
+    limits = trial.experiment.limits.model_dump(mode="json")
     del limits["retries"]
     depends_on = {
-        "trace": _drawn_from(cell.experiment, cell.block),
-        "arm": cell.arm.name,
-        "keys": cell.experiment.broker_keys(cell.arm),
+        "trace": _drawn_from(trial.experiment, trial.block),
+        "arm": trial.arm.name,
+        "keys": trial.experiment.broker_keys(trial.arm),
         "limits": limits,
-        "told": _told(cell, world),
-        "cluster": _cluster(cell),
-        "stretch": cell.stretch,
-        "costs": machine_us(cell.experiment),
+        "told": _told(trial, world),
+        "cluster": _cluster(trial),
+        "stretch": trial.stretch,
+        "costs": machine_us(trial.experiment),
         "world": world,
-        "block": cell.block,
+        "block": trial.block,
         "code": code,
         "python": platform.python_version(),
     }
@@ -181,31 +189,31 @@ def drawing_key(experiment: Experiment, block: int) -> str:
     return _hash(_drawn_from(experiment, block))
 
 
-def _told(cell: Cell, world: str) -> dict[str, Any]:
+def _told(trial: Trial, world: str) -> dict[str, Any]:
     """Return what only this world is told."""
     if world == "virtual":
-        return cell.experiment.virtual.model_dump(mode="json")
+        return trial.experiment.virtual.model_dump(mode="json")
     if world == "model":
-        settings = cell.arm.model.settings(cell.experiment.model)
-        return {**settings.model_dump(mode="json"), "own": cell.arm.model.own}
+        settings = trial.arm.model.settings(trial.experiment.model)
+        return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}
     # In episodes a broker has met others before, and its neighbours are alive.
-    told: dict[str, Any] = {"episodes": True} if cell.experiment.episodes else {}
+    told: dict[str, Any] = {"episodes": True} if trial.experiment.episodes else {}
     if world == "live":
-        told["live"] = cell.experiment.live.model_dump(mode="json")
+        told["live"] = trial.experiment.live.model_dump(mode="json")
     return told
 
 
-def _attempts_file(cell: Cell, at: Path) -> Path | None:
+def _attempts_file(trial: Trial, at: Path) -> Path | None:
     """Return where a run on a cluster puts its attempts."""
-    return None if cell.experiment.cluster is None else at / "attempts.parquet"
+    return None if trial.experiment.cluster is None else at / "attempts.parquet"
 
 
-def _cluster(cell: Cell) -> dict[str, Any] | None:
+def _cluster(trial: Trial) -> dict[str, Any] | None:
     """Return what a cluster adds to what the rows depend on."""
-    cluster = cell.experiment.cluster
+    cluster = trial.experiment.cluster
     if cluster is None:
         return None
-    return {**cluster.model_dump(mode="json"), "controller": cell.arm.controller}
+    return {**cluster.model_dump(mode="json"), "controller": trial.arm.controller}
 
 
 def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
@@ -228,21 +236,21 @@ def _hash(content: dict[str, Any]) -> str:
 
 @functools.cache
 def _bench(world: str) -> Bench:
-    """Return this process's bench: the next cell may replay the same trace."""
+    """Return this process's bench: the next trial may replay the same trace."""
     return Bench(make_world(world, lambda: None))
 
 
-def on_its_machine(cell: Cell, drawn: Trace) -> tuple[Cell, Trace]:
-    """Return a cell and its trace in the time of the machine, for a world to run."""
-    experiment = cell.experiment
+def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:
+    """Return a trial and its trace in the time of the machine, for a world to run."""
+    experiment = trial.experiment
     nominal = nominal_us(experiment)
     ratios = {
         name: cost_us / nominal[name]
         for name, cost_us in machine_us(experiment).items()
         if name in nominal
     }
-    there = replace(cell, experiment=on_machine(experiment, cell.stretch))
-    return there, drawn.stretched(cell.stretch, ratios)
+    there = replace(trial, experiment=on_machine(experiment, trial.stretch))
+    return there, drawn.stretched(trial.stretch, ratios)
 
 
 def stored(drawn: Trace) -> bytes:

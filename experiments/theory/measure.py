@@ -32,7 +32,7 @@ from experiments.theory.predict import (
     WORK_X_WAIT,
 )
 from experiments.theory.services import Moments
-from experiments.worlds.world import Cell, RunFiles, World
+from experiments.worlds.world import RunFiles, Trial, World
 
 _COLUMNS = ["class", "intended_ns", "client_done_ns", "service_ns", "outcome"]
 Key = tuple[str, str]
@@ -64,10 +64,10 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, Block]]:
         for block in range(experiment.experiment.blocks):
             trace = generate(experiment, block)
             for order, arm in enumerate(experiment.arms):
-                cell = Cell(experiment=experiment, block=block, arm=arm, order=order)
-                result = world.run(cell, trace, files)
+                trial = Trial(experiment=experiment, block=block, arm=arm, order=order)
+                result = world.run(trial, trace, files)
                 if not result.valid:
-                    raise RuntimeError(f"{cell.run_id}: {result.reason}")
+                    raise RuntimeError(f"{trial.run_id}: {result.reason}")
                 demands_ns = trace.table["demand_ns"].to_numpy()
                 yield arm.name, _read(files.requests, point, demands_ns)
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
-from experiments.worlds.world import Cell, RunResult
+from experiments.worlds.world import RunResult, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """A run that was an episode of a session: its rows, and how it went."""
 
-    cell: Cell
+    trial: Trial
     requests: pa.Table
     samples: pa.Table
     result: RunResult
@@ -29,10 +29,10 @@ class Episode:
 class Session(Protocol):
     """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
 
-    def rehearse(self, cell: Cell, replayed: Trace) -> None:
+    def rehearse(self, trial: Trial, replayed: Trace) -> None:
         """Play an episode to an arm that is new, without a record."""
 
-    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
+    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
         """Play an episode; return how long a fixed loop took before and after it."""
 
     def finish(self) -> Iterator[Episode]:

@@ -16,20 +16,20 @@ from experiments.load.replaying import Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 # Beyond the trace's length and the drain: set-up, reading answers, writing rows.
 _GRACE_S = 40.0
 
 
 def start(
-    cell: Cell, replayed: Trace, at: Path, pinning: Pinning, tick: Callable[[], None]
+    trial: Trial, replayed: Trace, at: Path, pinning: Pinning, tick: Callable[[], None]
 ) -> Child:
     """Start the generator of a run; it waits to be told its target."""
     trace.store(replayed, at / "trace.parquet")
     assignment = Assignment(
         trace=str(at / "trace.parquet"),
-        content=cell.experiment.content(),
+        content=trial.experiment.content(),
         out=str(_observed(at)),
         binding=asdict(pinning.binding(pinning.generator)),
     )
@@ -39,9 +39,9 @@ def start(
     return Child("generator", command, at / "generator.err", tick=tick)
 
 
-def patience_s(cell: Cell, replays: int = 1) -> float:
+def patience_s(trial: Trial, replays: int = 1) -> float:
     """Return how long to wait for a generator that replays so often."""
-    experiment = cell.experiment
+    experiment = trial.experiment
     span_s = experiment.workload.duration_s + experiment.limits.drain_s
     return replays * span_s + _GRACE_S
 

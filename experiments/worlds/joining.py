@@ -17,7 +17,7 @@ from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
 from experiments.records import broker_rows, recording
 from experiments.records.broker_rows import BrokerRecord
 from experiments.records.recording import NEVER, Results
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Rows:
 
 def record_run(
     world: str,
-    cell: Cell,
+    trial: Trial,
     replayed: Trace,
     out: RunFiles,
     seen: Seen,
@@ -57,16 +57,16 @@ def record_run(
         broker = None
     else:
         broker = broker_rows.read(broker_record, len(replayed), end.origin_ns)
-    rows = join(world, cell, replayed, seen, broker, end)
+    rows = join(world, trial, replayed, seen, broker, end)
     recording.write(rows.requests, out.requests)
     recording.write(rows.samples, out.samples)
-    limits = cell.experiment.limits
+    limits = trial.experiment.limits
     faults = [
         rows.result.reason,
         recording.late(rows.result.lateness_ns["p99"], limits.lateness_p99_ms),
         recording.disturbed(
             end.broker_cpu.waited_s,
-            cell.experiment.workload.duration_s,
+            trial.experiment.workload.duration_s,
             limits.broker_wait_share,
         ),
     ]
@@ -76,7 +76,7 @@ def record_run(
 
 def join(
     world: str,
-    cell: Cell,
+    trial: Trial,
     replayed: Trace,
     seen: Seen,
     broker: BrokerRecord | None,
@@ -97,8 +97,8 @@ def join(
         error_code=seen["error_code"],
         ended_ns=end.ended_ns - origin_ns,
     )
-    labels = cell.labels(world)
-    timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
+    labels = trial.labels(world)
+    timeout_ns = round(trial.experiment.limits.timeout_ms * 1e6)
     requests = recording.requests_table(labels, replayed, results, timeout_ns)
     offered_ns = broker_rows.relative(seen["offered_ns"], origin_ns)
     intended_ns = replayed.table["intended_ns"].to_numpy()

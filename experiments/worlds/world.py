@@ -18,13 +18,13 @@ from experiments.records.recording import RunLabels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Trial:
     """One arm in one block, at its place in the block's shuffled order.
 
     In a sweep ``experiment`` is the point's, ``point`` its name and ``prefix`` what the
-    names of its runs begin with. ``attempt`` counts earlier runs of the same cell that
+    names of its runs begin with. ``attempt`` counts earlier runs of the same trial that
     did not count. ``stretch`` is the factor from nominal time to the machine's; a world
-    is given cells whose experiment is in the machine's time already.
+    is given trials whose experiment is in the machine's time already.
     """
 
     experiment: Experiment
@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def stem(self) -> str:
-        """Return what the names of all attempts at this cell begin with."""
+        """Return what the names of all attempts at this trial begin with."""
         return f"{self.prefix}b{self.block:03d}-{self.arm.name}-t"
 
     def labels(self, world: str) -> RunLabels:
@@ -99,7 +99,7 @@ class RunResult:
 
 
 class WorldError(Exception):
-    """No cell can run here, whatever is repeated; the message says why."""
+    """No trial can run here, whatever is repeated; the message says why."""
 
 
 class World(Protocol):
@@ -110,8 +110,8 @@ class World(Protocol):
     def environment(self) -> Mapping[str, Any]:
         """Return what the manifest's environment should say of this world."""
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        """Replay the trace to the cell's arm and write its rows to ``out``.
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        """Replay the trace to the trial's arm and write its rows to ``out``.
 
         A run that went wrong is a result with a reason, not an exception.
 

@@ -23,7 +23,7 @@ from experiments.records.recording import STAMPS, Results
 from experiments.running.calibrating import calibrate
 from experiments.running.progress import Silence
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
 
 BILLED_NS = {"control": 150_000, "bulk": 800_000}
@@ -49,7 +49,7 @@ class Measured:
     def estimate_s(self, experiment: Any) -> float:
         return 1.0
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         billed = np.array([BILLED_NS[name] for name in trace.column("traffic")])
         stamps = trace.table["intended_ns"].to_numpy() + 1_000_000
         waited = np.where(np.arange(len(trace)) % 10 == 0, 5_000_000, 0)
@@ -62,7 +62,7 @@ class Measured:
             error_code=np.zeros(len(trace), np.int16),
             ended_ns=10**10,
         )
-        labels = cell.labels("live")
+        labels = trial.labels("live")
         rows = recording.requests_table(labels, trace, results, timeout_ns=10**10)
         recording.write(rows, out.requests)
         samples = {name: [] for name in SampleRow._fields}
@@ -110,8 +110,8 @@ class Silent(Measured):
         super().__init__()
         self.stretches: list[float] = []
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        result = super().run(cell, trace, out)
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        result = super().run(trial, trace, out)
         nominal_us = CONTENT["nominal"]["costs"]
         names = np.array(trace.column("traffic"))
         refused = (names == "control") & (np.arange(len(trace)) % 3 == 0)
@@ -120,8 +120,8 @@ class Silent(Measured):
         at = rows.schema.get_field_index("outcome")
         pq.write_table(rows.set_column(at, "outcome", [outcome]), out.requests)
         work_us = sum(nominal_us[name]["mean_us"] for name in names[~refused])
-        self.stretches.append(cell.stretch)
-        factor = 0.25 * (1.5 if cell.stretch == 1 else 1.0)
+        self.stretches.append(trial.stretch)
+        factor = 0.25 * (1.5 if trial.stretch == 1 else 1.0)
         return replace(result, broker_cpu_s=factor * work_us * 1e-6)
 
 

@@ -22,7 +22,7 @@ from experiments.design.config_errors import ExperimentError
 from experiments.design.points import points
 from experiments.load import trace
 from experiments.running.runner import plan
-from experiments.running.trials import cell_key, drawing_key
+from experiments.running.trials import drawing_key, trial_key
 
 NOMINAL_US = {"control": 200.0, "bulk": 1000.0}
 CONTENT: dict[str, Any] = {
@@ -284,7 +284,7 @@ def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
     elsewhere = built.with_machine(machine(control=300.0, bulk=1000.0))
     here, slower = (next(plan(points(experiment))) for experiment in (built, elsewhere))
     assert drawing_key(here.experiment, 0) == drawing_key(slower.experiment, 0)
-    assert cell_key(here, "live", "c") != cell_key(slower, "live", "c")
+    assert trial_key(here, "live", "c") != trial_key(slower, "live", "c")
     assert slower.stretch == pytest.approx((0.1 * 1.5 + 0.39) / 0.49)
 
 

@@ -25,7 +25,7 @@ from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
 from experiments.running.progress import Silence
 from experiments.worlds.episodes import Episode
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 Latencies = npt.NDArray[np.float64]
 ARMS = ("fifo", "wfq", "fifo-again")
@@ -67,12 +67,12 @@ class FakeSession:
     played: list[Episode] = field(default_factory=list)
     rehearsed: list[str] = field(default_factory=list)
 
-    def rehearse(self, cell: Cell, replayed: Trace) -> None:
-        self.rehearsed.append(cell.arm.name)
+    def rehearse(self, trial: Trial, replayed: Trace) -> None:
+        self.rehearsed.append(trial.arm.name)
 
-    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
-        self.world.order.append(cell.run_id)
-        if cell.run_id == self.world.dies_at:
+    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
+        self.world.order.append(trial.run_id)
+        if trial.run_id == self.world.dies_at:
             raise RunFailed("broker ended with status 9")
         intended = replayed.table["intended_ns"].to_numpy()
         results = Results(
@@ -81,13 +81,13 @@ class FakeSession:
             error_code=np.zeros(len(replayed), np.int16),
             ended_ns=10**9,
         )
-        labels = cell.labels("live")
+        labels = trial.labels("live")
         rows = recording.requests_table(labels, replayed, results, timeout_ns=10**10)
         samples = {name: [] for name in SampleRow._fields}
-        probes = self.world.probes.get(cell.run_id, STEADY)
+        probes = self.world.probes.get(trial.run_id, STEADY)
         self.played.append(
             Episode(
-                cell=cell,
+                trial=trial,
                 requests=rows,
                 samples=recording.samples_table(labels, samples),
                 result=RunResult(
@@ -128,7 +128,7 @@ class FakeWorld:
         self.sessions.append(FakeSession(self))
         return nullcontext(self.sessions[-1])
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         raise AssertionError("episodes are played in sessions")
 
 

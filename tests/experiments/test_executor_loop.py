@@ -15,14 +15,14 @@ from doorkeeper import cli
 from experiments.design.points import points
 from experiments.running import runner
 from experiments.running.executors.spark import Spark, stream
-from experiments.running.trials import CellFailed, Failure, Outcome, Work
+from experiments.running.trials import Failure, Outcome, TrialFailed, Work
 from experiments.worlds.world import RunResult, WorldError
 from tests.experiments.small_sweep import built, config_file
 
 
 @dataclass
 class Twice:
-    """Hands each cell out, and once more after its first outcome, before the others."""
+    """Hands each trial out, once more after its first outcome, before the others."""
 
     waiting: deque[Work]
     handed: list[str] = field(default_factory=list)
@@ -31,18 +31,18 @@ class Twice:
         if not self.waiting:
             return None
         work = self.waiting.popleft()
-        self.handed.append(work.cell.run_id)
+        self.handed.append(work.trial.run_id)
         return work
 
     def take(self, outcome: Outcome) -> None:
-        if outcome.cell.attempt == 0:
-            again = replace(outcome.cell, attempt=1)
-            self.waiting.appendleft(Work(cell=again, with_trace=False))
+        if outcome.trial.attempt == 0:
+            again = replace(outcome.trial, attempt=1)
+            self.waiting.appendleft(Work(trial=again, with_trace=False))
 
 
 def outcome_of(work: Work) -> Outcome:
     return Outcome(
-        cell=work.cell,
+        trial=work.trial,
         result=RunResult(valid=True),
         requests=None,
         samples=None,
@@ -56,30 +56,30 @@ def outcome_of(work: Work) -> Outcome:
 
 
 @pytest.mark.parametrize("room", [1, 2, 5])
-def test_repetitions_come_next_and_even_after_the_last_cell(room: int) -> None:
-    cells = list(runner.plan(points(built())))[:4]
-    todo = Twice(deque(Work(cell=cell, with_trace=False) for cell in cells))
+def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
+    trials = list(runner.plan(points(built())))[:4]
+    todo = Twice(deque(Work(trial=trial, with_trace=False) for trial in trials))
     with ThreadPoolExecutor(room) as threads:
         for outcome in stream(
             lambda work: threads.submit(outcome_of, work), todo, lambda: room
         ):
             todo.take(outcome)
-    expected = {f"{cell.stem}{attempt}" for cell in cells for attempt in (0, 1)}
+    expected = {f"{trial.stem}{attempt}" for trial in trials for attempt in (0, 1)}
     assert len(todo.handed) == 8
     assert set(todo.handed) == expected
-    first = [f"{cells[0].stem}0", f"{cells[0].stem}1"]
+    first = [f"{trials[0].stem}0", f"{trials[0].stem}1"]
     assert room > 1 or todo.handed[:2] == first
 
 
 def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
     with ThreadPoolExecutor(1) as threads:
-        todo = Twice(deque([Work(cell=first_cell(), with_trace=False)]))
+        todo = Twice(deque([Work(trial=first_trial(), with_trace=False)]))
         failure = Failure(words="no broker", ours=False)
         with pytest.raises(WorldError, match="no broker"):
             next(stream(lambda _: threads.submit(lambda: failure), todo, lambda: 1))
 
 
-def first_cell() -> Any:
+def first_trial() -> Any:
     return next(runner.plan(points(built())))
 
 
@@ -89,9 +89,9 @@ def test_a_cluster_that_cannot_be_reached_is_said_so() -> None:
             "An error occurred while calling o1.it.\n: java.io.IOException: no route\n"
         )
 
-    todo = Twice(deque([Work(cell=first_cell(), with_trace=False)]))
+    todo = Twice(deque([Work(trial=first_trial(), with_trace=False)]))
     with pytest.raises(
-        CellFailed, match=r"^no session: java\.io\.IOException: no route$"
+        TrialFailed, match=r"^no session: java\.io\.IOException: no route$"
     ):
         next(Spark("model", connect).outcomes(todo))
 

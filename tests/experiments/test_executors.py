@@ -1,4 +1,4 @@
-"""Executors: the same bytes whoever runs the cells, and a clean end when one cannot."""
+"""Executors: the same bytes whoever runs trials, and a clean end when one cannot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
 from experiments.running.progress import Silence
-from experiments.running.trials import CellFailed, Failure, Outcome, Work, attempt
+from experiments.running.trials import Failure, Outcome, TrialFailed, Work, attempt
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World
@@ -151,7 +151,7 @@ def test_a_cell_that_raises_ends_the_experiment_with_its_name(tmp_path: Path) ->
             {"name": "own", "scheduler": "fifo", "model": {"own": ["worker"]}},
         ]
     )
-    with pytest.raises(CellFailed, match=r"(?s)p00\d-b00\d-own-t0: .*above 1"):
+    with pytest.raises(TrialFailed, match=r"(?s)p00\d-b00\d-own-t0: .*above 1"):
         run(experiment, tmp_path, Local("model", 2))
     assert not list(tmp_path.rglob("*.partial"))
     assert spawned() == []
@@ -163,11 +163,11 @@ def test_a_process_that_is_killed_ends_the_experiment_with_a_guess(
     class Killing(Silence):
         """Kills a worker once the first run is there."""
 
-        def ended(self, cell: Any, result: Any, seconds: float) -> None:
+        def ended(self, trial: Any, result: Any, seconds: float) -> None:
             for process in spawned():
                 process.kill()
 
-    with pytest.raises(CellFailed, match="a process that ran cells died; was it"):
+    with pytest.raises(TrialFailed, match="a process that ran trials died; was it"):
         runner.run(
             built(),
             tmp_path,
@@ -232,8 +232,8 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
 
 
 def test_a_worker_with_other_code_refuses() -> None:
-    cell = next(runner.plan(points(built())))
-    work = Work(cell=cell, with_trace=False)
+    trial = next(runner.plan(points(built())))
+    work = Work(trial=trial, with_trace=False)
     refused = attempt_there("another hash", "model", work)
     assert isinstance(refused, Failure)
     assert "would run other code" in refused.words

@@ -22,7 +22,7 @@ from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
 from experiments.running.progress import Silence
-from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 
 
 def experiment(**header: Any) -> Experiment:
@@ -59,7 +59,7 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing catches it."""
 
 
-def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+def good(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
     """Answer every request after a millisecond."""
     intended = trace.table["intended_ns"].to_numpy()
     results = Results(
@@ -68,7 +68,7 @@ def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
         error_code=np.zeros(len(trace), np.int16),
         ended_ns=10**9,
     )
-    labels = cell.labels("fake")
+    labels = trial.labels("fake")
     table = recording.requests_table(labels, trace, results, timeout_ns=10**10)
     recording.write(table, out.requests)
     samples = {name: [] for name in SampleRow._fields}
@@ -81,12 +81,12 @@ def good(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
     )
 
 
-Play = Callable[[Cell, Trace, RunFiles], RunResult]
+Play = Callable[[Trial, Trace, RunFiles], RunResult]
 
 
 @dataclass
 class FakeWorld:
-    """Plays what it is told to, and remembers for which cells."""
+    """Plays what it is told to, and remembers for which trials."""
 
     play: Play = good
     name: str = "fake"
@@ -99,10 +99,10 @@ class FakeWorld:
     def estimate_s(self, experiment: Experiment) -> float:
         return 0.01
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        self.ran.append(cell.run_id)
-        self.traces.append((cell.block, trace.sha256))
-        return self.play(cell, trace, out)
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        self.ran.append(trial.run_id)
+        self.traces.append((trial.block, trace.sha256))
+        return self.play(trial, trace, out)
 
 
 def run(
@@ -123,19 +123,19 @@ def manifest(directory: Path) -> Any:
 
 
 def test_every_block_runs_every_arm_once_and_the_baseline_again() -> None:
-    cells = list(runner.plan(points(experiment())))
+    trials = list(runner.plan(points(experiment())))
     for block in range(3):
-        arms = [cell.arm.name for cell in cells if cell.block == block]
+        arms = [trial.arm.name for trial in trials if trial.block == block]
         assert sorted(arms) == ["fifo", "fifo-again", "priority", "wfq"]
-        orders = [cell.order for cell in cells if cell.block == block]
+        orders = [trial.order for trial in trials if trial.block == block]
         assert orders == [0, 1, 2, 3]
 
 
 def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
     def orders(seed: int) -> list[str]:
         return [
-            cell.arm.name
-            for cell in runner.plan(points(experiment(seed=seed, blocks=20)))
+            trial.arm.name
+            for trial in runner.plan(points(experiment(seed=seed, blocks=20)))
         ]
 
     assert orders(3) == orders(3)
@@ -144,8 +144,8 @@ def test_the_order_of_arms_is_shuffled_by_the_seed_alone() -> None:
 
 def test_every_arm_stands_in_every_place_about_equally_often() -> None:
     blocks = 400
-    cells = runner.plan(points(experiment(blocks=blocks)))
-    places = Counter((cell.arm.name, cell.order) for cell in cells)
+    trials = runner.plan(points(experiment(blocks=blocks)))
+    places = Counter((trial.arm.name, trial.order) for trial in trials)
     # Binomial(400, 1/4): mean 100, standard deviation 8.7; five of them.
     assert len(places) == 16
     assert all(abs(count - blocks / 4) < 44 for count in places.values()), places
@@ -186,17 +186,17 @@ def test_a_directory_in_use_is_refused_without_resume(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", range(12))
 @pytest.mark.parametrize("half_written", [False, True])
-def test_killed_in_any_run_it_goes_on_without_repeating_a_done_cell(
+def test_killed_in_any_run_it_goes_on_without_repeating_a_done_trial(
     tmp_path: Path, when: int, half_written: bool
 ) -> None:
     calls = iter(range(99))
 
-    def killed(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def killed(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         if next(calls) == when:
             if half_written:
                 out.requests.write_bytes(b"PAR1 torn")
             raise Killed
-        return good(cell, trace, out)
+        return good(trial, trace, out)
 
     first = FakeWorld(killed)
     with pytest.raises(Killed):
@@ -205,7 +205,7 @@ def test_killed_in_any_run_it_goes_on_without_repeating_a_done_cell(
     second = FakeWorld()
     assert run(tmp_path, second, resume=True) == []
     assert [*first.ran[:when], *second.ran] == [
-        cell.run_id for cell in runner.plan(points(experiment()))
+        trial.run_id for trial in runner.plan(points(experiment()))
     ]
     found = manifest(tmp_path)
     assert len(found["runs"]) == 12
@@ -242,12 +242,12 @@ def test_more_blocks_add_cells_and_repeat_none(tmp_path: Path) -> None:
     assert all(run_id.startswith("b002-") for run_id in more.ran)
 
 
-def late(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-    """Be late in the first attempt at each wfq cell, and never get priority done."""
-    result = good(cell, trace, out)
-    if cell.arm.name == "wfq" and cell.attempt == 0:
+def late(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    """Be late in the first attempt at each wfq trial, and never get priority done."""
+    result = good(trial, trace, out)
+    if trial.arm.name == "wfq" and trial.attempt == 0:
         return replace(result, valid=False, reason="generator late: p99 3.00 ms > 1 ms")
-    if cell.arm.name == "priority":
+    if trial.arm.name == "priority":
         return RunResult(valid=False, reason="broker ended with 3", recorded=False)
     return result
 
@@ -277,7 +277,7 @@ def test_a_run_without_rows_is_repeated_up_to_its_retries(tmp_path: Path) -> Non
 def test_a_world_in_which_nothing_can_run_ends_the_experiment_at_once(
     tmp_path: Path,
 ) -> None:
-    def refused(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def refused(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         raise WorldError("arm 'wfq' cannot start: no such option")
 
     world = FakeWorld(refused)
@@ -306,8 +306,8 @@ def test_a_failed_cell_is_not_done_and_is_tried_again_on_resume(tmp_path: Path) 
 def test_a_run_whose_counts_do_not_add_up_does_not_count(
     tmp_path: Path, change: dict[str, int], reason: str
 ) -> None:
-    def leaking(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        result = good(cell, trace, out)
+    def leaking(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        result = good(trial, trace, out)
         counts = Counter(result.counts)
         counts.update(change)
         return replace(result, counts=dict(counts))
@@ -318,8 +318,8 @@ def test_a_run_whose_counts_do_not_add_up_does_not_count(
 
 
 def test_a_run_of_another_trace_does_not_count(tmp_path: Path) -> None:
-    def confused(cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
-        return replace(good(cell, trace, out), trace_sha256="other")
+    def confused(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        return replace(good(trial, trace, out), trace_sha256="other")
 
     missing = run(tmp_path, FakeWorld(confused), blocks=1)
     assert missing[0].reason.startswith("replayed the trace other, not ")

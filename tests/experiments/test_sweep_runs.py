@@ -20,7 +20,7 @@ from tests.experiments.load_and_share import CONTROL, PRODUCE, Content, content,
 
 
 class Counting:
-    """Counts the cells that are handed to it."""
+    """Counts the trials that are handed to it."""
 
     name = "sequential"
     lanes: int | None = 1
@@ -31,7 +31,7 @@ class Counting:
 
     def outcomes(self, todo: Any) -> Any:
         for outcome in self._executor.outcomes(todo):
-            self.ran.append(outcome.cell.run_id)
+            self.ran.append(outcome.trial.run_id)
             yield outcome
 
 
@@ -120,7 +120,7 @@ def judged_otherwise(built: Content) -> None:
 
 
 @pytest.mark.parametrize("edit", [renamed, turned, written_otherwise, judged_otherwise])
-def test_what_no_row_depends_on_repeats_no_cell(
+def test_what_no_row_depends_on_repeats_no_trial(
     tmp_path: Path, edit: Callable[[Content], None]
 ) -> None:
     first, before = run(tmp_path, content())
@@ -180,7 +180,7 @@ def test_an_arm_that_a_factor_leaves_alone_has_runs_at_each_point(
         ("broker", "set", {"queued.max.requests": 51}, 16),
     ],
 )
-def test_what_rows_depend_on_repeats_their_cells(
+def test_what_rows_depend_on_repeats_their_trials(
     tmp_path: Path, table: str, key: str, value: object, repeated: int
 ) -> None:
     run(tmp_path, content())

@@ -11,7 +11,7 @@ import pytest
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.world import Live
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 
 pytestmark = pytest.mark.live
 PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
@@ -57,8 +57,8 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
         samples=tmp_path / "s.parquet",
         attempts=tmp_path / "a.parquet",
     )
-    cell = Cell(experiment=built, block=0, arm=built.arms[0], order=0)
-    result = Live(lambda: None).run(cell, drawn, out)
+    trial = Trial(experiment=built, block=0, arm=built.arms[0], order=0)
+    result = Live(lambda: None).run(trial, drawn, out)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"] == len(drawn)
     assert out.attempts is not None

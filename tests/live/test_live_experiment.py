@@ -172,9 +172,9 @@ def test_killed_between_runs_it_goes_on_and_leaves_no_process(tmp_path: Path) ->
     found = manifest(tmp_path)
     assert found["finished"] is not None
     assert found["runs"][: len(before)] == before
-    cells = Counter((run["block"], run["arm"]) for run in found["runs"])
-    assert len(cells) == 4
-    assert set(cells.values()) == {1}
+    trials = Counter((run["block"], run["arm"]) for run in found["runs"])
+    assert len(trials) == 4
+    assert set(trials.values()) == {1}
     check_recording(tmp_path / "run", found)
 
 
@@ -213,7 +213,7 @@ def check_rows(table: pa.Table) -> None:
     assert (local >= 0).all()
 
 
-# ---- one cell at a time ----
+# ---- one trial at a time ----
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -225,11 +225,11 @@ def experiment(**changes: Any) -> Experiment:
     return parse(content)
 
 
-def run_first_cell(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
+def run_first_trial(built: Experiment, directory: Path) -> tuple[RunResult, RunFiles]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    cell = next(iter(plan(points(built))))
+    trial = next(iter(plan(points(built))))
     world = Live(tick=lambda: None)
-    return world.run(cell, trace.generate(built, cell.block), out), out
+    return world.run(trial, trace.generate(built, trial.block), out), out
 
 
 def test_a_broker_that_cannot_start_stops_the_experiment(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_broker_that_cannot_start_stops_the_experiment(tmp_path: Path) -> None
 
 def test_a_late_generator_is_noticed_and_its_rows_are_kept(tmp_path: Path) -> None:
     built = experiment(limits={"lateness_p99_ms": 1e-6})
-    result, out = run_first_cell(built, tmp_path)
+    result, out = run_first_trial(built, tmp_path)
     assert not result.valid
     assert result.reason.startswith("generator late: p99 ")
     assert result.counts["ok"] == pq.read_table(out.requests).num_rows
@@ -267,7 +267,7 @@ def test_what_the_broker_refuses_is_an_error_and_not_a_success(tmp_path: Path) -
         for entry in content["workload"]["traffic"]
         if entry["name"] in {"control", "load"}
     ]
-    result, out = run_first_cell(parse(content), tmp_path)
+    result, out = run_first_trial(parse(content), tmp_path)
     assert result.valid, result.reason
     table = pq.read_table(out.requests)
     rows = set(
@@ -285,7 +285,7 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     content = experiment(broker={"set": {"queued.max.requests": 4}}).content()
     load = next(e for e in content["workload"]["traffic"] if e["name"] == "load")
     load["connections"] = 300
-    result, _ = run_first_cell(parse(content), tmp_path)
+    result, _ = run_first_trial(parse(content), tmp_path)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
 

@@ -11,7 +11,7 @@ import pytest
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.worlds.model.world import Model
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 
 MS = 1_000_000
 SERVICE_MS, CONTROL_MS, DECISION_MS, ELECT_MS = 10, 0.5, 2, 100
@@ -61,8 +61,8 @@ def attempts(built: Experiment, arm: str, at: Path) -> list[dict[str, Any]]:
     out = RunFiles(
         requests=at / "r.parquet", samples=at / "s.parquet", attempts=at / "a.parquet"
     )
-    cell = Cell(experiment=built, block=0, arm=built.arm(arm), order=0)
-    result = Model(lambda: None).run(cell, trace.generate(built, 0), out)
+    trial = Trial(experiment=built, block=0, arm=built.arm(arm), order=0)
+    result = Model(lambda: None).run(trial, trace.generate(built, 0), out)
     assert result.counts["ok"] == result.counts["sent"]
     assert out.attempts is not None
     return pq.read_table(out.attempts).to_pylist()

@@ -16,7 +16,7 @@ from experiments.load import trace
 from experiments.theory import MG1, MMc, share_by_weight
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 
 BLOCKS = 8
 # Student's t for 7 degrees of freedom, 99.9 % two-sided.
@@ -57,10 +57,10 @@ def experiment(entries, scheduler="fifo", *, model=None, keys=None, duration_s=1
 
 
 def rows(tmp_path, what, *, block=0, world=None):
-    cell = Cell(experiment=what, block=block, arm=what.arms[0], order=0)
+    trial = Trial(experiment=what, block=block, arm=what.arms[0], order=0)
     files = RunFiles(requests=tmp_path / "requests", samples=tmp_path / "samples")
     world = world or Model(lambda: None)
-    result = world.run(cell, trace.generate(what, block), files)
+    result = world.run(trial, trace.generate(what, block), files)
     assert result.valid, result.reason
     return pq.read_table(files.requests).to_pandas()
 

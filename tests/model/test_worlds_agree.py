@@ -28,7 +28,7 @@ from experiments.theory.measure import block_of
 from experiments.theory.predict import MEAN_WAIT, theory
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher
 from planes.slices import preempt
@@ -105,8 +105,8 @@ def rows_of(world, subject, block, directory):
     """Run one block; return its trace and its rows."""
     trace = generate(subject, block)
     files = RunFiles(requests=directory / "requests", samples=directory / "samples")
-    cell = Cell(experiment=subject, block=block, arm=subject.arms[0], order=0)
-    result = world.run(cell, trace, files)
+    trial = Trial(experiment=subject, block=block, arm=subject.arms[0], order=0)
+    result = world.run(trial, trace, files)
     assert result.valid, result.reason
     return trace, pq.read_table(files.requests)
 

@@ -18,7 +18,7 @@ import pytest
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 
 FILE = Path("experiments/configs/kafka-4453.toml")
 OLD, NEW = 0, 1
@@ -95,8 +95,8 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
             samples=at / "s.parquet",
             attempts=at / "a.parquet",
         )
-        cell = Cell(experiment=built, block=0, arm=built.arm(arm), order=0)
-        result = Virtual().run(cell, drawn, out)
+        trial = Trial(experiment=built, block=0, arm=built.arm(arm), order=0)
+        result = Virtual().run(trial, drawn, out)
         assert result.valid, result.reason
         assert result.counts["sent"] == len(drawn)
         assert out.attempts is not None

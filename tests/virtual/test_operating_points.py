@@ -18,7 +18,7 @@ from experiments.design.config import Experiment
 from experiments.design.workload import ConstantService
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles
+from experiments.worlds.world import RunFiles, Trial
 
 QUICKSTART = Path(__file__).parents[2] / "experiments" / "configs" / "quickstart.toml"
 SCALES = (0.5, 1.0, 2.5)
@@ -45,8 +45,8 @@ def quickstart(scale: float, duration_s: float) -> Experiment:
 def p99_ms(built: Experiment, block: int, arm: str, scratch: Path) -> float:
     """Return the p99 of control; everything has to be answered before the run ends."""
     files = RunFiles(requests=scratch / "r.parquet", samples=scratch / "s.parquet")
-    cell = Cell(experiment=built, block=block, arm=built.arm(arm), order=0)
-    result = Virtual().run(cell, trace.generate(built, block), files)
+    trial = Trial(experiment=built, block=block, arm=built.arm(arm), order=0)
+    result = Virtual().run(trial, trace.generate(built, block), files)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
     rows = pq.read_table(files.requests)

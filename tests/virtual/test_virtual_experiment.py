@@ -12,7 +12,7 @@ import pytest
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 
 def experiment(traffic: list[dict[str, Any]], duration_s: float, **more: Any) -> Any:
@@ -51,8 +51,8 @@ COSTS = {"slice_us": {"produce": 50.0, "control": 50.0}}
 
 def run(built: Experiment, arm: str, directory: Path) -> tuple[RunResult, Any]:
     out = RunFiles(requests=directory / "r.parquet", samples=directory / "s.parquet")
-    cell = Cell(experiment=built, block=0, arm=built.arm(arm), order=0)
-    result = Virtual().run(cell, trace.generate(built, 0), out)
+    trial = Trial(experiment=built, block=0, arm=built.arm(arm), order=0)
+    result = Virtual().run(trial, trace.generate(built, 0), out)
     assert result.valid, result.reason
     return result, pq.read_table(out.requests)
 
@@ -64,7 +64,7 @@ def latency_ms(table: Any, request_class: str) -> Any:
 
 
 @pytest.mark.parametrize("arm", ["fifo", "planes", "priority", "wfq"])
-def test_two_runs_of_a_cell_are_the_same_to_the_nanosecond(
+def test_two_runs_of_a_trial_are_the_same_to_the_nanosecond(
     tmp_path: Path, arm: str
 ) -> None:
     built = experiment([CONTROL, LOAD], 0.3, virtual=COSTS)

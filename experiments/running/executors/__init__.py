@@ -1,5 +1,5 @@
-"""Where cells are executed: here one by one, in processes, or on a Spark cluster.
+"""Where trials are executed: here one by one, in processes, or on a Spark cluster.
 
-``executor`` is the contract: it takes cells as long as there are any and gives back
-what became of them, in any order. Rows do not depend on who executed a cell.
+``executor`` is the contract: it takes trials as long as there are any and gives back
+what became of them, in any order. Rows do not depend on who executed a trial.
 """

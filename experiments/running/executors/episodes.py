@@ -3,7 +3,7 @@
 When a round is over, the machine-speed gate looks at the times of a fixed loop around
 its episodes. If they are too far apart the round is played again, in the same order;
 the spoiled one is kept with the reason. A session whose processes fail is a failed run
-for each of its cells, and the next session starts anew.
+for each of its trials, and the next session starts anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from experiments.worlds.world import RunResult
 
 @dataclass(slots=True)
 class _Played:
-    """What is known of a session while it goes on: its cells, and which are spoiled."""
+    """What is known of a session while it goes on: its trials, and those spoiled."""
 
     works: list[Work] = field(default_factory=list)
     spoiled: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class InEpisodes:
         self._deck = Deck()
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
-        """Run cells, see `Executor`; a session's outcomes come when it is over."""
+        """Run trials, see `Executor`; a session's outcomes come when it is over."""
         while (work := todo.next()) is not None:
             played = _Played()
             try:
@@ -62,7 +62,7 @@ class InEpisodes:
 
     def _session(self, work: Work, todo: Todo, played: _Played) -> list[Outcome]:
         played.works.append(work)
-        experiment = on_machine(work.cell.experiment, work.cell.stretch)
+        experiment = on_machine(work.trial.experiment, work.trial.stretch)
         arms = len(experiment.all_arms())
         following: Work | None = work
         with self._world.session(experiment) as session:
@@ -81,41 +81,41 @@ class InEpisodes:
                 following = todo.next()
                 if following is not None:
                     played.works.append(following)
-            works = {each.cell.stem: each for each in played.works}
+            works = {each.trial.stem: each for each in played.works}
             return [
-                self._outcome(works[each.cell.stem], each, played)
+                self._outcome(works[each.trial.stem], each, played)
                 for each in session.finish()
             ]
 
     def _rehearse(self, round_: Sequence[Work], session: Session) -> None:
         for work in round_:
-            session.rehearse(*on_its_machine(work.cell, self._deck.draw(work.cell)))
+            session.rehearse(*on_its_machine(work.trial, self._deck.draw(work.trial)))
 
     def _round(self, round_: Sequence[Work], session: Session, played: _Played) -> None:
         """Play a round until the gate lets it pass, or there are no more tries."""
-        first = round_[0].cell
+        first = round_[0].trial
         assert first.experiment.episodes is not None
         band = first.experiment.episodes.speed_band
         replayed = self._deck.draw(first)
         for repetition in range(first.experiment.limits.retries + 1):
-            cells = [
-                replace(each.cell, attempt=each.cell.attempt + repetition)
+            trials = [
+                replace(each.trial, attempt=each.trial.attempt + repetition)
                 for each in round_
             ]
             probes_ns = {
-                cell.arm.name: session.play(*on_its_machine(cell, replayed))
-                for cell in cells
+                trial.arm.name: session.play(*on_its_machine(trial, replayed))
+                for trial in trials
             }
             fault = speed.fault(probes_ns, band)
             if not fault:
                 return
-            played.spoiled.update({cell.run_id: fault for cell in cells})
+            played.spoiled.update({trial.run_id: fault for trial in trials})
             if repetition < first.experiment.limits.retries:
-                played.again.update(cell.run_id for cell in cells)
+                played.again.update(trial.run_id for trial in trials)
 
     def _outcome(self, work: Work, episode: Episode, played: _Played) -> Outcome:
-        drawn = self._deck.draw(work.cell)
-        run_id = episode.cell.run_id
+        drawn = self._deck.draw(work.trial)
+        run_id = episode.trial.run_id
         result = checked(episode.result, drawn)
         if run_id in played.spoiled:
             reasons = [played.spoiled[run_id], result.reason]
@@ -123,7 +123,7 @@ class InEpisodes:
                 result, valid=False, reason="; ".join(filter(None, reasons))
             )
         return Outcome(
-            cell=replace(work.cell, attempt=episode.cell.attempt),
+            trial=replace(work.trial, attempt=episode.trial.attempt),
             result=result,
             requests=episode.requests,
             samples=episode.samples,
@@ -137,10 +137,10 @@ class InEpisodes:
         )
 
     def _failed(self, work: Work, failure: RunFailed) -> Outcome:
-        """Return the outcome of a cell whose session came to nothing."""
-        drawn = self._deck.draw(work.cell)
+        """Return the outcome of a trial whose session came to nothing."""
+        drawn = self._deck.draw(work.trial)
         return Outcome(
-            cell=work.cell,
+            trial=work.trial,
             result=RunResult(
                 valid=False,
                 reason=str(failure),

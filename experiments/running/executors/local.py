@@ -1,4 +1,4 @@
-"""Cells in processes on this machine, several at a time.
+"""Trials in processes on this machine, several at a time.
 
 Processes are spawned, not forked: a fork would copy whatever threads and locks this
 process happens to hold. They do not hear the terminal's Ctrl-C, which is for the
@@ -23,20 +23,20 @@ from multiprocessing.connection import Connection, wait
 from experiments.processes.child import die_with
 from experiments.running.executor import Todo
 from experiments.running.trials import (
-    CellFailed,
     Failure,
     Outcome,
+    TrialFailed,
     Work,
     attempt,
     expect,
 )
 
-# Besides the one that it runs, each process has one cell waiting.
+# Besides the one that it runs, each process has one trial waiting.
 _UNDER_WAY = 2
 
 
 class Local:
-    """Runs cells of a world in ``workers`` processes; by default one for each CPU."""
+    """Runs trials of a world in ``workers`` processes; by default one for each CPU."""
 
     name = "local"
 
@@ -46,7 +46,7 @@ class Local:
         self.lanes: int | None = self._workers
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
-        """Run cells, see `Executor`."""
+        """Run trials, see `Executor`."""
         workers: list[_Worker] = []
         try:
             while True:
@@ -66,7 +66,7 @@ class Local:
                 worker.pipe.close()
 
     def _hand_out(self, todo: Todo, workers: list[_Worker]) -> None:
-        """Give cells to those that have least, and start processes that are wanted."""
+        """Give trials to those that have least, and start processes that are wanted."""
         while True:
             least = min(workers, key=lambda it: it.under_way, default=None)
             starts = len(workers) < self._workers and (not least or least.under_way)
@@ -82,7 +82,7 @@ class Local:
 
 
 class _Worker:
-    """A process, the pipe to it, and how many cells it has not answered for."""
+    """A process, the pipe to it, and how many trials it has not answered for."""
 
     def __init__(self, world: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -97,7 +97,7 @@ class _Worker:
         self.under_way = 0
 
     def send(self, work: Work) -> None:
-        """Let it run one more cell."""
+        """Let it run one more trial."""
         with _its_death_told():
             self.pipe.send(work)
         self.under_way += 1
@@ -115,8 +115,8 @@ def _its_death_told() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError) as error:
-        raise CellFailed(
-            "a process that ran cells died; was it killed for want of memory? "
+        raise TrialFailed(
+            "a process that ran trials died; was it killed for want of memory? "
             "--workers N takes fewer at a time"
         ) from error
 

@@ -1,4 +1,4 @@
-"""One cell after the other, in this process: for worlds that measure the machine."""
+"""One trial after the other, in this process: for worlds that measure the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.worlds.world import World
 
 
 class Sequential:
-    """Runs cells in the world that it is given, in the order of the plan."""
+    """Runs trials in the world that it is given, in the order of the plan."""
 
     name = "sequential"
     lanes: int | None = 1
@@ -19,6 +19,6 @@ class Sequential:
         self._bench = Bench(world)
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
-        """Run cells, see `Executor`; an exception of the world's is not caught."""
+        """Run trials, see `Executor`; an exception of the world's is not caught."""
         while (work := todo.next()) is not None:
             yield self._bench.run(work)

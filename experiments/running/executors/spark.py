@@ -1,9 +1,9 @@
-"""A Spark cluster: the same cells by the same function, on as many machines as it has.
+"""A Spark cluster: the same trials by the same function, on as many machines as it has.
 
-Every cell is a job of one task. Jobs are submitted from threads, as many as the cluster
-has cores and as many again, so that a core always has work and results come one by
-one: a single job over all cells would bring them together, or one after the other. A
-cell whose machine is lost is repeated by Spark.
+Every trial is a job of one task. Jobs are submitted from threads, as many as the
+cluster has cores and as many again, so that a core always has work and results come one
+by one: a single job over all trials would bring them together, or in turn. A
+trial whose machine is lost is repeated by Spark.
 
 The code travels along; the libraries that it needs (``requirements.lock``) have to be
 installed where the workers run, in a Python of the same version that ``PYSPARK_PYTHON``
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from experiments.records.environment import code_sha256
 from experiments.running.executor import Todo
 from experiments.running.trials import (
-    CellFailed,
     Failure,
     Outcome,
+    TrialFailed,
     Work,
     attempt,
     expect,
@@ -39,7 +39,7 @@ _THREADS_MAX = 1024
 
 
 class Spark:
-    """Runs cells of a world on the cluster of the session that ``connect`` opens.
+    """Runs trials of a world on the cluster of the session that ``connect`` opens.
 
     The session has to send `environment.CODE_PACKAGES` to its workers.
     """
@@ -54,12 +54,12 @@ class Spark:
         self._connect = connect
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
-        """Run cells, see `Executor`."""
+        """Run trials, see `Executor`."""
         with contextlib.ExitStack() as stack:
             try:
                 session = stack.enter_context(self._connect())
             except Exception as error:
-                raise CellFailed(f"no session: {_said(error)}") from error
+                raise TrialFailed(f"no session: {_said(error)}") from error
             context = session.sparkContext
             threads = stack.enter_context(ThreadPoolExecutor(_THREADS_MAX))
             try:
@@ -81,7 +81,7 @@ def stream(
     todo: Todo,
     room: Callable[[], int],
 ) -> Generator[Outcome, None, None]:
-    """Keep up to ``room()`` cells under way, and yield outcomes as they come."""
+    """Keep up to ``room()`` trials under way, and yield outcomes as they come."""
     running: set[Future[Outcome | Failure]] = set()
     while True:
         free = room() - len(running)
@@ -96,7 +96,7 @@ def stream(
 
 
 def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:
-    """Run a cell on a worker, if it has the code whose hash is ``code``."""
+    """Run a trial on a worker, if it has the code whose hash is ``code``."""
     found = code_sha256()
     if found == code:
         return attempt(world, work)
@@ -107,13 +107,13 @@ def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:
 
 
 def _job(context: SparkContext, world: str, work: Work) -> Outcome | Failure:
-    """Have Spark run one cell, and wait for it."""
+    """Have Spark run one trial, and wait for it."""
     code = code_sha256()
     try:
         one = context.parallelize([work], 1)
         return one.map(lambda each: attempt_there(code, world, each)).collect()[0]
     except Exception as error:
-        raise CellFailed(f"{work.cell.run_id}: Spark says: {_said(error)}") from error
+        raise TrialFailed(f"{work.trial.run_id}: Spark says: {_said(error)}") from error
 
 
 def _said(error: Exception) -> str:

@@ -33,7 +33,7 @@ from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.kafka import apache_kafka, phases
 from experiments.worlds.kafka.nodes import Mode, Running, Site
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
-from experiments.worlds.world import Cell, RunFiles, RunResult, WorldError
+from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 
 _SCHEDULER = "doorkeeper.scheduler"
 _REHEARSALS = 3
@@ -53,7 +53,7 @@ def make(tick: Callable[[], None]) -> Kafka:
 
 
 class Kafka:
-    """Runs cells with Apache Kafka; ``tick`` is called once a second meanwhile."""
+    """Runs trials with Apache Kafka; ``tick`` is called once a second meanwhile."""
 
     def __init__(self, name: str, mode: Mode, tick: Callable[[], None]) -> None:
         self.name = name
@@ -73,12 +73,12 @@ class Kafka:
         """Add starts and rehearsals to the load's length."""
         return (1 + _REHEARSALS) * experiment.workload.duration_s + _OVERHEAD_S
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start Kafka, rehearse and replay the trace, write the rows."""
-        settings = settings_of(cell.experiment, cell.arm, self._mode)
-        with tempfile.TemporaryDirectory(prefix=f"kafka-{cell.run_id}-") as scratch:
+        settings = settings_of(trial.experiment, trial.arm, self._mode)
+        with tempfile.TemporaryDirectory(prefix=f"kafka-{trial.run_id}-") as scratch:
             try:
-                return self._run(cell, settings, trace, out, Path(scratch))
+                return self._run(trial, settings, trace, out, Path(scratch))
             except (apache_kafka.NoKafka, NoJava, NoZooKeeper) as missing:
                 raise WorldError(str(missing)) from missing
             except RunFailed as failure:
@@ -91,33 +91,33 @@ class Kafka:
 
     def _run(
         self,
-        cell: Cell,
+        trial: Trial,
         settings: Mapping[str, str],
         replayed: Trace,
         out: RunFiles,
         at: Path,
     ) -> RunResult:
-        has_control = cell.arm.scheduler == "planes"
+        has_control = trial.arm.scheduler == "planes"
         binding = self._pinning.binding(self._pinning.broker)
         site = Site(at=at, binding=binding, tick=self._tick)
         with (
             self._mode.node(site, settings, control_plane=has_control) as node,
-            generating.start(cell, replayed, at, self._pinning, self._tick) as load,
+            generating.start(trial, replayed, at, self._pinning, self._tick) as load,
         ):
             processes = (node.broker, *node.beside)
             load.tell(_target(node).line())
             # The set-up, and what is replayed without a record: the JVM compiles.
-            said = load.line(generating.patience_s(cell, _REHEARSALS), *processes)
+            said = load.line(generating.patience_s(trial, _REHEARSALS), *processes)
             if said != REHEARSED:
                 raise load.failure(f"said {said!r} instead of {REHEARSED!r}")
             before_s = _cpu_s(node.broker)
-            summary = json.loads(load.line(generating.patience_s(cell), *processes))
+            summary = json.loads(load.line(generating.patience_s(trial), *processes))
             used = CpuTime(used_s=_cpu_s(node.broker) - before_s)
             told = self._phases(node)
             fault = node.broker.stop(_STOP_TIMEOUT_S, TERMINATED)
         end = LoadEnd(**summary, broker_cpu=used, fault=fault)
         seen = generating.observations(at)
-        result = record_run(self.name, cell, replayed, out, seen, None, end)
+        result = record_run(self.name, trial, replayed, out, seen, None, end)
         return replace(result, broker_phases_ms=told)
 
     def _phases(self, node: Running) -> phases.Phases:

@@ -22,7 +22,7 @@ from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import brokers
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 _STOP_TIMEOUT_S = 10.0
 _TICK_S = 1.0
@@ -33,19 +33,19 @@ class ClusterRun:
 
     def __init__(
         self,
-        cell: Cell,
+        trial: Trial,
         replayed: Trace,
         at: Path,
         pinning: Pinning,
         tick: Callable[[], None],
     ) -> None:
-        assert cell.experiment.cluster is not None
-        self._cell = cell
+        assert trial.experiment.cluster is not None
+        self._trial = trial
         self._replayed = replayed
         self._pinning = pinning
         self._tick = tick
-        self._leader = cell.experiment.cluster.leader
-        numbers = range(cell.experiment.cluster.brokers)
+        self._leader = trial.experiment.cluster.leader
+        numbers = range(trial.experiment.cluster.brokers)
         self._directories = [at / f"broker-{number}" for number in numbers]
         self.records = [brokers.recording(each) for each in self._directories]
 
@@ -54,7 +54,7 @@ class ClusterRun:
 
         :raises experiments.processes.children.RunFailed: if a broker does not start.
         """
-        experiment, arm = self._cell.experiment, self._cell.arm
+        experiment, arm = self._trial.experiment, self._trial.arm
         with contextlib.ExitStack() as stack:
             children: list[Child] = []
             for number, at in enumerate(self._directories):
@@ -92,7 +92,7 @@ class ClusterRun:
     async def _scene(self, stage: Stage) -> Played:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ticking)
-            played = await Scene(stage, self._cell, self._replayed, Book()).play()
+            played = await Scene(stage, self._trial, self._replayed, Book()).play()
             nursery.cancel_scope.cancel()
         return played
 

@@ -30,7 +30,7 @@ from experiments.worlds import generating
 from experiments.worlds.episodes import Episode
 from experiments.worlds.joining import LoadEnd, join
 from experiments.worlds.live import brokers
-from experiments.worlds.world import Cell
+from experiments.worlds.world import Trial
 
 # The first episodes meet a cold interpreter and create files.
 _REHEARSALS = 3
@@ -43,7 +43,7 @@ _STOP_TIMEOUT_S = 10.0
 class _Played:
     """One episode as it was played, before anything of it is read."""
 
-    cell: Cell
+    trial: Trial
     replayed: Trace
     end: LoadEnd
     probes_ns: tuple[int, int]
@@ -127,25 +127,25 @@ class Session:
         file.write_text(json.dumps(asdict(job)), encoding="utf-8")
         return str(file)
 
-    def rehearse(self, cell: Cell, replayed: Trace) -> None:
+    def rehearse(self, trial: Trial, replayed: Trace) -> None:
         """Play an episode a few times without a record."""
         for _ in range(_REHEARSALS):
-            self._order(cell, replayed, None)
+            self._order(trial, replayed, None)
 
-    def play(self, cell: Cell, replayed: Trace) -> tuple[int, int]:
+    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
         """Play an episode; return the fixed loop's time before and after it."""
-        broker = self._brokers[cell.arm.name]
-        observed = self._at / f"{cell.run_id}.arrow"
+        broker = self._brokers[trial.arm.name]
+        observed = self._at / f"{trial.run_id}.arrow"
         started, began = now(), time.monotonic()
         earlier = machine(self._pinning.broker)
         before_ns = self._probed_ns()
         cpu = broker.cpu_time()
-        summary = self._order(cell, replayed, observed)
+        summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
         after_ns = self._probed_ns()
         self._played.append(
             _Played(
-                cell=cell,
+                trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 probes_ns=(before_ns, after_ns),
@@ -157,15 +157,15 @@ class Session:
         )
         return before_ns, after_ns
 
-    def _order(self, cell: Cell, replayed: Trace, out: Path | None) -> dict[str, Any]:
+    def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
         """Have the generator play an episode; return what it says of its end."""
         order = Order(
-            arm=cell.arm.name,
+            arm=trial.arm.name,
             trace=str(self._stored(replayed)),
             out=None if out is None else str(out),
         )
         self._load.tell(order.line())
-        patience_s = generating.patience_s(cell)
+        patience_s = generating.patience_s(trial)
         summary: dict[str, Any] = json.loads(
             self._load.line(patience_s, *self._brokers.values())
         )
@@ -185,9 +185,9 @@ class Session:
         }
         following_ns: dict[str, list[int]] = {arm: [] for arm in faults}
         for played in self._played:
-            following_ns[played.cell.arm.name].append(played.end.origin_ns)
+            following_ns[played.trial.arm.name].append(played.end.origin_ns)
         for played in self._played:
-            arm = played.cell.arm.name
+            arm = played.trial.arm.name
             record, end = records[arm], replace(played.end, fault=faults[arm])
             del following_ns[arm][0]
             until_ns = following_ns[arm][0] if following_ns[arm] else _FOREVER_NS
@@ -198,9 +198,9 @@ class Session:
                     broker, violations=record.violations, accounts=record.accounts
                 )
             seen = generating.read(played.observed)
-            rows = join(self._world, played.cell, played.replayed, seen, broker, end)
+            rows = join(self._world, played.trial, played.replayed, seen, broker, end)
             yield Episode(
-                cell=played.cell,
+                trial=played.trial,
                 requests=rows.requests,
                 samples=rows.samples,
                 result=replace(

@@ -29,7 +29,7 @@ from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
 from experiments.worlds.live.cluster import ClusterRun
 from experiments.worlds.live.session import Session
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # Starting both processes, setting up, joining and writing the rows.
 _OVERHEAD_S = 0.8
@@ -44,7 +44,7 @@ def make(tick: Callable[[], None]) -> Live:
 
 
 class Live:
-    """Runs cells with real processes; ``tick`` is called once a second meanwhile."""
+    """Runs trials with real processes; ``tick`` is called once a second meanwhile."""
 
     name = "live"
 
@@ -65,14 +65,14 @@ class Live:
         """Return a session of episodes: all arms' brokers at once, not started yet."""
         return Session(self.name, experiment, self._pinning, self._tick)
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
-        prefix = f"doorkeeper-{cell.run_id}-"
+        prefix = f"doorkeeper-{trial.run_id}-"
         with tempfile.TemporaryDirectory(prefix=prefix) as scratch:
             try:
-                if cell.experiment.cluster is not None:
-                    return self._run_cluster(cell, trace, out, Path(scratch))
-                return self._run(cell, trace, out, Path(scratch))
+                if trial.experiment.cluster is not None:
+                    return self._run_cluster(trial, trace, out, Path(scratch))
+                return self._run(trial, trace, out, Path(scratch))
             except RunFailed as failure:
                 return RunResult(
                     valid=False,
@@ -82,28 +82,28 @@ class Live:
                 )
 
     def _run_cluster(
-        self, cell: Cell, replayed: Trace, out: RunFiles, at: Path
+        self, trial: Trial, replayed: Trace, out: RunFiles, at: Path
     ) -> RunResult:
-        run = ClusterRun(cell, replayed, at, self._pinning, self._tick)
+        run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
         played, fault = run.play()
-        result = record_played(self.name, cell, replayed, out, played, run.records)
+        result = record_played(self.name, trial, replayed, out, played, run.records)
         reasons = [each for each in (fault, result.reason) if each]
         return replace(result, valid=not reasons, reason="; ".join(reasons))
 
-    def _run(self, cell: Cell, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
-        generator = generating.start(cell, replayed, at, self._pinning, self._tick)
+    def _run(self, trial: Trial, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
+        generator = generating.start(trial, replayed, at, self._pinning, self._tick)
         broker_process = brokers.start(
-            cell.experiment, cell.arm, at, self._pinning, self._tick
+            trial.experiment, trial.arm, at, self._pinning, self._tick
         )
         with broker_process as broker, generator as load:
-            target = brokers.target(cell.experiment, cell.arm, broker)
+            target = brokers.target(trial.experiment, trial.arm, broker)
             load.tell(target.line())
             before = broker.cpu_time()
-            summary = json.loads(load.line(generating.patience_s(cell), broker))
+            summary = json.loads(load.line(generating.patience_s(trial), broker))
             after = broker.cpu_time()
             fault = broker.stop(_STOP_TIMEOUT_S)
         end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
         seen = generating.observations(at)
         return record_run(
-            self.name, cell, replayed, out, seen, brokers.recording(at), end
+            self.name, trial, replayed, out, seen, brokers.recording(at), end
         )

@@ -39,7 +39,7 @@ from experiments.worlds.model.recorder import Recorder
 from experiments.worlds.model.site import Overheads, Site
 from experiments.worlds.model.task import ModelTask
 from experiments.worlds.model.threads import Kernel, Threads
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 from planes import Cpu
 
 _REQUESTS_PER_S = 60_000
@@ -52,7 +52,7 @@ def make(tick: Callable[[], None]) -> Model:
 
 
 class Model:
-    """Runs cells on an event heap; ``tick`` is called once a run."""
+    """Runs trials on an event heap; ``tick`` is called once a run."""
 
     name = "model"
 
@@ -72,10 +72,10 @@ class Model:
         )
         return requests / _REQUESTS_PER_S + _OVERHEAD_S
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Serve the trace and write its rows."""
         self._tick()
-        run = _Run.prepare(cell, trace)
+        run = _Run.prepare(trial, trace)
         # A run makes millions of objects and not one cycle of references.
         gc.disable()
         try:
@@ -84,8 +84,8 @@ class Model:
             gc.enable()
         intended_ns = trace.table["intended_ns"].to_numpy()
         results = run.recorder.results(intended_ns, run.ended_ns)
-        timeout_ns = round(cell.experiment.limits.timeout_ms * 1e6)
-        labels = cell.labels(self.name)
+        timeout_ns = round(trial.experiment.limits.timeout_ms * 1e6)
+        labels = trial.labels(self.name)
         rows = recording.requests_table(labels, trace, results, timeout_ns)
         recording.write(rows, out.requests)
         if run.election is not None:
@@ -106,7 +106,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One cell, ready to be served."""
+    """One trial, ready to be served."""
 
     engine: Engine
     readers: Readers
@@ -116,12 +116,12 @@ class _Run:
     election: Election | None
 
     @classmethod
-    def prepare(cls, cell: Cell, trace: Trace) -> _Run:
+    def prepare(cls, trial: Trial, trace: Trace) -> _Run:
         """Build planes, sites, connections and their requests."""
-        experiment, arm = cell.experiment, cell.arm
+        experiment, arm = trial.experiment, trial.arm
         config = BrokerConfig.load(None, experiment.broker_keys(arm))
         settings = arm.model.settings(experiment.model)
-        seed = f"{experiment.experiment.seed}/{cell.block}"
+        seed = f"{experiment.experiment.seed}/{trial.block}"
         layout = lay_out(config, arm.model.own, random.Random(f"{seed}/policy"))
         quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
         engine = Engine(
@@ -146,7 +146,7 @@ class _Run:
         connections = _connections(experiment, processors, own)
         if experiment.cluster is not None:
             connections.append(Connection(own or processors[-1]))
-        election = _election(cell, trace, engine, layout)
+        election = _election(trial, trace, engine, layout)
 
         def done(task: ModelTask) -> None:
             if election is not None and election.has(task):
@@ -185,16 +185,16 @@ class _Run:
 
 
 def _election(
-    cell: Cell, trace: Trace, engine: Engine, layout: Layout
+    trial: Trial, trace: Trace, engine: Engine, layout: Layout
 ) -> Election | None:
     """Return the controller of a cluster; the last connection is its own."""
-    experiment, arm = cell.experiment, cell.arm
+    experiment, arm = trial.experiment, trial.arm
     if experiment.cluster is None:
         return None
     config = BrokerConfig.load(None, experiment.broker_keys(arm))
     settings = arm.model.settings(experiment.model)
     # Draws of its own, so that those of the trace are the same in all arms.
-    seed = f"{experiment.experiment.seed}/{cell.block}/controller"
+    seed = f"{experiment.experiment.seed}/{trial.block}/controller"
     return Election(
         experiment,
         arm,

@@ -39,20 +39,20 @@ from experiments.worlds.virtual.apis import START_MS, kafka_apis
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.devices import Needs, OnDevices, in_pieces
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 _HOST, _FIRST_PORT = "127.0.0.1", 9092
 _DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
 
 
 def run_cluster(
-    cell: Cell, replayed: Trace, out: RunFiles, scratch: Path, seed: int
+    trial: Trial, replayed: Trace, out: RunFiles, scratch: Path, seed: int
 ) -> RunResult:
-    """Play a cell on brokers in virtual time, and write its rows."""
-    run = ClusterRun(cell, replayed, scratch)
+    """Play a trial on brokers in virtual time, and write its rows."""
+    run = ClusterRun(trial, replayed, scratch)
     played = run_virtual(run.play, seed=seed)
     records = [broker.record for broker in run.brokers]
-    return record_played("virtual", cell, replayed, out, played, records)
+    return record_played("virtual", trial, replayed, out, played, records)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,16 +71,16 @@ class VirtualBroker:
 class ClusterRun:
     """The brokers of a run, and their files below ``scratch``: `Lives` of a stage."""
 
-    def __init__(self, cell: Cell, replayed: Trace, scratch: Path) -> None:
-        assert cell.experiment.cluster is not None
-        self._cluster = cell.experiment.cluster
-        self._cell = cell
+    def __init__(self, trial: Trial, replayed: Trace, scratch: Path) -> None:
+        assert trial.experiment.cluster is not None
+        self._cluster = trial.experiment.cluster
+        self._trial = trial
         self._replayed = replayed
         self.brokers = [
             VirtualBroker(number=number, record=scratch / f"broker-{number}.rows")
             for number in range(self._cluster.brokers)
         ]
-        self._seed = f"{cell.experiment.experiment.seed}/{cell.block}"
+        self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
         self._book = Book()
         self._clock: VirtualClock
         self._network: MemoryNetwork
@@ -88,7 +88,7 @@ class ClusterRun:
 
     async def play(self, clock: VirtualClock) -> Played:
         """Start the brokers, play the scene, stop them."""
-        low_us, high_us = self._cell.experiment.virtual.latency_us
+        low_us, high_us = self._trial.experiment.virtual.latency_us
         self._clock = clock
         self._network = MemoryNetwork(
             now_ns=clock.now_ns,
@@ -105,7 +105,7 @@ class ClusterRun:
                     now_ns=clock.now_ns,
                     timestamp_ms=START_MS,
                 )
-                scene = Scene(stage, self._cell, self._replayed, self._book)
+                scene = Scene(stage, self._trial, self._replayed, self._book)
                 played = await scene.play()
                 for broker in self.brokers:
                     if broker.server is not None:
@@ -170,13 +170,13 @@ class ClusterRun:
         keys = {
             "node.id": str(number),
             "log.dirs": "/data",
-            **self._cell.experiment.broker_keys(self._cell.arm),
+            **self._trial.experiment.broker_keys(self._trial.arm),
             "listeners": f"{_DATA}://{_HOST}:{_FIRST_PORT + number}",
         }
         config = BrokerConfig.load(None, keys)
         rng = random.Random(f"{self._seed}/{number}")
         apis = kafka_apis(config, clock, rng, self._network, broker.storage)
-        granularity_us = self._cell.experiment.virtual.granularity_us
+        granularity_us = self._trial.experiment.virtual.granularity_us
 
         def billed(request: Request, used_ns: int) -> None:
             request.plane.charge(request, used_ns, clock.now_ns())
@@ -193,7 +193,7 @@ class ClusterRun:
 
     def _needs(self, broker: VirtualBroker, apis: KafkaApis) -> Needs:
         """Return what requests demand of one broker."""
-        virtual = self._cell.experiment.virtual
+        virtual = self._trial.experiment.virtual
         by_class = {
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
         }

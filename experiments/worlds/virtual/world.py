@@ -10,7 +10,7 @@ Computing moves the clock for everybody, so a request that falls due during a sl
 sent at its end; a broker with one CPU could not have read it earlier. Reading and
 writing sockets costs nothing here, which is what the live world is for.
 
-No thread and no real clock: two runs of a cell are the same to the nanosecond.
+No thread and no real clock: two runs of a trial are the same to the nanosecond.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from experiments.worlds.virtual.memory_network import (
     MemoryNetwork,
     MemoryStream,
 )
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 from planes import Task
 
 # Measured: what one request costs in real time, and one that is replicated.
@@ -66,7 +66,7 @@ def make(tick: Callable[[], None]) -> Virtual:
 
 
 class Virtual:
-    """Runs cells in virtual time."""
+    """Runs trials in virtual time."""
 
     name = "virtual"
 
@@ -83,16 +83,16 @@ class Virtual:
         alone = experiment.cluster is None
         return requests * (_REAL_S_PER_REQUEST if alone else _REAL_S_PER_REPLICATED)
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Replay the trace to a broker in virtual time, write the joined rows."""
-        seed = cell.experiment.experiment.seed * 1000 + cell.block
+        seed = trial.experiment.experiment.seed * 1000 + trial.block
         with tempfile.TemporaryDirectory(prefix="doorkeeper-") as scratch:
-            if cell.experiment.cluster is not None:
-                return run_cluster(cell, trace, out, Path(scratch), seed)
+            if trial.experiment.cluster is not None:
+                return run_cluster(trial, trace, out, Path(scratch), seed)
             record = Path(scratch) / "broker.rows"
-            replay = Replay(cell, trace, record)
+            replay = Replay(trial, trace, record)
             seen, end = run_virtual(replay.run, seed=seed)
-            return record_run(self.name, cell, trace, out, seen, record, end)
+            return record_run(self.name, trial, trace, out, seen, record, end)
 
 
 class TraceCosts:
@@ -179,15 +179,15 @@ class MemoryLink:
 class Replay:
     """One run: a broker, its network, and the load, in one Trio run."""
 
-    def __init__(self, cell: Cell, replayed: Trace, record: Path) -> None:
-        self._experiment = cell.experiment
-        self._keys = cell.experiment.broker_keys(cell.arm)
+    def __init__(self, trial: Trial, replayed: Trace, record: Path) -> None:
+        self._experiment = trial.experiment
+        self._keys = trial.experiment.broker_keys(trial.arm)
         self._replayed = replayed
         self._record = record
-        self._rng = random.Random(f"{cell.experiment.experiment.seed}/{cell.block}")
+        self._rng = random.Random(f"{trial.experiment.experiment.seed}/{trial.block}")
         self._player: Player | None = None
         self._kernel: Kernel | None = None
-        granularity_us = cell.experiment.virtual.granularity_us
+        granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:

@@ -12,7 +12,7 @@ from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
-from experiments.worlds.world import Cell, RunFiles, RunResult
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 
 def make(tick: Callable[[], None]) -> Instant:
@@ -36,16 +36,16 @@ class Instant:
         """Reckon with no time."""
         return 0.0
 
-    def run(self, cell: Cell, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Write a row for each request."""
         self._tick()
-        limits, labels = cell.experiment.limits, cell.labels(self.name)
+        limits, labels = trial.experiment.limits, trial.labels(self.name)
         intended_ns = trace.table["intended_ns"].to_numpy()
         zeros = dict.fromkeys(MEASURES, np.zeros(len(trace), np.int64))
         results = Results(
             columns=dict.fromkeys(STAMPS, intended_ns) | zeros,
             error_code=np.zeros(len(trace), np.int16),
-            ended_ns=round(cell.experiment.workload.duration_s * 1e9),
+            ended_ns=round(trial.experiment.workload.duration_s * 1e9),
         )
         timeout_ns = round(limits.timeout_ms * 1e6)
         rows = recording.requests_table(labels, trace, results, timeout_ns)
