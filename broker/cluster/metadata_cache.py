@@ -104,11 +104,6 @@ class MetadataCache:
 
     # ---- changing ---------------------------------------------------------------
 
-    def set_local(self, local: LiveBroker) -> None:
-        """Learn this broker's own endpoints, once its ports are bound."""
-        assert local.id == self.local_id, local
-        self.brokers[local.id] = local
-
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Take over what the controller says; return the partitions deleted."""
         self.controller_id = request.controller_id

@@ -23,7 +23,6 @@ from experiments.running.stopping import HalfWidth
 from experiments.running.worlds import make_world
 from experiments.worlds.world import Trial, World
 
-EXECUTORS = ("sequential", "local", "spark")
 # A Spark session that is opened when trials are to run; its type is Spark's own.
 Connect = Callable[[], AbstractContextManager[Any]]
 
@@ -56,8 +55,8 @@ def run_experiment(
 ) -> bool:
     """Run an experiment; say whether every trial has a run that counts.
 
-    ``executor`` is one of `EXECUTORS`, by default ``local`` where the world allows it;
-    ``connect`` is needed for ``spark``.
+    ``executor`` is ``sequential``, ``local`` or ``spark``, by default ``local`` where
+    the world allows it; ``connect`` is needed for ``spark``.
 
     :raises ExperimentError: if the world does not allow the executor.
     """

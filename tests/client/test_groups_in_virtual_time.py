@@ -368,3 +368,28 @@ def test_polls_without_patience_join_all_the_same() -> None:
             return len(consumer.assignment)
 
     assert in_cluster(scenario) == PARTITIONS
+
+
+@every_strategy
+def test_who_unsubscribes_leaves_its_partitions_to_others_and_may_come_back(
+    strategy: str,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", PARTITIONS)
+        options = {"group_id": "g", "partition_assignment_strategy": strategy, **QUICK}
+        stays = Member(cluster, [], "stays")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                lambda: stays.run(partition_assignment_strategy=strategy)
+            )
+            async with cluster.consumer(**options) as comes_and_goes:
+                for _ in range(2):
+                    comes_and_goes.subscribe(["t"])
+                    while len(comes_and_goes.assignment) != PARTITIONS // 2:
+                        await comes_and_goes.poll(timeout_s=0.05)
+                    await comes_and_goes.unsubscribe()
+                    assert comes_and_goes.assignment == frozenset()
+                    await until(lambda: complete([stays]))
+            stays.leaving = True
+
+    in_cluster(scenario)

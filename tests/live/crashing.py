@@ -75,7 +75,7 @@ class Crashing:
         self._number = 0
         self.broker = BrokerProcess(directory, **SETTINGS)
         self._peer = Peer("ours", self.broker.port)
-        self._start_s = self._stop_s = 1.0
+        self._start_s = 1.0
         for name, configs in CONFIGS.items():
             self._create(name, 1, configs)
 

@@ -191,12 +191,14 @@ class _Opening:
             segment.release_indexes()
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
-                next_offset, torn, reason = recover(segment, self._note_epoch, limit)
+                kept = recover(segment, self._note_epoch, limit)
+                next_offset = kept.next_offset
                 if not is_last:
                     self.repaired.append(segment)
-                if torn:
-                    self._report(Loss(segment.path(".log"), torn, reason))
-                if torn and not self._believed(number):
+                if kept.cut_bytes:
+                    lost = Loss(segment.path(".log"), kept.cut_bytes, kept.reason)
+                    self._report(lost)
+                if kept.cut_bytes and not self._believed(number):
                     self.drop_after(number, f"it follows {segment!r}, which was cut")
                     return next_offset
             log_end_offset = next_offset

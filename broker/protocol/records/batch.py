@@ -40,7 +40,6 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
 
 # What a leader writes: base offset, batch length, partition leader epoch.
 PREFIX: Final = struct.Struct(">qii")

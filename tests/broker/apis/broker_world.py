@@ -70,7 +70,6 @@ class World:
         self.now_ns = 0
         self.storage = storage or MemoryStorage()
         self.settings = {**SETTINGS, **(settings or {})}
-        self.timer_moves = 0
         config = BrokerConfig.load(None, self.settings)
         rng = random.Random(5)
         self.broker = assemble(
@@ -82,10 +81,7 @@ class World:
             threads=threads,
         )
         self.apis = KafkaApis(self.broker)
-        self.broker.open(config.advertised, self._timer_moved)
-
-    def _timer_moved(self) -> None:
-        self.timer_moves += 1
+        self.broker.open(config.advertised, lambda: None)
 
     def restarted(self, *, storage: Any = None) -> World:
         """Return another broker on the same disk, or on what is left of it."""

@@ -46,7 +46,6 @@ from broker.protocol.schemas.update_metadata import (
 from broker.protocol.wire import codec
 from broker.protocol.wire.header import parse_request_header
 
-INT16 = st.integers(-(2**15), 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NAME = st.text(max_size=6)

@@ -35,7 +35,6 @@ PERSISTENT: Final = (
 )
 # Sequential znodes: ten digits follow.
 CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
-ISR_CHANGE: Final = f"{ISR_CHANGES}/isr_change_"
 LOG_DIR_EVENT: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 
 
@@ -67,11 +66,6 @@ def partition_state(key: TopicPartition) -> str:
 def topic_config(name: str) -> str:
     """Return where a topic's configs are."""
     return f"{TOPIC_CONFIGS}/{name}"
-
-
-def broker_config(broker_id: str) -> str:
-    """Return where a broker's dynamic configs are; "" is all brokers' default."""
-    return f"{BROKER_CONFIGS}/{broker_id or '<default>'}"
 
 
 def topic_to_delete(name: str) -> str:
