@@ -29,7 +29,7 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from tests.broker.zookeeper.contract_sessions import SessionsContract
 from tests.broker.zookeeper.contract_znodes import ZnodesContract
 from tests.broker.zookeeper.drawn_ops import draw_ops, draw_path
-from tests.broker.zookeeper.place import Place, Scenario
+from tests.broker.zookeeper.own_chroot import Place, Scenario
 from tests.broker.zookeeper.zoo import Zoo, heard, with_zoo
 
 pytestmark = pytest.mark.live

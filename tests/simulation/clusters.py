@@ -11,7 +11,7 @@ import trio
 from broker.cluster.partition import Partition
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.place import Place
+from experiments.simulation.clients.context import Place
 from experiments.simulation.cluster import LATENCY_NS, Cluster
 from experiments.simulation.control.scripted_controller import ScriptedController
 from experiments.simulation.histories import History

@@ -12,7 +12,7 @@ from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import SilentListener
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.place import Place
+from experiments.simulation.clients.context import Place
 from experiments.simulation.histories import Commit, Committed, Outcome, Read
 
 _SETTINGS: Final = {

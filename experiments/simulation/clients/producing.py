@@ -12,7 +12,7 @@ from broker.client.producer.producer import KafkaProducer, open_producer
 from broker.client.producer.producer_batch import Receipt
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.place import Place
+from experiments.simulation.clients.context import Place
 from experiments.simulation.histories import Outcome, Send
 
 _SETTINGS: Final = {

@@ -24,7 +24,7 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
 from experiments.simulation.checkers import Anomaly, check
 from experiments.simulation.clients.consuming import RecordingConsumer
-from experiments.simulation.clients.place import Place
+from experiments.simulation.clients.context import Place
 from experiments.simulation.clients.producing import ProducerPlan, RecordingProducer
 from experiments.simulation.cluster import LATENCY_NS, Cluster, Control, WallClock
 from experiments.simulation.control.scripted_controller import ScriptedController

@@ -14,7 +14,12 @@ from broker.zookeeper.znodes import (
     SetData,
     WatchEvent,
 )
-from tests.broker.zookeeper.place import Place, Scenario, expect_no_event, next_event
+from tests.broker.zookeeper.own_chroot import (
+    Place,
+    Scenario,
+    expect_no_event,
+    next_event,
+)
 
 
 class SessionsContract:

@@ -23,7 +23,7 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
 )
-from tests.broker.zookeeper.place import Place, Scenario
+from tests.broker.zookeeper.own_chroot import Place, Scenario
 
 BAD_ARGUMENTS = -8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.broker.zookeeper.contract_sessions import SessionsContract
 from tests.broker.zookeeper.contract_znodes import ZnodesContract
-from tests.broker.zookeeper.place import Place, Scenario
+from tests.broker.zookeeper.own_chroot import Place, Scenario
 from tests.broker.zookeeper.zoo import Zoo, with_zoo
 
 
