@@ -29,7 +29,7 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from tests.broker.zookeeper.contract_sessions import SessionsContract
 from tests.broker.zookeeper.contract_znodes import ZnodesContract
 from tests.broker.zookeeper.drawn_ops import draw_ops, draw_path
-from tests.broker.zookeeper.own_chroot import Place, Scenario
+from tests.broker.zookeeper.own_chroot import OwnChroot, Scenario
 from tests.broker.zookeeper.zoo import Zoo, heard, with_zoo
 
 pytestmark = pytest.mark.live
@@ -57,7 +57,7 @@ class TestOfZooKeeper(ZnodesContract, SessionsContract):
 
     def run(self, scenario: Scenario) -> None:
         chroot = f"/contract-{next(self.chroots)}"
-        trio.run(scenario, Place(f"127.0.0.1:{self.port}", chroot, connect_tcp))
+        trio.run(scenario, OwnChroot(f"127.0.0.1:{self.port}", chroot, connect_tcp))
 
 
 # ---- the same requests to both ------------------------------------------------------
@@ -73,12 +73,12 @@ def test_the_server_in_memory_answers_as_zookeeper_does(
     expected: list[object] = []
 
     async def in_zoo(zoo: Zoo) -> None:
-        place = Place("zoo:2181", f"/same-{seed}", zoo.connect)
-        found.extend(await transcript(place, seed))
+        chroot = OwnChroot("zoo:2181", f"/same-{seed}", zoo.connect)
+        found.extend(await transcript(chroot, seed))
 
     async def for_real() -> None:
-        place = Place(f"127.0.0.1:{zookeeper}", f"/same-{seed}", connect_tcp)
-        expected.extend(await transcript(place, seed))
+        chroot = OwnChroot(f"127.0.0.1:{zookeeper}", f"/same-{seed}", connect_tcp)
+        expected.extend(await transcript(chroot, seed))
 
     with_zoo(in_zoo)
     trio.run(for_real)
@@ -93,11 +93,11 @@ class Refused(NamedTuple):
     op: int | None
 
 
-async def transcript(place: Place, seed: int) -> list[object]:
+async def transcript(chroot: OwnChroot, seed: int) -> list[object]:
     """Make drawn requests by two sessions; return what came of each, and the events."""
     rng = random.Random(seed)
     told: list[object] = []
-    async with place.open() as one, place.open() as two:
+    async with chroot.open() as one, chroot.open() as two:
         first = await one.exists("/")
         assert first is not None
         sessions = [one, two]

@@ -11,7 +11,7 @@ import trio
 from broker.cluster.partition import Partition
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.context import Place
+from experiments.simulation.clients.context import ClientContext
 from experiments.simulation.cluster import LATENCY_NS, Cluster
 from experiments.simulation.control.scripted_controller import ScriptedController
 from experiments.simulation.histories import History
@@ -55,10 +55,10 @@ class World:
             await self.control.create(name, [tuple(range(count))], {})
         await trio.sleep(1)
 
-    def place(self) -> Place:
+    def context(self) -> ClientContext:
         """Return where a client may run."""
         host = self.network.host("client")
-        return Place(host, self.cluster.bootstrap, self.clock, self.history)
+        return ClientContext(host, self.cluster.bootstrap, self.clock, self.history)
 
     def replica(self, broker: int) -> Partition:
         """Return a broker's replica of the partition."""

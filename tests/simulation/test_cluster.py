@@ -17,12 +17,12 @@ CONTROLLER = "controller"
 
 
 def producer(world: World, **settings: Any) -> Any:
-    place = world.place()
+    context = world.context()
     return open_producer(
-        place.bootstrap,
-        connect=place.host.connect,
+        context.bootstrap,
+        connect=context.host.connect,
         rng=random.Random(4),
-        now_ms=place.now_ms,
+        now_ms=context.now_ms,
         **settings,
     )
 

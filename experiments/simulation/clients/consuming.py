@@ -12,7 +12,7 @@ from broker.client.consumer.consumer_record import ConsumerRecord
 from broker.client.consumer.rebalance_listener import SilentListener
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.context import Place
+from experiments.simulation.clients.context import ClientContext
 from experiments.simulation.histories import Commit, Committed, Outcome, Read
 
 _SETTINGS: Final = {
@@ -34,7 +34,7 @@ _POLL_S: Final = 0.5
 class RecordingConsumer:
     """Notes what a consumer is given and commits; ``name`` is unique."""
 
-    place: Place
+    context: ClientContext
     name: str
     rng: random.Random
     _polls: int = 0
@@ -67,8 +67,8 @@ class RecordingConsumer:
 
     def _consumer(self, **settings: Any) -> Any:
         return open_consumer(
-            self.place.bootstrap,
-            connect=self.place.host.connect,
+            self.context.bootstrap,
+            connect=self.context.host.connect,
             rng=self.rng,
             client_id=self.name,
             **{**_SETTINGS, **settings},
@@ -88,7 +88,7 @@ class RecordingConsumer:
         partition = TopicPartition(record.topic, record.partition)
         assert record.value is not None
         self.positions[partition] = record.offset + 1
-        self.place.history.reads.append(
+        self.context.history.reads.append(
             Read(
                 consumer=self.name,
                 session=self._sessions[partition],
@@ -96,7 +96,7 @@ class RecordingConsumer:
                 partition=partition,
                 offset=record.offset,
                 value=record.value,
-                at_ns=self.place.now_ns(),
+                at_ns=self.context.now_ns(),
             )
         )
 
@@ -107,7 +107,7 @@ class RecordingConsumer:
             await self._commit(consumer, group)
 
     async def _commit(self, consumer: KafkaConsumer, group: str) -> None:
-        offsets, invoked_ns = dict(self.positions), self.place.now_ns()
+        offsets, invoked_ns = dict(self.positions), self.context.now_ns()
         outcome: Outcome = "unknown"
         try:
             await consumer.commit(offsets)
@@ -117,13 +117,13 @@ class RecordingConsumer:
             pass
         finally:
             for partition, offset in offsets.items():
-                self.place.history.commits.append(
+                self.context.history.commits.append(
                     Commit(
                         group=group,
                         partition=partition,
                         offset=offset,
                         invoked_ns=invoked_ns,
-                        answered_ns=self.place.now_ns(),
+                        answered_ns=self.context.now_ns(),
                         outcome=outcome,
                     )
                 )
@@ -131,19 +131,19 @@ class RecordingConsumer:
     async def audit(self, group: str, partitions: Sequence[TopicPartition]) -> bool:
         """Ask once what a group has committed; False if nobody says."""
         async with self._consumer(group_id=group) as consumer:
-            invoked_ns = self.place.now_ns()
+            invoked_ns = self.context.now_ns()
             try:
                 found = await consumer.committed(partitions)
             except KafkaError:
                 return False
         for partition in partitions:
-            self.place.history.committed.append(
+            self.context.history.committed.append(
                 Committed(
                     group=group,
                     partition=partition,
                     offset=found[partition].offset if partition in found else -1,
                     invoked_ns=invoked_ns,
-                    answered_ns=self.place.now_ns(),
+                    answered_ns=self.context.now_ns(),
                 )
             )
         return True

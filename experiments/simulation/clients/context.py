@@ -1,4 +1,4 @@
-"""Where a simulated client runs: its host, its clocks, the cluster, the history."""
+"""What a simulated client is handed: its host, its clocks, the cluster, the history."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from experiments.worlds.virtual.determinism import VirtualClock
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What every client of one run is handed."""
+class ClientContext:
+    """The same for every client of one run, but for the host."""
 
     host: Host
     bootstrap: str

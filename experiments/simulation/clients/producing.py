@@ -12,7 +12,7 @@ from broker.client.producer.producer import KafkaProducer, open_producer
 from broker.client.producer.producer_batch import Receipt
 from broker.protocol.errors import KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from experiments.simulation.clients.context import Place
+from experiments.simulation.clients.context import ClientContext
 from experiments.simulation.histories import Outcome, Send
 
 _SETTINGS: Final = {
@@ -50,7 +50,7 @@ class RecordingProducer:
     ``name`` is unique. What is under way when it is cancelled has an unknown outcome.
     """
 
-    place: Place
+    context: ClientContext
     name: str
     plan: ProducerPlan
     topic: str
@@ -65,10 +65,10 @@ class RecordingProducer:
         try:
             async with (
                 open_producer(
-                    self.place.bootstrap,
-                    connect=self.place.host.connect,
+                    self.context.bootstrap,
+                    connect=self.context.host.connect,
                     rng=self.rng,
-                    now_ms=self.place.now_ms,
+                    now_ms=self.context.now_ms,
                     client_id=self.name,
                     acks="all" if self.plan.acks == -1 else str(self.plan.acks),
                     enable_idempotence=self.plan.idempotent,
@@ -89,7 +89,7 @@ class RecordingProducer:
             self._number,
             TopicPartition(self.topic, self.rng.randrange(self.partitions)),
             f"{self.name}-{self._number}".encode(),
-            self.place.now_ns(),
+            self.context.now_ns(),
         )
         self._open[sent.number] = sent
         index = sent.partition.partition
@@ -115,7 +115,7 @@ class RecordingProducer:
         self._note(sent, outcome, offset)
 
     def _note(self, sent: _Sent, outcome: Outcome, offset: int = -1) -> None:
-        self.place.history.sends.append(
+        self.context.history.sends.append(
             Send(
                 producer=self.name,
                 number=sent.number,
@@ -124,7 +124,7 @@ class RecordingProducer:
                 acks=self.plan.acks,
                 idempotent=self.plan.idempotent,
                 invoked_ns=sent.invoked_ns,
-                answered_ns=self.place.now_ns(),
+                answered_ns=self.context.now_ns(),
                 outcome=outcome,
                 offset=offset,
             )

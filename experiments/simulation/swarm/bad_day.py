@@ -24,7 +24,7 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.protocol.topic_partition import TopicPartition
 from experiments.simulation.checkers import Anomaly, check
 from experiments.simulation.clients.consuming import RecordingConsumer
-from experiments.simulation.clients.context import Place
+from experiments.simulation.clients.context import ClientContext
 from experiments.simulation.clients.producing import ProducerPlan, RecordingProducer
 from experiments.simulation.cluster import LATENCY_NS, Cluster, Control, WallClock
 from experiments.simulation.control.scripted_controller import ScriptedController
@@ -205,7 +205,7 @@ class BadDay:
         self._producers_left += 1
         while trio.current_time() < self._until_s:
             producer = RecordingProducer(
-                self._place(),
+                self._context(),
                 self._name(),
                 plan,
                 TOPIC,
@@ -253,12 +253,12 @@ class BadDay:
             scopes[chance % len(scopes)].cancel()
 
     def _consumer(self) -> RecordingConsumer:
-        return RecordingConsumer(self._place(), self._name(), self._another_rng())
+        return RecordingConsumer(self._context(), self._name(), self._another_rng())
 
-    def _place(self) -> Place:
+    def _context(self) -> ClientContext:
         host = self._network.host("clients")
         history = self._outcome.history
-        return Place(host, self._cluster.bootstrap, self._clock, history)
+        return ClientContext(host, self._cluster.bootstrap, self._clock, history)
 
     def _name(self) -> str:
         self._names += 1

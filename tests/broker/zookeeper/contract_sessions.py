@@ -15,7 +15,7 @@ from broker.zookeeper.znodes import (
     WatchEvent,
 )
 from tests.broker.zookeeper.own_chroot import (
-    Place,
+    OwnChroot,
     Scenario,
     expect_no_event,
     next_event,
@@ -26,14 +26,14 @@ class SessionsContract:
     """Inherited once per server."""
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario in a place of its own."""
+        """Run a scenario below a chroot of its own."""
         raise NotImplementedError
 
     # ---- watches --------------------------------------------------------------------
 
     def test_a_watch_on_data_goes_off_once(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk, place.open() as other:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk, chroot.open() as other:
                 await zk.create("/a")
                 await zk.get("/a", watch=True)
                 await other.set("/a", b"1")
@@ -46,8 +46,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_an_event_comes_before_the_answer_that_shows_the_change(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 await zk.get("/a", watch=True)
                 await zk.set("/a", b"1")
@@ -58,8 +58,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_a_watch_that_exists_has_left_sees_a_znode_come_and_go(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 assert await zk.exists("/a", watch=True) is None
                 await zk.create("/a")
                 assert await next_event(zk) == WatchEvent(EventKind.CREATED, "/a")
@@ -71,8 +71,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_a_watch_on_children_sees_them_come_and_go_but_not_change(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/p")
                 await zk.create("/p/a")
                 changed = WatchEvent(EventKind.CHILDREN_CHANGED, "/p")
@@ -90,8 +90,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_who_watches_data_and_children_hears_of_a_deletion_once(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/p")
                 await zk.get("/p", watch=True)
                 await zk.exists("/p", watch=True)
@@ -104,8 +104,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_reading_what_is_not_there_leaves_no_watch(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 with pytest.raises(NoNode):
                     await zk.get("/a", watch=True)
                 with pytest.raises(NoNode):
@@ -116,8 +116,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_a_multi_sets_off_watches_only_if_it_is_done(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 await zk.get("/a", watch=True)
                 with pytest.raises(BadVersion):
@@ -132,9 +132,9 @@ class SessionsContract:
     # ---- sessions -------------------------------------------------------------------
 
     def test_ephemeral_znodes_go_with_their_session(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
-                async with place.open() as other:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
+                async with chroot.open() as other:
                     await other.create("/e", ephemeral=True)
                     await other.create("/stays")
                     stat = await zk.exists("/e", watch=True)
@@ -146,8 +146,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_a_closed_session_answers_nothing(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.close()
                 with pytest.raises(SessionExpired):
                     await zk.get("/")
@@ -155,8 +155,8 @@ class SessionsContract:
         self.run(scenario)
 
     def test_a_session_outlives_its_connection(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk, place.open() as other:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk, chroot.open() as other:
                 session_id = zk.session_id
                 await zk.create("/e", ephemeral=True)
                 await zk.create("/d")
@@ -165,7 +165,7 @@ class SessionsContract:
                 await zk.get("/e", watch=True)
                 await zk.exists("/born", watch=True)
                 await zk.children("/p", watch=True)
-                await place.streams[0].aclose()
+                await chroot.streams[0].aclose()
                 # Changed while nobody could be told.
                 await other.set("/d", b"new")
                 await other.create("/born")

@@ -1,6 +1,6 @@
 """What znodes promise, whichever server keeps them.
 
-A subclass runs a scenario in a `Place`. The expectations are sentences of ZooKeeper's
+A subclass runs a scenario below a chroot. The expectations are sentences of ZooKeeper's
 Programmer's Guide and of its ``KeeperException``; the real server keeps them, too.
 """
 
@@ -23,7 +23,7 @@ from broker.zookeeper.znodes import (
     SetData,
     Stat,
 )
-from tests.broker.zookeeper.own_chroot import Place, Scenario
+from tests.broker.zookeeper.own_chroot import OwnChroot, Scenario
 
 BAD_ARGUMENTS = -8
 
@@ -32,14 +32,14 @@ class ZnodesContract:
     """Inherited once per server."""
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario in a place of its own."""
+        """Run a scenario below a chroot of its own."""
         raise NotImplementedError
 
     # ---- znodes ---------------------------------------------------------------------
 
     def test_what_was_written_is_read(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 assert await zk.create("/a", b"one") == "/a"
                 data, stat = await zk.get("/a")
                 assert (data, stat.version, stat.data_length) == (b"one", 0, 3)
@@ -57,8 +57,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_children_have_names_and_their_parent_counts_them(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 for path in ("/p", "/p/b", "/p/a", "/p/a/deep"):
                     await zk.create(path)
                 assert await zk.children("/p") == ("a", "b")
@@ -77,8 +77,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_versions_guard_writes(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 await zk.set("/a", b"x", version=0)
                 with pytest.raises(BadVersion, match="/a"):
@@ -90,8 +90,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_what_cannot_be_is_told_by_name(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 await zk.create("/a/b")
                 await zk.create("/e", ephemeral=True)
@@ -119,8 +119,8 @@ class ZnodesContract:
 
     @pytest.mark.parametrize("path", ["/a/", "/a\x01", "/a/.", "/a/..", "/\ue000"])
     def test_paths_have_a_form(self, path: str) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 with pytest.raises(OtherError) as raised:
                     await zk.create(path)
@@ -129,8 +129,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_sequential_names_grow_and_none_is_given_twice(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/q")
                 first = await zk.create("/q/n", sequential=True)
                 second = await zk.create("/q/n", sequential=True, ephemeral=True)
@@ -142,8 +142,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_data_may_be_as_large_as_a_frame_allows(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 large = bytes(REQUEST_BYTES_MAX - 200)
                 await zk.create("/large", large)
                 assert (await zk.get("/large")).data == large
@@ -154,8 +154,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_calls_made_side_by_side_are_carried_out_in_order(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a")
                 stats = {}
 
@@ -177,8 +177,8 @@ class ZnodesContract:
     # ---- multi ----------------------------------------------------------------------
 
     def test_a_multi_does_everything_in_one_transaction(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/old")
                 await zk.create("/epoch", b"4")
                 created, _, stat, nothing, numbered = await zk.multi(
@@ -205,8 +205,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_a_multi_that_fails_does_nothing_and_names_the_operation(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 await zk.create("/a", b"old")
                 before = await zk.exists("/")
                 with pytest.raises(BadVersion) as raised:
@@ -230,8 +230,8 @@ class ZnodesContract:
         self.run(scenario)
 
     def test_a_multi_sees_what_it_has_done_so_far(self) -> None:
-        async def scenario(place: Place) -> None:
-            async with place.open() as zk:
+        async def scenario(chroot: OwnChroot) -> None:
+            async with chroot.open() as zk:
                 results = await zk.multi(
                     [
                         Create("/a"),

@@ -18,7 +18,7 @@ TIMEOUT_MS = 6000
 PATIENCE_S = 30
 
 
-class Place:
+class OwnChroot:
     """A server, and a directory on it that nobody else uses."""
 
     def __init__(self, servers: str, chroot: str, connect: Connect) -> None:
@@ -53,7 +53,7 @@ class Place:
             await session.close()
 
 
-Scenario = Callable[[Place], Awaitable[None]]
+Scenario = Callable[[OwnChroot], Awaitable[None]]
 
 
 async def next_event(session: ZooKeeperSession) -> Event:
