@@ -1,8 +1,9 @@
 """The laboratory: the same requests, one by one, through rival schedulers.
 
-``config`` and ``workload`` are an experiment as data, ``trace`` the requests that it
-draws from its seed, ``worlds`` the places where a trace is replayed, ``runner`` the
-order in which that happens, ``executors`` who does it, ``recording`` what is kept of
-it, ``cli`` the command line. The analysis (``spark_analysis``) reads what was recorded
-and imports nothing from here.
+``design`` is an experiment as data, ``load`` draws its requests from a seed and sends
+them, ``worlds`` replay them to a broker or to a model of one, ``running`` decides in
+which order that happens, and ``records`` is what is kept. ``cluster`` and
+``simulation`` do the same to several brokers at once, ``theory`` says what should come
+out, ``bench`` compares speed, and ``processes`` starts what runs beside us. The
+analysis (``spark_analysis``) reads what was recorded and imports nothing from here.
 """

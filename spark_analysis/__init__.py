@@ -1,13 +1,13 @@
 """From recorded runs to verdicts: Spark groups, NumPy decides, a report explains.
 
-Four wings, which data flows through in this order:
+Data flows through four packages in this order:
 
 - ``recordings`` reads and checks what was recorded, and starts Spark to do so;
-- ``statistics`` are plain NumPy functions that need no JVM;
 - ``judging`` makes one study of a run directory: values, contrasts, verdicts;
-- ``telling`` turns a study into sentences, tables, figures, a page and a paper.
+- ``incidents`` does so with an election under load, where one was recorded;
+- ``telling`` turns both into sentences, tables, figures, a page and a paper.
 
-``judging`` imports the two before it, which do not know each other; ``telling`` imports
-all three. ``analyze`` runs them from end to end. Nothing here imports the broker or the
-experiments: recorded files are the contract.
+Each may import those before it, and all of them ``statistics``: plain NumPy functions
+that need no JVM. ``analyze`` runs them from end to end. Nothing here imports the broker
+or the experiments: recorded files are the contract.
 """

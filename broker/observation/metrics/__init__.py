@@ -1,6 +1,6 @@
 """Kafka's request, queue, handler and processor metrics, under Kafka's own names.
 
-``histogram`` counts durations in logarithmic buckets, ``request_metrics`` keeps them by
+``request_metrics`` counts durations (in ``broker.observation.histogram``) by
 API and by request class, ``collector`` reads everything else where it stands, and
 ``endpoint`` gives it all to Prometheus. Nothing is kept unless the endpoint is on
 (``doorkeeper.metrics.port``): the recording of experiments does not need it.
