@@ -24,7 +24,7 @@ from spark_analysis.judging.run_values import Key, values_by_block
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.recordings.contract import Arm, Manifest
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.factorial import (
     Combination,
     Line,
@@ -178,11 +178,12 @@ def _judge(
         for one, responses in ready.items()
     }
     flat = [of for found in measured.values() for of in found]
+    classes = [one.class_name for one, found in measured.items() for _ in found]
     blocks = len(comparison.manifest.blocks)
     table = np.full((blocks, len(flat)), math.nan)
     for column, of in enumerate(flat):
         table[: len(of.values), column] = of.values
-    p = iter(both_p(table, comparison.manifest.seed))
+    p = iter(difference_p(table, classes, comparison.manifest.seed))
     a_class = sum(len(lines(design.factors)) for design in comparison.designs)
     confidence = 1 - options.alpha / a_class
     return {

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.bootstrap import block_weights, resampled_quantiles
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.exceedance import Tail, tail
 from spark_analysis.statistics.intervals import (
@@ -184,7 +184,7 @@ def judge_family(
     )
     metric = rows[0]["metric"]
     contrasts = [column[~np.isnan(column)] for column in with_gaps.T]
-    different = both_p(with_gaps, seed)
+    different = difference_p(with_gaps, [name for name, _ in logs], seed)
     same = holm(np.array([tost(found, margins[metric]) for found in contrasts]))
     return arrow_table(
         Contrast,

@@ -21,7 +21,7 @@ from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.run_values import Key, logs_by_block
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
 from spark_analysis.statistics.ratios import factor
@@ -150,7 +150,8 @@ def _judged(
 
 def _p(asked: _Asked) -> float:
     """Return the p-value of one pair at one point."""
-    return float(both_p(asked.logs[:, None], asked.comparison.manifest.seed)[0])
+    seed = asked.comparison.manifest.seed
+    return float(difference_p(asked.logs[:, None], [asked.class_name], seed)[0])
 
 
 def _ask(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> _Asked:

@@ -20,7 +20,7 @@ from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.pairs import Pair
 from spark_analysis.judging.run_values import Key, logs_by_block
 from spark_analysis.judging.verdict import why_not_compared
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
 from spark_analysis.statistics.ratios import factor
@@ -96,7 +96,8 @@ def _decisions(
         for pair in pairs
     ]
     options = comparison.manifest.options
-    differ = both_p(np.array(logs).T, comparison.manifest.seed)
+    seed = comparison.manifest.seed
+    differ = difference_p(np.array(logs).T, [class_name] * len(pairs), seed)
     same = holm(np.array([tost(of, metric.margin) for of in logs]))
     return {
         pair: decide(

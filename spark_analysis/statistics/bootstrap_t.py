@@ -3,7 +3,7 @@
 Blocks are drawn again with replacement, the same ones for all contrasts, and each mean
 is held against its own standard error (Hall 1992; step-down as Romano & Wolf 2005). It
 is asymptotic where the sign-flip test is exact, and nearer to its level than that one
-where differences are skewed about a mean of 0: `both_p` asks for both.
+where differences are skewed about a mean of 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.bootstrap import block_weights
-from spark_analysis.statistics.sign_flip import max_t
 from spark_analysis.statistics.step_down import step_down
 
 RESAMPLES = 4999
@@ -24,21 +23,11 @@ RESAMPLES = 4999
 DUST = 1e-12
 
 
-def both_p(log_ratios: FloatArray, seed: int = 0) -> FloatArray:
-    """Return the adjusted p-value of each column of (blocks, contrasts), by two tests.
-
-    The larger of `max_t`, exact where runs of a block could as well have been each
-    other's, and `bootstrap_t`, which asks for the mean alone. A missing block is NaN.
-    """
-    exact = max_t(log_ratios, seed)
-    return np.maximum(exact, bootstrap_t(log_ratios, seed)) if exact.size else exact
-
-
 def bootstrap_t(log_ratios: FloatArray, seed: int = 0) -> FloatArray:
     """Return the adjusted p-value of each column of (blocks, contrasts).
 
-    0 for a column with an infinite ratio, which has no mean to be tested. 1 with fewer
-    than two blocks.
+    A missing block is NaN. 0 for a column with an infinite ratio, which has no mean to
+    be tested. 1 with fewer than two blocks.
     """
     blocks, contrasts = log_ratios.shape
     if blocks < 2:

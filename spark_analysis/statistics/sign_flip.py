@@ -9,9 +9,9 @@ contrasts gives p-values that hold for the family (Westfall & Young 1993, step-d
 Each single contrast's test is exact where the two runs of a block could as well have
 been each other's. The adjustment adds that the contrasts are jointly symmetric, and a
 contrast whose mean is 0 may still be skewed: with a skewed baseline alone the family's
-error is 0.08 to 0.15 instead of 0.05. ``bootstrap_t`` is asked, too, for that reason. A
-test with few blocks cannot reach a small p whatever the data: ``smallest_p`` says so,
-and such a test is no evidence of sameness.
+error is 0.08 to 0.15 instead of 0.05. ``difference`` asks other tests, too, for that
+reason. A test with few blocks cannot reach a small p whatever the data: ``smallest_p``
+says so, and such a test is no evidence of sameness.
 """
 
 from __future__ import annotations

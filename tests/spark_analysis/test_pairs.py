@@ -13,7 +13,7 @@ from rich.console import Console
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.pairs import Pair, PairCell, pair_cells
 from spark_analysis.judging.study import Study
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.telling.figures.sweep_maps import by_level, pair_map
 from spark_analysis.telling.report.point_parts import warnings_part
 from spark_analysis.telling.results import results
@@ -116,7 +116,9 @@ def test_ratios_are_those_of_paired_blocks_and_q_those_of_all_points(
             for arm in PAIR
         }
         logs.append(np.log(values["priority"] / values["planes"]))
-        p.append(float(both_p(logs[-1][:, None], comparison.manifest.seed)[0]))
+        p.append(
+            float(difference_p(logs[-1][:, None], ["c"], comparison.manifest.seed)[0])
+        )
     cells = [c for c in study.pairs if c.metric == P99 and c.pair == PAIR]
     order = np.argsort(p)
     q = np.minimum.accumulate((np.sort(p) * 6 / np.arange(1, 7))[::-1])[::-1]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ndtri
 
-from spark_analysis.statistics.bootstrap_t import both_p
+from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.intervals import mean_interval
 from spark_analysis.statistics.rounds import half_width, round_values, tail_of_rounds
 
@@ -117,7 +117,7 @@ def found_different(logs: npt.NDArray[np.float64]) -> bool:
     found = mean_interval(logs, 0.95)
     if found.low <= 0 <= found.high:
         return False
-    return bool(both_p(logs[:, None])[0] < 0.05)
+    return bool(difference_p(logs[:, None], ["a"])[0] < 0.05)
 
 
 def test_verdicts_hold_their_level_over_rounds() -> None:
