@@ -1,4 +1,7 @@
-"""ZooKeeper keeps both contracts, and the server in memory answers as it does."""
+"""ZooKeeper keeps both contracts, and a coordinator over it that of coordinators.
+
+The server in memory answers as it does.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ from broker.zookeeper.znodes import (
 from experiments.processes.child import Binding
 from experiments.processes.loopback import free_ports
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
+from tests.broker.coordination import contract_coordinator
+from tests.broker.coordination.member_place import MemberPlace
 from tests.broker.zookeeper.contract_sessions import SessionsContract
 from tests.broker.zookeeper.contract_znodes import ZnodesContract
 from tests.broker.zookeeper.drawn_ops import draw_ops, draw_path
@@ -58,6 +63,21 @@ class TestOfZooKeeper(ZnodesContract, SessionsContract):
     def run(self, scenario: Scenario) -> None:
         chroot = f"/contract-{next(self.chroots)}"
         trio.run(scenario, OwnChroot(f"127.0.0.1:{self.port}", chroot, connect_tcp))
+
+
+class TestCoordinatorOverZooKeeper(contract_coordinator.CoordinatorContract):
+    chroots = itertools.count()
+
+    @pytest.fixture(autouse=True)
+    def _server(self, zookeeper: int) -> None:
+        self.port = zookeeper
+
+    def run(self, scenario: contract_coordinator.Scenario) -> None:
+        async def main() -> None:
+            servers = f"127.0.0.1:{self.port}/cluster-{next(self.chroots)}"
+            await scenario(MemberPlace(servers, connect_tcp, crashes=False))
+
+        trio.run(main)
 
 
 # ---- the same requests to both ------------------------------------------------------

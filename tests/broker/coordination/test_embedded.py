@@ -1,11 +1,19 @@
-"""The embedded coordinator keeps the contract, on one directory and on several."""
+"""The embedded coordinator keeps the contract, on one directory and on several.
+
+It decides alone and at once, and so it promises more: what cannot be made leaves
+nothing, and logs are compared with what it remembers.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from uuid import UUID
 
 import pytest
+import trio
 
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import EmbeddedCoordinator
@@ -13,37 +21,213 @@ from broker.coordination.registry import Registry
 from broker.disk.identity import draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import MemoryStorage
-from tests.broker.coordination.contract_coordinator import CoordinatorContract
+from broker.protocol.errors import ErrorCode, KafkaError
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
+from planes.lock import Acquire, Release
+from planes.slices import PREEMPT
+from tests.broker.coordination.contract_coordinator import (
+    CoordinatorContract,
+    Scenario,
+    new,
+)
+from tests.broker.coordination.witness import Witness
+
+UNKNOWN_ID = UUID(int=99)
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a verb to its end; nobody else wants the CPU or the lock."""
+    try:
+        while True:
+            trap = coroutine.send(None)
+            assert trap is PREEMPT or type(trap).__name__ in ("Acquire", "Release")
+    except StopIteration as stop:
+        return stop.value
+
+
+def interleaved(*verbs: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run verbs in turns, a trap each; a lock is held by one. Returns results."""
+    outcomes: dict[int, Any] = {}
+    holder: int | None = None
+    wants: set[int] = set()
+    while len(outcomes) < len(verbs):
+        for number, verb in enumerate(verbs):
+            if number in outcomes or (number in wants and holder is not None):
+                continue
+            if number in wants:
+                wants.discard(number)
+                holder = number
+            try:
+                trap = verb.send(None)
+            except (StopIteration, KafkaError) as end:
+                outcomes[number] = end.value if isinstance(end, StopIteration) else end
+                continue
+            if isinstance(trap, Acquire):
+                wants.add(number)
+            elif isinstance(trap, Release):
+                assert holder == number
+                holder = None
+            else:
+                assert trap is PREEMPT
+    return [outcomes[number] for number in range(len(verbs))]
+
+
+def is_refused(error: ErrorCode, verb: Coroutine[Any, Any, Any]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        run(verb)
+    assert caught.value.code is error
+
+
+class Directories:
+    """Where a broker alone remembers its cluster, from life to life."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self.broker = Witness()
+        self._directories = directories
+        self._storage = MemoryStorage()
+        self._rng = random.Random(3)
+        for directory in directories:
+            self._storage.make_directory(directory)
+
+    def make(self) -> Coordinator:
+        return EmbeddedCoordinator(
+            Registry(self._storage, LogDirs(self._directories)),
+            broker_id=0,
+            new_id=lambda: draw_uuid(self._rng),
+        )
+
+    def next_life(self) -> Coordinator:
+        """Lose one copy of what is remembered each time, where there are several."""
+        self._storage = self._storage.after_kill()
+        if len(self._directories) > 1:
+            lost = self._rng.choice(self._directories)
+            with suppress(FileNotFoundError):
+                self._storage.remove(f"{lost}/doorkeeper-cluster.json")
+        return self.make()
+
+    def opened(self, coordinator: Coordinator) -> Coordinator:
+        coordinator.load()
+        assert coordinator.reconcile(self.broker.found()) == {}
+        coordinator.open(self.broker)
+        return coordinator
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[Coordinator]:
+        await trio.lowlevel.checkpoint()
+        yield self.opened(self.next_life())
 
 
 class TestEmbeddedInOneDirectory(CoordinatorContract):
     directories: Sequence[str] = ("/one",)
 
-    @pytest.fixture(autouse=True)
-    def _disk(self) -> None:
-        self.storage = MemoryStorage()
-        self.rng = random.Random(3)
-        for directory in self.directories:
-            self.storage.make_directory(directory)
+    def run(self, scenario: Scenario) -> None:
+        async def main(clock: VirtualClock) -> None:
+            await scenario(Directories(self.directories))
 
-    def make(self) -> Coordinator:
-        return EmbeddedCoordinator(
-            Registry(self.storage, LogDirs(self.directories)),
-            broker_id=0,
-            new_id=lambda: draw_uuid(self.rng),
+        run_virtual(main, seed=1)
+
+    @pytest.fixture
+    def place(self) -> Directories:
+        return Directories(self.directories)
+
+    @pytest.fixture
+    def broker(self, place: Directories) -> Witness:
+        return place.broker
+
+    @pytest.fixture
+    def coordinator(self, place: Directories) -> Coordinator:
+        return place.opened(place.make())
+
+    def test_a_topic_that_cannot_be_made_leaves_nothing(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        broker.refuses.add(("t", 1))
+        is_refused(ErrorCode.kafka_storage_error, coordinator.create_topic(new("t", 3)))
+        assert dict(coordinator.topics) == {}
+        assert broker.held == broker.told == {}
+        broker.refuses.clear()
+        run(coordinator.create_topic(new("t", 3)))
+        assert len(broker.led) == 3
+
+    def test_deletion_forgets_first_removes_then_and_settles_last(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t", 2)))
+        broker.words.clear()
+        run(coordinator.delete_topic("t"))
+        assert broker.words == [
+            "forget t-0",
+            "forget t-1",
+            "delete t-0",
+            "delete t-1",
+            "settle",
+        ]
+        assert broker.held == broker.told == dict(coordinator.topics) == {}
+        is_refused(ErrorCode.unknown_topic_or_partition, coordinator.delete_topic("t"))
+
+    def test_partitions_are_added_or_none_is(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t")))
+        assert not run(coordinator.create_partitions("t", 2, ((0,), (0,))))
+        assert run(coordinator.create_partitions("t", 1, ((0,), (0,))))
+        assert len(coordinator.topics["t"].leader_epochs) == 3
+        broker.refuses.add(("t", 4))
+        is_refused(
+            ErrorCode.kafka_storage_error,
+            coordinator.create_partitions("t", 3, ((0,), (0,))),
         )
+        assert len(coordinator.topics["t"].leader_epochs) == 3
+        assert sorted(broker.held) == sorted(broker.told)
 
-    def next_life(self) -> Coordinator:
-        self.storage = self.storage.after_kill()
-        return self.make()
+    def test_an_extension_that_is_undone_takes_no_other_with_it(
+        self, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t")))
+        broker.refuses.add(("t", 3))
+        failed, overtaken = interleaved(
+            coordinator.create_partitions("t", 1, ((0,),) * 3),
+            coordinator.create_partitions("t", 1, ((0,), (0,))),
+        )
+        assert failed.code is ErrorCode.kafka_storage_error
+        assert overtaken is True
+        assert len(coordinator.topics["t"].leader_epochs) == 3
+        assert sorted(broker.held) == sorted(broker.told)
+        assert len(broker.held) == 3
+
+    def test_the_next_life_begins_leader_epochs_above_those_of_the_disk(
+        self, place: Directories, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        topic = run(coordinator.create_topic(new("t", 2, a="1")))
+        run(coordinator.set_broker_configs("0", {"c": "3"}))
+        broker.led["t", 1] = 41
+        later = place.opened(place.next_life())
+        assert later.broker_epoch > coordinator.broker_epoch
+        assert later.topics["t"].topic_id == topic.topic_id
+        assert later.topics["t"].configs == {"a": "1"}
+        assert later.broker_configs == {"0": {"c": "3"}}
+        assert broker.led["t", 0] > 0
+        assert broker.led["t", 1] > 41
+
+    def test_a_log_that_nobody_knows_becomes_a_topic_that_the_next_life_knows(
+        self, place: Directories, broker: Witness
+    ) -> None:
+        broker.held = {("found", 0): UNKNOWN_ID, ("found", 2): UNKNOWN_ID}
+        place.opened(place.make())
+        later = place.opened(place.next_life())
+        assert later.topics["found"].topic_id == UNKNOWN_ID
+        assert sorted(broker.told) == [("found", 0), ("found", 1), ("found", 2)]
+
+    def test_a_log_of_another_topic_is_named_and_stays_where_it_is(
+        self, place: Directories, coordinator: Coordinator, broker: Witness
+    ) -> None:
+        run(coordinator.create_topic(new("t")))
+        broker.held["t", 0] = UNKNOWN_ID
+        later = place.next_life()
+        later.load()
+        assert set(later.reconcile(broker.found())) == {("t", 0)}
+        assert "delete t-0" not in broker.words
 
 
 class TestEmbeddedInThreeDirectories(TestEmbeddedInOneDirectory):
     directories = ("/one", "/two", "/three")
-
-    def next_life(self) -> Coordinator:
-        """Lose another directory's copy each time."""
-        self.storage = self.storage.after_kill()
-        lost = self.rng.choice(self.directories)
-        self.storage.remove(f"{lost}/doorkeeper-cluster.json")
-        return self.make()
