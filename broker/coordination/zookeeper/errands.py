@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import trio
 
-from broker.protocol.errors import KafkaError
 from planes.slices import Wake, parked
 
 R = TypeVar("R")
@@ -34,22 +33,25 @@ class Errands:
                 nursery.start_soon(errand)
 
     async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
-        """Have an errand run, and return what comes of it; raises its `KafkaError`."""
-        outcome: list[R | KafkaError] = []
+        """Have an errand run; return, or raise, what comes of it.
+
+        A fault of ours costs the request that asked, not those of others.
+        """
+        results: list[R] = []
+        faults: list[Exception] = []
 
         def register(wake: Wake) -> bool:
             async def run() -> None:
                 try:
-                    outcome.append(await errand())
-                except KafkaError as refused:
-                    outcome.append(refused)
+                    results.append(await errand())
+                except Exception as fault:
+                    faults.append(fault)
                 wake()
 
             self._give.send_nowait(run)
             return True
 
         await parked(register)
-        (found,) = outcome
-        if isinstance(found, KafkaError):
-            raise found
-        return found
+        if faults:
+            raise faults[0]
+        return results[0]

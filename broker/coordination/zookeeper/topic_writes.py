@@ -20,7 +20,15 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.coordination.zookeeper.layout.topic_records import read_topic, write_topic
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.zookeeper.znodes import BadVersion, Create, NodeExists, SetData
+from broker.zookeeper.znodes import (
+    BadVersion,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Op,
+    SetData,
+)
 
 # Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
 PRODUCER_ID_BLOCK = 1000
@@ -30,24 +38,43 @@ _PRODUCER_ID_MAX = 2**63 - 1
 async def create_topic(
     znodes: PatientZnodes, name: str, topic: TopicAssignment, configs: Mapping[str, str]
 ) -> None:
-    """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS."""
+    """Create a topic with its configs; raise TOPIC_ALREADY_EXISTS.
+
+    Its name is taken until the last one has been deleted to the end, configs and all:
+    what is left of that deletion would otherwise be done to the new topic.
+    """
     data, config = write_topic(topic), write_config(configs)
+    asks_for_deletion = paths.topic_to_delete(name)
+    creation: list[Op] = [
+        # Nobody has asked for it, at the moment of the creation.
+        Create(asks_for_deletion),
+        Delete(asks_for_deletion),
+        Create(paths.topic(name), data),
+    ]
     config_path = paths.topic_config(name)
-    creation = Create(paths.topic(name), data)
-    try:
-        await znodes.multi([Create(config_path, config), creation])
-    except NodeExists:
-        found = await znodes.find(paths.topic(name))
-        if found is not None:
-            # Ours, if the connection was lost after it had been made.
-            if found.data != data:
-                raise _exists(name) from None
-            return
-        # Configs of a topic that was not deleted to the end are no topic.
+    configured: Op = Create(config_path, config)
+    while True:
         try:
-            await znodes.multi([SetData(config_path, config), creation])
-        except NodeExists:
-            raise _exists(name) from None
+            await znodes.multi([*creation, configured])
+        except NodeExists as there:
+            if there.op == 0:
+                raise KafkaError(
+                    ErrorCode.topic_already_exists,
+                    f"Topic '{name}' is marked for deletion.",
+                ) from None
+            if there.op != len(creation):
+                break
+            # Configs of a topic that is gone are no topic.
+            configured = SetData(config_path, config)
+        except NoNode:
+            # They went with the rest of it.
+            configured = Create(config_path, config)
+        else:
+            return
+    found = await znodes.find(paths.topic(name))
+    # Ours, if the connection was lost after it had been made.
+    if found is None or found.data != data:
+        raise _exists(name)
 
 
 async def request_deletion(znodes: PatientZnodes, name: str) -> None:
@@ -88,6 +115,8 @@ async def create_partitions(
         await znodes.set(paths.topic(name), write_topic(wanted), version=stat.version)
     except BadVersion:
         return False
+    except NoNode:
+        raise unknown(name) from None
     return True
 
 
