@@ -15,7 +15,7 @@ import tempfile
 import time
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -46,8 +46,11 @@ _AWAY_S: Final = SESSION_MS / 1000 + _TICK_S + 2.0
 class BadDays:
     """A cluster, its clients, and what befalls it by a seed."""
 
-    def __init__(self, cluster: LiveCluster, seed: int) -> None:
+    def __init__(
+        self, cluster: LiveCluster, seed: int, strikes: Sequence[Strike]
+    ) -> None:
         self.cluster = cluster
+        self._strikes = strikes
         self.history = History()
         self.done: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -69,7 +72,7 @@ class BadDays:
         ]
         ends_s = time.monotonic() + seconds
         while time.monotonic() < ends_s and not self.faults:
-            for strike in self._rng.sample(_STRIKES, len(_STRIKES)):
+            for strike in self._rng.sample(self._strikes, len(self._strikes)):
                 self._strike(strike)
         for producer in producers:
             producer.stop(_WHOLE_S)
@@ -83,7 +86,7 @@ class BadDays:
 
     # ---- blows ----------------------------------------------------------------------
 
-    def _strike(self, strike: Callable[[BadDays], None]) -> None:
+    def _strike(self, strike: Strike) -> None:
         name = strike.__name__.strip("_")
         began_ns = time.monotonic_ns()
         strike(self)
@@ -116,6 +119,14 @@ class BadDays:
         self.cluster.cut_off(broker)
         time.sleep(self._rng.uniform(1.0, _AWAY_S))
         self.cluster.let_back(broker)
+
+    def brokers_restart_one_by_one(self) -> None:
+        """Stop and start each broker, as for an update: it hands over, then ends."""
+        for broker in self._rng.sample(range(BROKERS), BROKERS):
+            self.cluster.brokers[broker].stop()
+            self.cluster.brokers[broker].start()
+            self._until_whole(f"after a restart of {broker}")
+            time.sleep(_CALM_S)
 
     def _kill(self, broker: int) -> None:
         self.cluster.brokers[broker].kill()
@@ -150,7 +161,8 @@ class BadDays:
         return gaps
 
 
-_STRIKES: Final = (
+Strike = Callable[[BadDays], None]
+STRIKES: Final[Sequence[Strike]] = (
     BadDays._leader_is_killed,
     BadDays._controller_is_killed,
     BadDays._zookeeper_is_killed,
@@ -159,12 +171,14 @@ _STRIKES: Final = (
 )
 
 
-def bad_days(directory: Path, seconds: float, seed: int) -> list[str]:
+def bad_days(
+    directory: Path, seconds: float, seed: int, strikes: Sequence[Strike] = STRIKES
+) -> list[str]:
     """Run bad days; return what is wrong, and print what was done."""
     with ExitStack() as stack:
         cluster = LiveCluster(directory, stack)
         cluster.create_topic()
-        days = BadDays(cluster, seed)
+        days = BadDays(cluster, seed, strikes)
         days.run(seconds)
         sends = len(days.history.sends)
         print(f"seed {seed}: {sends} records, {dict(days.done)}")

@@ -1,4 +1,4 @@
-"""One round of bad days: nothing acknowledged is lost, and all heals by itself."""
+"""One round of bad days, and one of restarts: nothing is lost, and all heals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_days.bad_days import bad_days
+from tests.bad_days.bad_days import BadDays, bad_days
 
 # Not for CI: librdkafka renumbers what it may have sent when it raises its own epoch
 # (`rd_kafka_pid_bump`), and a record may then rightly stand twice.
@@ -15,3 +15,10 @@ pytestmark = [pytest.mark.live, pytest.mark.search]
 
 def test_everything_happens_once_and_nothing_is_lost(tmp_path: Path) -> None:
     assert bad_days(tmp_path, seconds=1, seed=11) == []
+
+
+def test_a_rolling_restart_is_no_error_of_any_idempotent_producer(
+    tmp_path: Path,
+) -> None:
+    restart = (BadDays.brokers_restart_one_by_one,)
+    assert bad_days(tmp_path, seconds=1, seed=5, strikes=restart) == []
