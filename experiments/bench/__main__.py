@@ -13,6 +13,8 @@ from experiments.bench import (
     many_partitions,
     model,
     policies,
+    replicas,
+    virtual,
 )
 from experiments.bench.row import Row
 from experiments.bench.table import print_table
@@ -22,8 +24,10 @@ SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
     handover.rows,
     giving_way.rows,
     model.rows,
+    virtual.rows,
     beside.rows,
     many_partitions.rows,
+    replicas.rows,
 )
 
 

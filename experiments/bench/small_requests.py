@@ -1,4 +1,4 @@
-"""PRODUCE requests of one record, acks=1: as fast as may be, or at a fixed rate.
+"""PRODUCE requests of one record: as fast as may be, or at a fixed rate.
 
 The client is as thin as Python allows, one thread around one epoll object, so that the
 broker's CPU is what limits it. The answers' error codes are looked at.
@@ -25,6 +25,8 @@ from experiments.load.openloop import OpenLoop
 from experiments.load.requests import HEAD_BYTES, encode
 
 TOPIC = "bench"
+# Whom acks wait for: the leader, or all replicas in sync.
+LEADER, ALL = 1, -1
 _PATIENCE_S = 5.0
 _DRAIN_NS = 5_000_000_000
 _SEED = 4453
@@ -33,13 +35,13 @@ _OUTSTANDING = 32
 
 
 def closed_loop(
-    broker: Running, connections: int, seconds: float
+    broker: Running, connections: int, seconds: float, acks: int = LEADER
 ) -> tuple[float, float]:
     """Keep one request outstanding on each connection.
 
     :returns: requests per second, and per second of the broker's CPU.
     """
-    frame = _frame()
+    frame = _frame(acks)
     poller = select.epoll()
     with _connected(broker, connections) as sockets:
         clients = {each.fileno(): each for each in sockets}
@@ -114,7 +116,11 @@ def saturated(broker: Running, connections: int, seconds: float) -> tuple[float,
 
 
 def p99_ms(
-    broker: Running, rate_per_s: float, connections: int, seconds: float
+    broker: Running,
+    rate_per_s: float,
+    connections: int,
+    seconds: float,
+    acks: int = LEADER,
 ) -> float:
     """Return the p99 of the time from a request's intended instant to its answer.
 
@@ -125,7 +131,7 @@ def p99_ms(
     count = int(rate_per_s * seconds)
     gaps = (rng.expovariate(rate_per_s) for _ in range(count))
     due_ns = [round(at_s * 1e9) for at_s in accumulate(gaps)]
-    frame = _frame()
+    frame = _frame(acks)
     head, rest = frame[: HEAD_BYTES - 4], frame[HEAD_BYTES:]
     frames = [(head + number.to_bytes(4), rest) for number in range(count)]
     schedule = Schedule(
@@ -165,11 +171,11 @@ def _check(answer: bytes) -> None:
         raise RuntimeError(f"the broker answered {answer!r}")
 
 
-def _frame() -> bytes:
+def _frame(acks: int = LEADER) -> bytes:
     batch = new_batch([(time.time_ns() // 1_000_000, None, b"x" * 100)])
     body = Row(
         transactional_id=None,
-        acks=1,
+        acks=acks,
         timeout=timedelta(seconds=30),
         topic_data=[Row(name=TOPIC, partition_data=[Row(index=0, records=batch)])],
     )
