@@ -27,6 +27,8 @@ from experiments.worlds.kafka.zookeeper_mode import VERSION, properties
 
 BROKERS: Final = 3
 SESSION_S: Final = 6
+# Sessions expire to within this; by default it is 3 s, and so as much chance.
+_TICK_MS: Final = 500
 _START_S, _WHOLE_S = 120.0, 120.0
 _LOOK_S: Final = 0.1
 _SETTINGS: Final = {
@@ -55,7 +57,9 @@ class Cluster:
         self._start_broker = start_broker
         (self._zookeeper_port,) = free_ports(1)
         bound = _bound()
-        zookeeper = start_zookeeper(at, self._zookeeper_port, bound, _nothing)
+        zookeeper = start_zookeeper(
+            at, self._zookeeper_port, bound, _nothing, tick_ms=_TICK_MS
+        )
         stack.enter_context(zookeeper)
         wait_for_zookeeper(zookeeper, self._zookeeper_port, _START_S)
         self._ports = [nodes.Ports.free() for _ in range(BROKERS)]

@@ -3,7 +3,7 @@
 Both clusters live at the same time, but only one is asked anything at a time; rounds
 begin with another one each. Kafka is warmed up first, as `beside` does it. A fail-over
 is the time from a leader's kill -9 until a record that was sent later is acknowledged;
-most of it is the session that ZooKeeper lets expire, which is as long for both.
+most of it is the session of 6 s that ZooKeeper lets expire, for both alike.
 """
 
 from __future__ import annotations

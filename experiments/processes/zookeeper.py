@@ -31,9 +31,16 @@ class NoZooKeeper(Exception):
 
 
 def start_zookeeper(
-    at: Path, port: int, binding: Binding, tick: Callable[[], None]
+    at: Path,
+    port: int,
+    binding: Binding,
+    tick: Callable[[], None],
+    *,
+    tick_ms: int = 3000,
 ) -> Child:
     """Start a server that listens on the loopback and keeps its data below ``at``.
+
+    Sessions expire at multiples of ``tick_ms``, which bounds their lives: from 2 to 20.
 
     :raises NoZooKeeper: without pyspark.
     :raises NoJava: without Java.
@@ -43,6 +50,7 @@ def start_zookeeper(
         f"dataDir={at / 'zookeeper'}\n"
         f"clientPort={port}\n"
         f"clientPortAddress={HOST}\n"
+        f"tickTime={tick_ms}\n"
         "admin.enableServer=false\n"
         "maxClientCnxns=0\n",
         encoding="utf-8",
