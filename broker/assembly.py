@@ -12,6 +12,10 @@ from collections.abc import Callable
 
 from broker.client.network_client import Connect
 from broker.config import (
+    BROKER_ID,
+    BROKER_ID_GENERATION_ENABLE,
+    NODE_ID,
+    RESERVED_BROKER_MAX_ID,
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
@@ -20,7 +24,8 @@ from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import EmbeddedCoordinator
 from broker.coordination.registry import Registry
 from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
-from broker.disk.identity import draw_uuid
+from broker.coordination.zookeeper.joining import generated_broker_id
+from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.log.upkeep.chore import Calls
@@ -30,6 +35,37 @@ from broker.node.hosts import LookUp, look_up_here
 from broker.node.replication_shell import connect_nowhere
 from broker.protocol.errors import ConfigError
 from broker.zookeeper.session import ZooKeeperSession
+
+
+async def numbered(
+    config: BrokerConfig, storage: Storage, rng: random.Random, connect: Connect
+) -> BrokerConfig:
+    """Return ``config`` with a number for the broker.
+
+    Under ZooKeeper, a broker that is given none has that of its directories, or a new
+    one. Raises `ConfigError`.
+    """
+    if config[ZOOKEEPER_CONNECT] is None:
+        return config
+    given = max(config[BROKER_ID], config[NODE_ID])
+    generates, reserved = (
+        config[BROKER_ID_GENERATION_ENABLE],
+        config[RESERVED_BROKER_MAX_ID],
+    )
+    if given > reserved and generates:
+        # Another broker could be given the same.
+        raise ConfigError(
+            BROKER_ID.name, given, f"at most {reserved}, {RESERVED_BROKER_MAX_ID.name}"
+        )
+    if given >= 0:
+        return config
+    if not generates:
+        raise ConfigError(BROKER_ID.name, given, "a number, as none is generated")
+    number = known_broker_id(storage, config.log_dirs)
+    if number is None:
+        sessions = _sessions(config, rng, connect)
+        number = await generated_broker_id(sessions, config)
+    return config.updated({BROKER_ID.name: str(number)})
 
 
 def assemble(
@@ -79,6 +115,20 @@ def _member(
     rng: random.Random,
     connect: Connect,
 ) -> ZooKeeperCoordinator:
+    return ZooKeeperCoordinator(
+        config,
+        open_session=_sessions(config, rng, connect),
+        connect=connect,
+        new_id=lambda: draw_uuid(rng),
+        now_ms=now_ms,
+        rng=rng,
+    )
+
+
+def _sessions(
+    config: BrokerConfig, rng: random.Random, connect: Connect
+) -> Callable[[], ZooKeeperSession]:
+    """Return what opens sessions; raise `ConfigError` if there is nowhere to."""
     written = config[ZOOKEEPER_CONNECT]
     assert written is not None
 
@@ -95,11 +145,4 @@ def _member(
     except ValueError as fault:
         expected = f"host:port, several with commas, and perhaps a chroot: {fault}"
         raise ConfigError(ZOOKEEPER_CONNECT.name, written, expected) from fault
-    return ZooKeeperCoordinator(
-        config,
-        open_session=open_session,
-        connect=connect,
-        new_id=lambda: draw_uuid(rng),
-        now_ms=now_ms,
-        rng=rng,
-    )
+    return open_session

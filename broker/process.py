@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from broker.application import Application
-from broker.assembly import assemble
+from broker.assembly import assemble, numbered
 from broker.client.background import background
 from broker.client.network_client import connect_tcp
 from broker.config import (
@@ -60,6 +60,7 @@ def main(config: BrokerConfig) -> None:
     """
     allow_all_descriptors()
     storage, rng = RealStorage(), random.Random()
+    config = trio.run(numbered, config, storage, rng, connect_tcp)
     broker = assemble(
         config,
         storage=storage,

@@ -33,15 +33,13 @@ NODE_ID: Final = integer(
 BROKER_ID_GENERATION_ENABLE: Final = boolean(
     "broker.id.generation.enable",
     True,
-    "Whether a number may be generated.",
-    inert=True,
+    "Whether ZooKeeper numbers a broker that has no number.",
 )
 RESERVED_BROKER_MAX_ID: Final = integer(
     "reserved.broker.max.id",
     1000,
-    "Generated numbers lie above this one.",
+    "Generated numbers lie above this one, all others do not.",
     low=0,
-    inert=True,
 )
 BROKER_RACK: Final = optional_text("broker.rack", "The rack of this broker.")
 PROCESS_ROLES: Final = words(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from posixpath import dirname
 from uuid import UUID
 
@@ -88,6 +88,27 @@ def claim(
             except OSError as error:
                 log_dirs.take_offline(directory, error)
     return cluster_id
+
+
+def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
+    """Return whose directories these are, as the first one that knows says.
+
+    Raises `ConfigError` if that is no number. A directory that cannot be read says
+    nothing.
+    """
+    for directory in directories:
+        try:
+            pairs = read_properties(storage, directory, META_PROPERTIES)
+        except OSError:
+            # `claim` tells of it.
+            continue
+        owner = pairs.get("node.id", pairs.get("broker.id"))
+        if owner is not None:
+            if not owner.isdecimal():
+                path = join(directory, META_PROPERTIES)
+                raise ConfigError("broker.id", owner, f"a number in {path}")
+            return int(owner)
+    return None
 
 
 def _make_durably(storage: Storage, directory: str) -> None:

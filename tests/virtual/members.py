@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from broker.assembly import assemble
+from broker.assembly import assemble, numbered
 from broker.client.consumer.consumer import KafkaConsumer, open_consumer
 from broker.client.producer.producer import KafkaProducer, open_producer
 from broker.cluster.partition import Partition
@@ -110,15 +110,18 @@ class Members(Hosting):
             **self.settings,
         }
         # "" unsets a key.
-        config = BrokerConfig.load(None, {k: v for k, v in keys.items() if v})
+        given = BrokerConfig.load(None, {k: v for k, v in keys.items() if v})
+        rng = random.Random(self.rng.random())
+        connect = self._connect_of(member)
+        config = await numbered(given, member.storage, rng, connect)
         with member.scope:
             member.broker = assemble(
                 config,
                 storage=member.storage,
                 now_ns=self.clock.now_ns,
                 now_ms=self._now_ms,
-                rng=random.Random(self.rng.random()),
-                connect=self._connect_of(member),
+                rng=rng,
+                connect=connect,
             )
             apis = KafkaApis(member.broker)
             await apis.prepare()
@@ -201,8 +204,9 @@ class Members(Hosting):
 
     def know_each_other(self) -> bool:
         """Tell whether every broker has been told of all that run."""
-        known = [set(self.broker(it).metadata_cache.brokers) for it in self.alive]
-        return all(each == set(self.alive) for each in known)
+        brokers = [self.broker(it) for it in self.alive]
+        ids = {each.replicas.local_id for each in brokers}
+        return all(set(each.metadata_cache.brokers) == ids for each in brokers)
 
     @property
     def controller(self) -> int | None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from broker.apis.common.answer import Row
+from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.virtual.members import (
@@ -207,3 +208,19 @@ def test_a_group_and_its_offsets_survive_their_coordinator(how: str) -> None:
             assert record.value == b"last"
 
     with_members(scenario)
+
+
+def test_brokers_without_numbers_are_given_some_and_keep_them() -> None:
+    async def scenario(members: Members) -> None:
+        def ids() -> list[int]:
+            return [members.broker(it).replicas.local_id for it in members.alive]
+
+        # Kafka's: how often /brokers/seqid was written, above reserved.broker.max.id.
+        assert ids() == [101, 102]
+        await members.stop(0)
+        await members.start(0)
+        assert ids() == [101, 102]
+        kept = read_whole(members.members[1].storage, "/data/meta.properties")
+        assert b"broker.id=102" in kept
+
+    with_members(scenario, count=2, broker_id="", reserved_broker_max_id="100")

@@ -34,3 +34,24 @@ def test_directories_of_another_cluster_are_refused() -> None:
             await members.start(0)
 
     with_members(scenario, count=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"broker_id": "1001"}, "at most 1000"),
+        ({"broker_id": "", "broker_id_generation_enable": "false"}, "a number"),
+    ],
+)
+def test_a_number_that_may_be_anothers_is_refused(
+    settings: dict[str, str], expected: str
+) -> None:
+    async def scenario(members: Members) -> None:
+        raise AssertionError("nobody has started")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        with_members(scenario, count=1, **settings)
+    (fault,) = caught.value.exceptions
+    assert isinstance(fault, ConfigError)
+    assert fault.key == "broker.id"
+    assert expected in fault.expected

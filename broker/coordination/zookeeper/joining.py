@@ -1,13 +1,14 @@
 """What a broker has to learn of its cluster before it opens anything of its own.
 
 It is read in a session of its own, which ends when it is read: what has changed by the
-time that the broker registers is read again then.
+time that the broker registers is read again then. So is a number for a broker that has
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import trio
@@ -15,6 +16,7 @@ import trio
 from broker.client.background import background
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.config import (
+    RESERVED_BROKER_MAX_ID,
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_CONNECTION_TIMEOUT_MS,
     ZOOKEEPER_SESSION_TIMEOUT_MS,
@@ -31,6 +33,8 @@ from broker.coordination.zookeeper.topic_writes import partition_count
 from broker.disk.identity import kafka_uuid
 from broker.protocol.errors import ConfigError
 from broker.zookeeper.session import ZooKeeperSession
+
+T = TypeVar("T")
 
 
 class Cluster(NamedTuple):
@@ -50,6 +54,34 @@ async def join(
 
     :raises ConfigError: if ZooKeeper does not serve in time.
     """
+    return await _in_session(
+        open_session, config, lambda znodes: _read(znodes, configs, new_id)
+    )
+
+
+async def generated_broker_id(
+    open_session: Callable[[], ZooKeeperSession], config: BrokerConfig
+) -> int:
+    """Return a number that no other broker is given, above the reserved ones.
+
+    Kafka's ``getBrokerSequenceId``: how often ``/brokers/seqid`` was written.
+
+    :raises ConfigError: if ZooKeeper does not serve in time.
+    """
+
+    async def draw(znodes: PatientZnodes) -> int:
+        await prepare_znodes(znodes)
+        written = await znodes.set(paths.BROKER_SEQUENCE, b"")
+        return config[RESERVED_BROKER_MAX_ID] + written.version
+
+    return await _in_session(open_session, config, draw)
+
+
+async def _in_session(
+    open_session: Callable[[], ZooKeeperSession],
+    config: BrokerConfig,
+    work: Callable[[PatientZnodes], Awaitable[T]],
+) -> T:
     timeout_ms = (
         config[ZOOKEEPER_CONNECTION_TIMEOUT_MS] or config[ZOOKEEPER_SESSION_TIMEOUT_MS]
     )
@@ -58,7 +90,7 @@ async def join(
         with trio.move_on_after(timeout_ms / 1000):
             await nursery.start(session.run)
             await again(session.make_chroot)
-            found = await _read(PatientZnodes(session), configs, new_id)
+            found = await work(PatientZnodes(session))
             await session.close()
             return found
     raise ConfigError(
