@@ -1,4 +1,4 @@
-"""Tasks that live as long as a block, without making groups of the block's errors.
+"""Background tasks for the time of a block, whose own errors come out ungrouped.
 
 A nursery wraps whatever leaves it in an `ExceptionGroup`. That is right for what the
 background tasks raise (our faults: assertions), and a nuisance for what the user's own

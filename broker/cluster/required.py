@@ -1,7 +1,7 @@
-"""What acks=all waits for: that certain records are everywhere, and are still those.
+"""What acks=all waits for: that all in sync have the records, and still the same ones.
 
-Who waits for a disk, or for its turn, between the append and the look at the replicas
-may come back to one that has followed another leader meanwhile, was cut, and leads
+Between the append and the look at the replicas a request may wait for a disk or for its
+turn. Meanwhile its replica may have followed another leader, been truncated, and lead
 again. What stands at the offset is then another leader's: the epoch of an offset says
 whose (KIP-101).
 """

@@ -1,4 +1,4 @@
-"""A small file that several threads write: an older content replaces no newer one."""
+"""A small file that several threads write: older content never replaces newer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler's own failure is to others: one answer, one event, one count.
+"""What becomes of a handler's failure: one answer, one log event, one count.
 
 Kafka's ``KafkaApis.handle`` catches every ``Throwable`` likewise, and answers with
 ``UNKNOWN_SERVER_ERROR``. The answer is of the API and version asked. If that cannot be

@@ -1,4 +1,4 @@
-"""What the disks hold, as a coordinator and the operator are told of it."""
+"""Which logs the disks hold: told to the coordinator, and logged for the operator."""
 
 from __future__ import annotations
 

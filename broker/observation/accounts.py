@@ -1,4 +1,4 @@
-"""Whose the broker's CPU was: its requests', housekeeping's, the event loop's."""
+"""What the broker's CPU was used for: requests, housekeeping, the event loop."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""kio without hypothesis: the broker's start is not a test's.
+"""Imports kio without hypothesis, so that a broker's start loads no test library.
 
 Where hypothesis is installed, as in a developer's environment, kio imports it to
-register test strategies, and a broker would start by importing a test library. Here kio
-is imported once as if hypothesis were absent, unless something (the tests) has already
-loaded it. Both stay importable as usual afterwards.
+register test strategies. Here kio is imported once as if hypothesis were absent, unless
+something (the tests) has already loaded it. Both stay importable as usual afterwards.
 """
 
 import importlib

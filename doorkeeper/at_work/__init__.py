@@ -1,1 +1,1 @@
-"""What commands do once they know what is wanted; they import it when they run."""
+"""The work behind the commands, imported only when one of them runs."""

@@ -1,4 +1,4 @@
-"""A controller by script: it says what Kafka's says upon an election, as Kafka's does.
+"""A scripted controller: upon an election it sends what Kafka's would, and as it would.
 
 A channel per broker has one request in flight and an unbounded queue behind it, and
 tries a request again until the broker answers, or is gone

@@ -1,4 +1,4 @@
-"""What an experiment's first trials answer, as one hash: has the code changed its mind?
+"""A hash of what an experiment's first trials answer: is it what it was?
 
 Runs of the model world are cheap and the same on any machine, so the hash of a few of
 them stands for all: where it is as it was, so are, very likely, the findings.

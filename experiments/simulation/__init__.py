@@ -1,1 +1,1 @@
-"""Clusters simulated: their histories, what must hold of them, and whole bad days."""
+"""Simulated clusters: their histories, what must hold of them, and whole bad days."""

@@ -1,4 +1,4 @@
-"""The memory of a producer's batches: a number, and who waits for a share of it.
+"""The memory of a producer's batches: how much is left, and who waits for some.
 
 Kafka's ``BufferPool``. Who asks first is served first, however little a later one
 wants, so that a large record cannot be starved by small ones. Only amounts are kept:

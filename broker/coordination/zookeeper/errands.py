@@ -1,9 +1,8 @@
-"""What a handler has done for it while it holds no seat.
+"""Errands of handlers, run by a task while the handler is parked without a seat.
 
 ZooKeeper and a controller take their time, and may need this very broker's seats: a
 topic is led once its brokers have served LeaderAndIsr. So a handler that asks them
-parks, as one does that waits in a purgatory, and a task of the coordinator's runs the
-errand.
+parks, as if it waited in a purgatory, and a task of the coordinator runs the errand.
 """
 
 from __future__ import annotations

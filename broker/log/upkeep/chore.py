@@ -1,4 +1,4 @@
-"""One thing that is done again and again, a step at a time, by whoever has the time.
+"""Periodic work as an object: whoever has time asks for its next short step.
 
 A step runs on the caller's thread and is short. A blocking call goes to `Calls`, which
 may use other threads; until it has returned the chore has no next step.

@@ -1,4 +1,4 @@
-"""Producers of a simulated cluster: our Trio client, and what it is told, noted."""
+"""Producers of a simulated cluster: our Trio client, and notes of what it is told."""
 
 from __future__ import annotations
 

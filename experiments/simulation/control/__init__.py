@@ -1,1 +1,1 @@
-"""Who controls a simulated cluster that has no controller among its brokers."""
+"""Who controls a simulated cluster: a script, or one of its brokers under ZooKeeper."""

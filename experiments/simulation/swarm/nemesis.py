@@ -1,8 +1,8 @@
-"""What befalls a cluster: the faults of a scenario, each at its moment, for its while.
+"""Carries out the faults of a scenario: each begins and ends at its time.
 
-A fault that cannot be is passed over: nobody kills a broker that is down. All are over
-when the scenario's time is; once who stopped for its disk has been brought back, the
-cluster is whole again, and can be asked for progress.
+A fault that cannot happen is passed over: nobody kills a broker that is down. All are
+over when the scenario's time is; once brokers that stopped because of their disks have
+been brought back, the cluster is whole again, and can be asked for progress.
 
 Losing power loses what was not flushed, which Kafka bears only while others have it.
 So unless every append is flushed, power fails at a broker only where each of its

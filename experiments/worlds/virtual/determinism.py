@@ -1,4 +1,4 @@
-"""One seed, one run: the only file that knows how Trio is made deterministic.
+"""How Trio is made deterministic, and a clock of whole nanoseconds: one seed, one run.
 
 Trio shuffles every batch of runnable tasks with a private generator, and sorts it first
 only when a private flag is set (Hypothesis sets it); ``MockClock`` alone leaves both as

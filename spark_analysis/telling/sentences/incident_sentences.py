@@ -1,4 +1,4 @@
-"""What is said of an election under load."""
+"""An election under load, in plain sentences."""
 
 from __future__ import annotations
 
