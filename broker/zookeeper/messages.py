@@ -196,12 +196,13 @@ class OpFailed(NamedTuple):
 
 def multi(ops: Sequence[Op]) -> Request[tuple[OpResult, ...] | OpFailed]:
     """Carry out all operations or none."""
-    body = b"".join(_op_header(_opcode(op)) + _op_body(op) for op in ops)
+    body = b"".join(_op_header(opcode_of(op)) + _op_body(op) for op in ops)
     path = ops[0].path if ops else "/"
     return Request(OpCode.MULTI, path, body + _op_end(), _results)
 
 
-def _opcode(op: Op) -> OpCode:
+def opcode_of(op: Op) -> OpCode:
+    """Return the code by which an operation stands in a transaction."""
     match op:
         case Create():
             return OpCode.CREATE

@@ -97,6 +97,13 @@ class RunResult:
     probes_ns: tuple[int, ...] = ()
     machine: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def without_rows(cls, reason: str, trace: Trace) -> RunResult:
+        """Return the result of a run that came to nothing."""
+        return cls(
+            valid=False, reason=reason, recorded=False, trace_sha256=trace.sha256
+        )
+
 
 class WorldError(Exception):
     """No trial can run here, whatever is repeated; the message says why."""

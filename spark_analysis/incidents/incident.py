@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from spark_analysis.incidents.measures import Measure
+from spark_analysis.judging.verdict import Word
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.intervals import Estimate
-
-Word = Literal["baseline", "better", "worse", "equivalent", "identical", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

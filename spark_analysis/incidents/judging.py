@@ -20,10 +20,10 @@ from spark_analysis.incidents.measures import (
     of_partition,
     of_run,
 )
-from spark_analysis.judging.decision import decide
 from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
 from spark_analysis.judging.spark_jobs import families
+from spark_analysis.judging.verdict import word_of
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import aggregates, read_attempts
 from spark_analysis.statistics.intervals import Estimate, mean_interval, median_interval
@@ -150,15 +150,8 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
             word="baseline",
         )
     differences = [value - base[block] for block, value in mine.items()]
-    decision = decide(
-        contrast.ratio,
-        blocks=contrast.blocks,
-        p=contrast.p,
-        p_same=contrast.p_same,
-        alpha=options.alpha,
-    )
-    words: Any = {"same": "equivalent", "lower": "better", "higher": "worse"}
-    word = words.get(decision, "inconclusive")
+    # Of whatever is measured of an election, less is better.
+    word = word_of(contrast, options, lower_is_better=True)
     if (
         manifest.deterministic
         and arm == manifest.again

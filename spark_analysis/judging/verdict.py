@@ -105,7 +105,7 @@ def judge(
     if why:
         word: Word = "refused" if withheld else "inconclusive"
         return Verdict(word=word, why=why, compared=False)
-    word = _word(metric, contrast, options)
+    word = word_of(contrast, options, lower_is_better=metric.lower_is_better)
     if withheld and word == "inconclusive":
         return Verdict(word="refused", why=withheld)
     of_baseline = gate(metric, baseline, options)
@@ -120,7 +120,7 @@ def _thin(measured: Measured, options: Options) -> bool:
     return measured.tail.effective < options.exceedances_headline
 
 
-def _word(metric: Metric, contrast: Contrast, options: Options) -> Word:
+def word_of(contrast: Contrast, options: Options, *, lower_is_better: bool) -> Word:
     """Return the word for a contrast of two arms that may be compared."""
     decision = decide(
         contrast.ratio,
@@ -133,7 +133,7 @@ def _word(metric: Metric, contrast: Contrast, options: Options) -> Word:
         return "equivalent"
     if decision == "undecided":
         return "inconclusive"
-    return "better" if (decision == "lower") == metric.lower_is_better else "worse"
+    return "better" if (decision == "lower") == lower_is_better else "worse"
 
 
 def gate(metric: Metric, measured: Measured, options: Options) -> str:

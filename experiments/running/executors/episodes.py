@@ -141,12 +141,7 @@ class InEpisodes:
         drawn = self._deck.draw(work.trial)
         return Outcome(
             trial=work.trial,
-            result=RunResult(
-                valid=False,
-                reason=str(failure),
-                recorded=False,
-                trace_sha256=drawn.sha256,
-            ),
+            result=RunResult.without_rows(str(failure), drawn),
             requests=None,
             samples=None,
             trace=stored(drawn) if work.with_trace else None,

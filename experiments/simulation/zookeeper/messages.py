@@ -27,6 +27,7 @@ from broker.zookeeper.messages import (
     SEQUENTIAL,
     Greeting,
     OpCode,
+    opcode_of,
 )
 from broker.zookeeper.znodes import (
     Check,
@@ -131,7 +132,7 @@ def write_body(opcode: int, ops: Sequence[Op], results: Sequence[OpResult]) -> b
         return _result(results[0])
     pieces = []
     for op, result in zip(ops, results, strict=True):
-        pieces += [_op_header(_opcode(op), OK), _result(result)]
+        pieces += [_op_header(opcode_of(op), OK), _result(result)]
     return b"".join([*pieces, _op_end()])
 
 
@@ -155,18 +156,6 @@ def children_body(names: Sequence[str]) -> bytes:
 def stat_body(stat: Stat) -> bytes:
     """Return the body of a znode's stat."""
     return packed_stat(stat)
-
-
-def _opcode(op: Op) -> OpCode:
-    match op:
-        case Create():
-            return OpCode.CREATE
-        case SetData():
-            return OpCode.SET_DATA
-        case Delete():
-            return OpCode.DELETE
-        case Check():
-            return OpCode.CHECK
 
 
 def _result(result: OpResult) -> bytes:

@@ -82,12 +82,7 @@ class Kafka:
             except (apache_kafka.NoKafka, NoJava, NoZooKeeper) as missing:
                 raise WorldError(str(missing)) from missing
             except RunFailed as failure:
-                return RunResult(
-                    valid=False,
-                    reason=str(failure),
-                    recorded=False,
-                    trace_sha256=trace.sha256,
-                )
+                return RunResult.without_rows(str(failure), trace)
 
     def _run(
         self,

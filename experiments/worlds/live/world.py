@@ -74,12 +74,7 @@ class Live:
                     return self._run_cluster(trial, trace, out, Path(scratch))
                 return self._run(trial, trace, out, Path(scratch))
             except RunFailed as failure:
-                return RunResult(
-                    valid=False,
-                    reason=str(failure),
-                    recorded=False,
-                    trace_sha256=trace.sha256,
-                )
+                return RunResult.without_rows(str(failure), trace)
 
     def _run_cluster(
         self, trial: Trial, replayed: Trace, out: RunFiles, at: Path
