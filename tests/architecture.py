@@ -84,7 +84,7 @@ _BEGIN, _END = "<!-- map: python tests/architecture.py -->", "<!-- end of map --
 
 
 @dataclass(frozen=True)
-class House:
+class SourceTree:
     """Every module of ours, and every arrow between two of them."""
 
     trees: dict[str, ast.Module]
@@ -92,7 +92,7 @@ class House:
     faces: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls) -> "House":
+    def read(cls) -> "SourceTree":
         """Read the packages below the root."""
         trees, paths = {}, {}
         for package in PACKAGES:
@@ -101,11 +101,11 @@ class House:
                 name = ".".join(parts).removesuffix(".__init__")
                 trees[name] = ast.parse(path.read_text(), filename=str(path))
                 paths[name] = path
-        house = cls(trees, paths)
+        source = cls(trees, paths)
         for name, path in paths.items():
             if path.name == "__init__.py" and _is_face(trees[name]):
-                house.faces[name] = dict(_handed_on(trees[name]))
-        return house
+                source.faces[name] = dict(_handed_on(trees[name]))
+        return source
 
     def folder(self, module: str) -> str:
         """Return the folder that ``module`` lies in, as a dotted name."""
@@ -210,22 +210,22 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def the_map(house: House) -> str:
+def the_map(source: SourceTree) -> str:
     """Return the map of ARCHITECTURE.md: layers top to bottom, folders, modules."""
     lines = [_BEGIN, ""]
     for package, rows in LAYERS.items():
-        lines += [f"### `{package}/`", "", _first_line(house, package), ""]
+        lines += [f"### `{package}/`", "", _first_line(source, package), ""]
         if len(rows) > 1:
             drawn = (" · ".join(f"`{name}`" for name in row) for row in reversed(rows))
             lines += ["Layers, top to bottom: " + " / ".join(drawn), ""]
-        folders = sorted({house.folder(it) for it in house.trees if _in(it, package)})
+        folders = sorted({source.folder(it) for it in source.trees if _in(it, package)})
         for folder in folders:
             modules = [
                 it.rpartition(".")[2]
-                for it in sorted(house.trees)
-                if house.folder(it) == folder and it != folder
+                for it in sorted(source.trees)
+                if source.folder(it) == folder and it != folder
             ]
-            said = "" if folder == package else f" {_first_line(house, folder)}"
+            said = "" if folder == package else f" {_first_line(source, folder)}"
             names = ", ".join(f"`{it}`" for it in modules)
             path = folder.replace(".", "/")
             lines.append(f"- **`{path}/`**{said} {names}".rstrip())
@@ -237,18 +237,18 @@ def _in(module: str, package: str) -> bool:
     return module.partition(".")[0] == package
 
 
-def _first_line(house: House, package: str) -> str:
-    return (ast.get_docstring(house.trees[package]) or "").partition("\n")[0]
+def _first_line(source: SourceTree, package: str) -> str:
+    return (ast.get_docstring(source.trees[package]) or "").partition("\n")[0]
 
 
-def with_map(text: str, house: House) -> str:
+def with_map(text: str, source: SourceTree) -> str:
     """Return ARCHITECTURE.md's text with its map replaced."""
     before, _, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     assert end, "ARCHITECTURE.md has lost the marks of its map"
-    return before + the_map(house) + after
+    return before + the_map(source) + after
 
 
 if __name__ == "__main__":
     page = ROOT / "ARCHITECTURE.md"
-    page.write_text(with_map(page.read_text(), House.read()))
+    page.write_text(with_map(page.read_text(), SourceTree.read()))

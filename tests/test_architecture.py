@@ -16,7 +16,7 @@ from tests.architecture import (
     ONLY,
     PACKAGES,
     ROOT,
-    House,
+    SourceTree,
     circles,
     layer_of,
     walk,
@@ -25,73 +25,75 @@ from tests.architecture import (
 
 
 @pytest.fixture(scope="module")
-def house() -> House:
-    return House.read()
+def source() -> SourceTree:
+    return SourceTree.read()
 
 
 def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def test_packages_import_one_way_only(house: House) -> None:
+def test_packages_import_one_way_only(source: SourceTree) -> None:
     assert [
         f"{a} imports {b}"
-        for a, b in house.arrows()
+        for a, b in source.arrows()
         if package_of(b) not in (package_of(a), *PACKAGES[package_of(a)])
     ] == []
 
 
-def test_layers_inside_a_package_import_one_way_only(house: House) -> None:
+def test_layers_inside_a_package_import_one_way_only(source: SourceTree) -> None:
     upward = []
-    for a, b in house.arrows():
+    for a, b in source.arrows():
         if package_of(a) == package_of(b):
-            from_layer, from_height = layer_of(a, house.folder(a))
-            to_layer, to_height = layer_of(b, house.folder(b))
+            from_layer, from_height = layer_of(a, source.folder(a))
+            to_layer, to_height = layer_of(b, source.folder(b))
             if from_layer != to_layer and from_height <= to_height:
                 upward.append(f"{a} imports {b}")
     assert upward == []
 
 
-def test_some_layers_import_less_than_they_might(house: House) -> None:
+def test_some_layers_import_less_than_they_might(source: SourceTree) -> None:
     assert [
         f"{a} imports {b}"
-        for a, b in house.arrows()
+        for a, b in source.arrows()
         for layer, allowed in ONLY.items()
         if f"{a}.".startswith(f"{layer}.")
         and not any(f"{b}.".startswith(f"{it}.") for it in allowed)
     ] == []
 
 
-def test_no_files_import_each_other_in_a_circle(house: House) -> None:
+def test_no_files_import_each_other_in_a_circle(source: SourceTree) -> None:
     arrows = defaultdict(set)
-    for a, b in house.arrows():
+    for a, b in source.arrows():
         arrows[a].add(b)
     assert circles(arrows) == []
 
 
-def test_no_folders_import_each_other_in_a_circle(house: House) -> None:
+def test_no_folders_import_each_other_in_a_circle(source: SourceTree) -> None:
     """A composition root, which has a row of its own in the table, is a folder here."""
     roots = {
         f"{package}.{name}"
         for package, rows in LAYERS.items()
         for row in rows
         for name in row
-        if f"{package}.{name}" in house.trees
+        if f"{package}.{name}" in source.trees
     }
 
     def place(module: str) -> str:
-        return module if module in roots else house.folder(module)
+        return module if module in roots else source.folder(module)
 
     arrows = defaultdict(set)
-    for a, b in house.arrows():
+    for a, b in source.arrows():
         if place(a) != place(b):
             arrows[place(a)].add(place(b))
     assert circles(arrows) == []
 
 
-def test_no_folder_is_too_full(house: House) -> None:
+def test_no_folder_is_too_full(source: SourceTree) -> None:
     modules = Counter(
-        house.folder(it) for it, path in house.paths.items() if path.stem != "__init__"
+        source.folder(it)
+        for it, path in source.paths.items()
+        if path.stem != "__init__"
     )
     assert {
         folder: count
@@ -100,7 +102,7 @@ def test_no_folder_is_too_full(house: House) -> None:
     } == {}
 
 
-def test_every_row_of_the_table_is_there(house: House) -> None:
+def test_every_row_of_the_table_is_there(source: SourceTree) -> None:
     assert set(LAYERS) == set(PACKAGES)
     rows = {
         package if name == "." else f"{package}.{name}"
@@ -108,13 +110,13 @@ def test_every_row_of_the_table_is_there(house: House) -> None:
         for row in rows
         for name in row
     }
-    assert rows - set(house.trees) == set()
+    assert rows - set(source.trees) == set()
 
 
-def test_the_map_of_the_architecture_is_current(house: House) -> None:
+def test_the_map_of_the_architecture_is_current(source: SourceTree) -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     message = "python tests/architecture.py writes it anew"
-    assert text == with_map(text, house), message
+    assert text == with_map(text, source), message
 
 
 # ---- the rules themselves -----------------------------------------------------------
@@ -132,13 +134,13 @@ def test_imports_for_type_checkers_are_no_arrows() -> None:
     assert sorted(found) == ["a", "c"]
 
 
-def test_a_name_from_a_face_is_an_arrow_to_its_definer(house: House) -> None:
-    assert "schedulers" in house.faces
-    arrows = set(house.arrows())
+def test_a_name_from_a_face_is_an_arrow_to_its_definer(source: SourceTree) -> None:
+    assert "schedulers" in source.faces
+    arrows = set(source.arrows())
     assert ("broker.server", "schedulers") not in arrows
     assert not any(a == "schedulers" for a, _ in arrows)
 
 
-def test_there_is_something_to_check(house: House) -> None:
-    assert len(house.trees) > 300
-    assert len(list(house.arrows())) > 1000
+def test_there_is_something_to_check(source: SourceTree) -> None:
+    assert len(source.trees) > 300
+    assert len(list(source.arrows())) > 1000
