@@ -345,7 +345,8 @@ class Dispatcher:
         assert task.done is not None
         task.done(task, result)
         ended_ns = self.now_ns()
-        self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
+        task.beside_ns = beside_ns = task.prior_ns + ended_ns - now_ns
+        self._turns.finish(task, beside_ns, ended_ns)
         self._books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:

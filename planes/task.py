@@ -58,21 +58,24 @@ class Task(Applicant):
     response_sent_ns: int = -1
     suspended_ns: int = 0
     suspended_since_ns: int = -1
-    # CPU that was used to take it in; its flow pays for it when it is done.
+    # CPU that it took to take it in and to come to its turns; its flow pays for it
+    # when it is done.
     prior_ns: int = 0
+    # What it was billed, once it is done, beside its handler: that, and handing on.
+    beside_ns: int = 0
     preemptions: int = 0
 
     @property
     def service_ns(self) -> int:
         """The CPU that its own handler has used, in whosever turns.
 
-        Once the task is let go, what it took to take it in and to hand its answer on is
-        in it, too. ``attained_ns`` is what its turns were billed, in which a holder of
-        a lock that it waited for may have run.
+        ``attained_ns`` is what it was billed: in its turns a holder of a lock that it
+        waited for may have run, and when it is done it pays for what is beside.
         """
+        service_ns = self.attained_ns - self.beside_ns
         if self.locking is None:
-            return self.attained_ns
-        return self.attained_ns - self.locking.lent_ns
+            return service_ns
+        return service_ns - self.locking.lent_ns
 
     def phases(self) -> Phases:
         """Derive the durations of a task whose response has been sent."""

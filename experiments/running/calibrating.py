@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
@@ -178,16 +179,17 @@ def _unbilled_us(few: _Run, many: _Run) -> float:
 
 
 def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
-    rows = pq.read_table(files.requests, columns=["request_id", "service_ns"])
-    service_ns = np.full(len(drawn), -1, np.int64)
-    billed_ns = rows["service_ns"].fill_null(-1)
-    service_ns[rows["request_id"].to_numpy()] = billed_ns.to_numpy()
+    columns = ["request_id", "service_ns", "prior_ns"]
+    rows = pq.read_table(files.requests, columns=columns)
+    billed_ns = np.full(len(drawn), -1, np.int64)
+    of_row = pc.add(rows["service_ns"], rows["prior_ns"]).fill_null(-1)
+    billed_ns[rows["request_id"].to_numpy()] = of_row.to_numpy()
     name = np.array(drawn.column("traffic"))
     at_s = drawn.table["intended_ns"].to_numpy() / 1e9
     billed_us = {}
     for entry in trial.experiment.workload.traffic:
         warm = at_s >= entry.start_s + _TURN_S * _WARM_AFTER
-        mine = service_ns[(name == entry.name) & warm & (service_ns >= 0)]
+        mine = billed_ns[(name == entry.name) & warm & (billed_ns >= 0)]
         if not len(mine):
             raise WorldError(
                 f"calibration: no row says what requests of {entry.name!r} cost"

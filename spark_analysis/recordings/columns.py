@@ -42,6 +42,7 @@ REQUESTS: Final[Mapping[str, str]] = {
     "size_bytes": "int",
     **dict.fromkeys(STAMPS, "bigint"),
     "service_ns": "bigint",
+    "prior_ns": "bigint",
     "suspended_ns": "bigint",
     "preemptions": "int",
     "outcome": "string",

@@ -3,9 +3,9 @@
 Every arm of a block serves the same requests, and the same request is the same work. So
 the log-ratio of what it cost under an arm and under the baseline says by how much the
 machine was slower there; the median over a round's requests is the round's, the mean of
-these over rounds the arm's. The cost is ``service_ns``, all that the broker billed to
-the request: its handler, and with it reading, choosing and answering it. An arm whose
-reader or policy does more on a request is therefore dearer on a machine as fast.
+these over rounds the arm's. The cost is ``service_ns``, what the request's handler
+used; reading and choosing it are not in it, for there the arms differ. Still an arm may
+be dearer on a machine as fast, where its requests meet caches that others have used.
 
 It is told, and decides nothing: which rounds count depends on the probe alone
 (``experiments/running/speed.py``), never on a latency or on this cost. Both are what an

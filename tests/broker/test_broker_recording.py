@@ -33,6 +33,8 @@ def request(correlation_id, request_class="produce", **fields):
         flow=request_class + "/client \n\N{SNOWMAN}",
         size_bytes=215,
         attained_ns=33,
+        prior_ns=4,
+        beside_ns=6,
         suspended_ns=5,
         preemptions=2,
         api_key=0,
@@ -57,7 +59,7 @@ def test_a_request_is_read_back_as_it_was(tmp_path):
     assert first == (
         *(41, "produce", "produce/client \n\N{SNOWMAN}", 0, 215),
         *(10, 20, 35, 60, 1060, 1100, 1 << 60),
-        *(33, 5, 2, -1),
+        *(27, 4, 5, 2, -1),
     )
     assert (second.correlation_id, second.request_class) == (0, "control")
     assert second.enqueued_ns == -1

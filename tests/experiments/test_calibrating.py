@@ -54,8 +54,10 @@ class Measured:
         stamps = trace.table["intended_ns"].to_numpy() + 1_000_000
         waited = np.where(np.arange(len(trace)) % 10 == 0, 5_000_000, 0)
         measures = {name: np.zeros(len(trace), np.int64) for name in MEASURES}
+        # A part of the bill is what came before the handler's turns.
+        measures["prior_ns"] = billed // 3
         measures["service_ns"] = (
-            billed + waited if self.rows else np.full(len(trace), -1)
+            billed - billed // 3 + waited if self.rows else np.full(len(trace), -1)
         )
         results = Results(
             columns=dict.fromkeys(STAMPS, stamps) | measures,

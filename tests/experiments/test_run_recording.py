@@ -122,6 +122,7 @@ def test_rows_have_the_published_schema_and_null_for_never(tmp_path: Path) -> No
         "response_sent_ns",
         "client_done_ns",
         "service_ns",
+        "prior_ns",
         "suspended_ns",
         "preemptions",
         "outcome",
@@ -159,7 +160,7 @@ class Finished:
         stamps = STAMPS[1:-1]
         for offset, name in enumerate(stamps):
             setattr(self, name, at_ns + offset)
-        self.service_ns, self.suspended_ns = 777, 5
+        self.service_ns, self.prior_ns, self.suspended_ns = 777, 33, 5
         self.preemptions, self.error_code = 2, 0
 
 
@@ -207,6 +208,7 @@ def test_broker_rows_are_joined_by_correlation_id_and_count_from_the_origin(
     assert list(rows.columns["received_ns"]) == [3000, NEVER, 4000]
     assert list(rows.columns["response_sent_ns"]) == [3006, NEVER, 4006]
     assert list(rows.columns["service_ns"]) == [777, NEVER, 777]
+    assert list(rows.columns["prior_ns"]) == [33, NEVER, 33]
     assert list(rows.columns["preemptions"]) == [2, NEVER, 2]
 
 

@@ -43,6 +43,7 @@ async def test_what_is_done_with_an_answer_is_billed_to_the_turn(world):
     # Its own stamps and service are those of its handler; its flow pays for all.
     assert told == [(200 * US, began_ns + 200 * US)]
     assert sent.attained_ns == plane.attained_ns == 500 * US
+    assert sent.service_ns == 200 * US
 
 
 @simulated("wfq")
@@ -99,6 +100,9 @@ async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served
     await world.settle()
     assert served == [100 * US] * 3
     assert [task.attained_ns for task in tasks] == [130 * US] * 3
+    assert [(task.service_ns, task.prior_ns) for task in tasks] == [
+        (100 * US, 30 * US)
+    ] * 3
 
 
 @simulated("fifo")

@@ -182,7 +182,8 @@ def replay(trace: Mapping[str, Any], arm: str, rng: np.random.Generator) -> Rows
     stamps["response_dequeued_ns"] = stamps["remote_done_ns"] + small(20_000)
     stamps["response_sent_ns"] = stamps["response_dequeued_ns"] + small(20_000)
     stamps["client_done_ns"] = stamps["response_sent_ns"] + small(40_000)
-    stamps |= {"service_ns": service, "suspended_ns": suspended}
+    prior = np.full(count, 2_000)
+    stamps |= {"service_ns": service, "prior_ns": prior, "suspended_ns": suspended}
     rows = {name: list(values) for name, values in stamps.items()}
     rows |= {
         "class": list(trace["class"]),

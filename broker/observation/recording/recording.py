@@ -33,7 +33,12 @@ _FLUSH_BYTES: Final = 1 << 16
 
 
 class RequestRow(NamedTuple):
-    """One request; times are nanoseconds of the broker's monotonic clock."""
+    """One request; times are nanoseconds of the broker's monotonic clock.
+
+    ``service_ns`` is the CPU that its handler used, ``prior_ns`` what it took to take
+    the request in and to come to its turns. What hands the answer on is in neither: a
+    row may be written before that is over.
+    """
 
     correlation_id: int
     request_class: str
@@ -48,6 +53,7 @@ class RequestRow(NamedTuple):
     response_dequeued_ns: int
     response_sent_ns: int
     service_ns: int
+    prior_ns: int
     suspended_ns: int
     preemptions: int
     error_code: int
@@ -85,7 +91,7 @@ _NUMPY_TO_STRUCT: Final = {"i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"
 REQUEST_TYPES: Final = tuple(
     zip(
         RequestRow._fields,
-        ("i4", "u4", "u4", "i2", "u4", *("i8",) * 9, "u4", "i2"),
+        ("i4", "u4", "u4", "i2", "u4", *("i8",) * 10, "u4", "i2"),
         strict=True,
     )
 )
@@ -164,6 +170,7 @@ class Recorder:
                 request.response_dequeued_ns,
                 request.response_sent_ns,
                 request.service_ns,
+                request.prior_ns,
                 request.suspended_ns,
                 request.preemptions,
                 request.error_code,

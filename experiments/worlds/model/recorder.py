@@ -44,6 +44,7 @@ class Recorder:
                 task.number,
                 *_stamps(task),
                 task.attained_ns if task.locking is None else task.service_ns,
+                task.prior_ns,
                 task.suspended_ns,
                 task.preemptions,
                 _error_code(task),

@@ -26,8 +26,9 @@ def speed_table(comparison: Comparison) -> Table:
         caption=(
             f"How much slower the machine was than under {manifest.baseline}, by the "
             "time of a fixed loop and by what identical requests cost the broker, with "
-            f"{level} intervals over blocks, each by itself. The cost includes what "
-            "policy and reader do on a request; the loop alone decides what counts."
+            f"{level} intervals over blocks, each by itself. The cost is what "
+            "handlers used, without reading and choosing; the loop alone decides what "
+            "counts."
         ),
         columns=(
             Column(name="arm", heading="arm"),
