@@ -85,8 +85,7 @@ class CarryingOut:
             case DeleteTopic(topic):
                 await self._delete_topic(topic)
             case ForgetDeletions(topics):
-                for topic in topics:
-                    await self._fenced(Delete(paths.topic_to_delete(topic)))
+                await self.remove(map(paths.topic_to_delete, topics))
             case WriteReassignments(remaining):
                 await self._write_reassignments(remaining)
             case ForgetPreferredElection():
@@ -94,6 +93,14 @@ class CarryingOut:
             case _:
                 assert_never(decision)
         return NOTHING_FOUND
+
+    async def remove(self, taken_in: Iterable[str]) -> None:
+        """Remove what brokers have notified a controller of, once it has heeded it.
+
+        Fenced, too: what a deposed one has heeded the next may not have seen.
+        """
+        for path in taken_in:
+            await self._fenced(Delete(path))
 
     async def _fenced(self, *ops: Op) -> ZooKeeperError | None:
         """Carry out all of ``ops``, or none; return why not, if not."""

@@ -319,5 +319,4 @@ class Governing:
         await self._remove(paths.LOG_DIR_EVENTS, names)
 
     async def _remove(self, parent: str, names: tuple[str, ...]) -> None:
-        for name in names:
-            await self._znodes.delete(f"{parent}/{name}")
+        await self._carry_out.remove([f"{parent}/{name}" for name in names])

@@ -18,7 +18,6 @@ import trio.testing
 
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.config import BrokerConfig
-from broker.config.listeners import Listener
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from broker.disk.identity import draw_uuid
@@ -53,12 +52,7 @@ class MemberWitness(Witness):
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__()
         self.config = config
-        listener = config.inter_broker_listener_name
-        self.advertised = (
-            Listener(
-                name=listener, host=_HOST, port=_PORT, security_protocol="PLAINTEXT"
-            ),
-        )
+        self.advertised = config.advertised
         self.begin_life()
 
     def begin_life(self) -> None:

@@ -74,7 +74,8 @@ class Witness:
             for state in topic.partition_states:
                 key = (topic.topic_name, state.partition_index)
                 if state.delete_partition:
-                    del self.held[key]
+                    # Perhaps again: an answer may not have come, or a controller.
+                    self.held.pop(key, None)
                     self.led.pop(key, None)
                 verb = "delete" if state.delete_partition else "stop"
                 self.words.append(f"{verb} {key[0]}-{key[1]}")
