@@ -47,6 +47,13 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
     is_flag=True,
     help="Brokers under a ZooKeeper, with a controller of theirs, instead of a script.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that judge seeds side by side.",
+)
 @click.option("--shrink/--no-shrink", default=True, help="Look for fewer faults.")
 def simulate(
     seed: int | None,
@@ -55,6 +62,7 @@ def simulate(
     faults: tuple[int, ...] | None,
     zookeeper: bool,
     shrink: bool,
+    jobs: int,
 ) -> None:
     """Let clusters in virtual time have bad days, and say what they did wrong.
 
@@ -76,7 +84,12 @@ def simulate(
         )
     else:
         sound = command.many(
-            seeds, minutes, click.echo, zookeeper=zookeeper, shrink=shrink
+            seeds,
+            minutes,
+            click.echo,
+            zookeeper=zookeeper,
+            shrink=shrink,
+            jobs=jobs,
         )
     if not sound:
         raise SystemExit(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from experiments.simulation.swarm.swarm import (
     Verdict,
     judge,
     shrunk,
+    silence,
     swarm,
     with_faults,
 )
@@ -35,7 +35,7 @@ def one(
     shrink: bool,
 ) -> bool:
     """Judge one seed, perhaps without some faults, in detail; True if it is sound."""
-    _silence()
+    silence()
     scenario = replace(draw(seed), zookeeper=zookeeper)
     if faults is not None:
         scenario = with_faults(scenario, faults)
@@ -54,34 +54,32 @@ def many(
     *,
     zookeeper: bool,
     shrink: bool,
+    jobs: int,
 ) -> bool:
     """Judge seeds until they or the minutes are over; True if all are sound."""
-    _silence()
+    silence()
     began_s, judged, failed = time.monotonic(), 0, []
     digests = hashlib.sha256()
 
     def is_over() -> bool:
         return minutes is not None and time.monotonic() - began_s > minutes * 60
 
-    for verdict in swarm(seeds or itertools.count(), is_over, zookeeper=zookeeper):
+    days = swarm(seeds or itertools.count(), is_over, zookeeper=zookeeper, jobs=jobs)
+    for verdict in days:
         judged += 1
         digests.update(verdict.digest.encode())
         if verdict.anomalies:
             failed.append(verdict.scenario.seed)
             _tell_failure(verdict, say, shrink=shrink)
     taken_s = time.monotonic() - began_s
+    pace = judged / taken_s * 60
     say(
-        f"{_counted(judged, 'seed')} in {taken_s:.0f} s, {len(failed)} failed"
+        f"{_counted(judged, 'seed')} in {taken_s:.0f} s, {pace:.0f} a minute, "
+        f"{len(failed)} failed"
         f"{': ' if failed else ''}{', '.join(map(str, failed))}"
     )
     say(f"digest {digests.hexdigest()}")
     return not failed
-
-
-def _silence() -> None:
-    """Keep the brokers' own words, of which there are many, off the terminal."""
-    logging.getLogger("broker").addHandler(logging.NullHandler())
-    logging.getLogger("broker").propagate = False
 
 
 def _tell_scenario(scenario: Scenario, say: Say) -> None:

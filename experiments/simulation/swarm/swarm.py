@@ -1,15 +1,24 @@
-"""Scenarios of many seeds, one after the other, and what is told of those that fail."""
+"""Scenarios of many seeds, judged in their order by one process or by several."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import multiprocessing
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final
 
 from experiments.simulation.checkers import Anomaly
 from experiments.simulation.swarm.bad_day import live_through
 from experiments.simulation.swarm.scenarios import Scenario, draw
 from experiments.simulation.swarm.shrinker import shrink
+
+# Seeds that each process is given ahead, so that a long day holds up no other.
+_AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +44,36 @@ def judge(scenario: Scenario) -> Verdict:
 
 
 def swarm(
-    seeds: Iterable[int], is_over: Callable[[], bool], *, zookeeper: bool = False
+    seeds: Iterable[int],
+    is_over: Callable[[], bool],
+    *,
+    zookeeper: bool = False,
+    jobs: int = 1,
 ) -> Iterator[Verdict]:
-    """Yield the verdict of each seed, until time is over."""
-    for seed in seeds:
-        if is_over():
-            return
-        yield judge(replace(draw(seed), zookeeper=zookeeper))
+    """Yield the verdict of each seed in turn until time is over, whatever the jobs.
+
+    Several ``jobs`` are processes, which know nothing of what was patched in this one.
+    """
+    scenarios = (replace(draw(seed), zookeeper=zookeeper) for seed in seeds)
+    until_over = takewhile(lambda _: not is_over(), scenarios)
+    if jobs == 1:
+        yield from map(judge, until_over)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=fresh, initializer=silence) as pool:
+        judged: deque[Future[Verdict]] = deque()
+        for scenario in until_over:
+            judged.append(pool.submit(judge, scenario))
+            if len(judged) >= _AHEAD * jobs:
+                yield judged.popleft().result()
+        while judged:
+            yield judged.popleft().result()
+
+
+def silence() -> None:
+    """Keep the brokers' own words, of which there are many, off the terminal."""
+    logging.getLogger("broker").addHandler(logging.NullHandler())
+    logging.getLogger("broker").propagate = False
 
 
 def with_faults(scenario: Scenario, numbers: Iterable[int]) -> Scenario:
