@@ -137,6 +137,11 @@ def test_the_pool_is_exceeded_by_the_last_request_only():
     pool.on_available(lambda: heard.append(pool.available_bytes))
     pool.take(99)
     assert not pool.exhausted
+    pool.take(1)
+    assert pool.exhausted
+    pool.release(1)
+    assert heard == [1]
+    heard.clear()
     pool.take(500)
     assert pool.exhausted
     assert pool.used_bytes == 599

@@ -8,6 +8,7 @@ import trio.testing
 
 from broker.network.connection_quotas import ConnectionLimits
 from broker.network.memory_pool import MemoryPool
+from experiments.worlds.virtual.determinism import deterministic
 from tests.broker.network.contract_network import Region
 from tests.broker.network.contract_server import ServerContract
 from tests.broker.network.harness import Harness, TcpWire, echo
@@ -142,6 +143,25 @@ class TestInMemory(ServerContract):
             for client in later:
                 assert await client.ask(correlation_id=9) == (9, b"")
             assert harness.connections == [46]
+
+    async def test_who_waits_before_the_start_is_numbered_by_the_order_of_listeners(
+        self, clock, wire
+    ):
+        """So that a run is the same whatever order Trio runs its tasks in."""
+        for seed in range(8):
+            numbers = {}
+
+            async def serve(request, numbers=numbers):
+                numbers[request.peer.listener] = request.peer.connection_id
+                return await echo(request)
+
+            harness = Harness(wire.network, wire.now_ns, serve, listeners="ABC")
+            clients = [await harness.client(wire, listener) for listener in "CBA"]
+            with deterministic(seed):
+                async with harness.running():
+                    for client in clients:
+                        await client.ask()
+            assert sorted(numbers, key=numbers.__getitem__) == ["A", "B", "C"]
 
     async def test_a_processor_without_connections_has_waited_since_it_began(
         self, clock, wire
