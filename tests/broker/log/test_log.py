@@ -8,7 +8,7 @@ import pytest
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import read_whole
-from broker.log import flushing, reading, trimming
+from broker.log import flushing, reading, rewriting, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import recovery
@@ -295,6 +295,7 @@ def test_a_compacted_topic_needs_keys():
         ({"message_timestamp_after_max_ms": 1000}, [NOW_MS + 1000], True),
         ({"message_timestamp_after_max_ms": 1000}, [NOW_MS, NOW_MS + 1001], False),
         ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000, NOW_MS], True),
+        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000], True),
         ({"message_timestamp_before_max_ms": 1000}, [NOW_MS, NOW_MS - 1001], False),
         ({"message_timestamp_before_max_ms": 1000}, [-1], True),
     ],
@@ -308,6 +309,34 @@ def test_timestamps_are_bounded(config, timestamps, accepted):
         with pytest.raises(KafkaError) as refused:
             log.append(sent, 0, NOW_MS)
         assert refused.value.code is ErrorCode.invalid_timestamp
+
+
+@pytest.mark.parametrize(
+    ("config", "asks"),
+    [
+        ({"compression_type": "gzip"}, False),
+        ({"message_timestamp_type": "LogAppendTime"}, False),
+        (
+            {
+                "message_timestamp_type": "LogAppendTime",
+                "message_timestamp_before_max_ms": 1000,
+            },
+            False,
+        ),
+        ({"message_timestamp_before_max_ms": 1000}, True),
+        ({"cleanup_policy": frozenset({"compact"})}, True),
+    ],
+)
+def test_records_are_looked_at_only_where_a_setting_asks(config, asks, monkeypatch):
+    looked_at = []
+    look = rewriting.iter_records
+    monkeypatch.setattr(
+        rewriting,
+        "iter_records",
+        lambda *batch: looked_at.append(batch) or look(*batch),
+    )
+    open_log(**config).append(batch([b"v"], keys=[b"k"]), 0, NOW_MS)
+    assert bool(looked_at) is asks
 
 
 def test_settings_can_change():

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from broker.disk.memory import Faults
-from broker.log import flushing
+from broker.log import flushing, trimming
 from broker.log.upkeep import mending
 from broker.protocol.errors import KafkaError
 from tests.broker.log.witness import HOME, NOW_MS, batch, disk, open_log, values_of
@@ -171,6 +171,19 @@ def test_a_flush_under_way_proves_nothing_once_another_failed():
     under_way.run()
     flushing.flushed(log, under_way, NOW_MS)
     assert log.recovery_point == recovery_point
+
+
+def test_a_flush_under_way_proves_nothing_once_the_log_was_cut_and_another_failed():
+    storage, log, _ = filled(0)
+    under_way = flushing.due_syncs(log)
+    trimming.truncate_to(log, log.recovery_point + 1, NOW_MS)
+    recovery_point = log.recovery_point
+    storage.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        flushing.flush(log)
+    under_way.run()
+    flushing.flushed(log, under_way, NOW_MS)
+    assert log.recovery_point == recovery_point < log.log_end_offset
 
 
 def test_readers_find_everything_while_it_is_out_of_service():
