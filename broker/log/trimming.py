@@ -129,8 +129,11 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
 
 @operation
 def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
-    """Remove all records and go on at ``offset``."""
+    """Remove all records and go on at ``offset``; no producer is known any more."""
     try:
+        # First of all: while segments are there, they say the same.
+        for known in snapshot_offsets(log.storage, log.directory):
+            remove_snapshot(log.storage, log.directory, known)
         while len(log.segments) > 1:
             log.segments.drop_newest().remove()
         log.segments.active.remove()

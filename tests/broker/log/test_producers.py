@@ -141,6 +141,20 @@ def test_a_snapshot_of_what_was_truncated_is_not_believed_later():
     assert send(again, 1).base_offset == 10
 
 
+@pytest.mark.parametrize("cut", [trimming.truncate_fully, trimming.truncate_to])
+def test_a_log_that_begins_anew_knows_no_producer(cut):
+    """As in Kafka's ``truncateFullyAndStartAt``: what they sent since is not known."""
+    log = open_log(segment_bytes=200)
+    for number in range(6):
+        send(log, number)
+    trimming.delete_records_before(log, 4)
+    cut(log, 100 if cut is trimming.truncate_fully else 3, NOW_MS)
+    assert len(log.producers) == 0
+    log = open_log(log.storage.disk.after_kill(), segment_bytes=200)
+    assert len(log.producers) == 0
+    send(log, 77)
+
+
 def test_a_follower_learns_from_its_leaders_batches():
     leader, follower = open_log(), open_log()
     for number in range(3):
@@ -186,6 +200,26 @@ def test_kafkas_snapshot_has_one_batch_per_producer():
     assert producers.check(8, 1, 77, 77) is None
     with pytest.raises(KafkaError):
         producers.check(8, 0, 0, 0)
+
+
+def test_a_producer_without_batches_has_a_delta_of_zero():
+    """As ``ProducerStateEntry.lastOffsetDelta`` has it."""
+    idle = struct.pack(">qhiqiqiq", 8, 1, -1, -1, 0, -1, -1, -1)
+    body = struct.pack(">i", 1) + idle
+    snapshot = struct.pack(">hI", 1, crc32c(body)) + body
+    producers = Producers()
+    assert producers.decode(snapshot)
+    assert producers.encode() == snapshot
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_the_last_offset_of_a_producer_is_that_of_its_last_batch(count):
+    producers = Producers()
+    for number in range(count):
+        at = 10 * number
+        producers.append(7, 0, BatchMetadata(at, at + 9, at, at + 9, NOW_MS))
+    producers.append(8, 0, BatchMetadata(0, 0, 3, 3, NOW_MS))
+    assert producers.last_offsets() == {10 * count - 1, 3}
 
 
 @given(

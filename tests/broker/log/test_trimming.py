@@ -212,6 +212,8 @@ def test_a_follower_may_begin_anew_further_on():
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.size_bytes == 0
     log.check()
+    named = [name[:20] for name in log.storage.names(HOME) if name[:20].isdigit()]
+    assert set(named) == {f"{100:020d}"}
     again = open_plain(log.storage.disk.after_kill(), **CONFIG)
     assert (again.log_start_offset, again.log_end_offset) == (100, 100)
 
