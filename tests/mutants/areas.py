@@ -54,7 +54,7 @@ AREAS: Final = {
     "log": Area(
         ("broker/log/**/*.py",),
         ("broker/log", "tests/broker/log"),
-        ("tests/broker/cluster", _DEFAULTS),
+        ("tests/broker/cluster", "tests/broker/node", _DEFAULTS),
     ),
     "groups": Area(
         ("broker/groups/**/*.py",),

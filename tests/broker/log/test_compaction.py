@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.log import reading
+from broker.log.upkeep import cleaner
 from broker.protocol.errors import KafkaError
 from tests.broker.log.compacting import CONFIG, compacted, put, records
 from tests.broker.log.witness import (
@@ -229,3 +230,14 @@ def test_a_batch_that_cannot_be_read_stays():
     compacted(log)
     assert everything(log).startswith(broken)
     assert decoded(everything(log)[len(broken) :]) == [(2, NOW_MS, b"a", b"2")]
+
+
+def test_segments_beyond_the_end_are_not_copied():
+    log = open_log(**CONFIG)
+    for number in range(40):
+        put(log, (b"k", b"%032d" % number))
+    end = cleaner.cleanable_end(log, NOW_MS, 20)
+    beyond = [segment for segment in log.segments if segment.base_offset >= end]
+    compacted(log, up_to=20)
+    assert len(beyond) == 5
+    assert list(log.segments)[-len(beyond) :] == beyond
