@@ -8,7 +8,7 @@ import pytest
 from broker.disk.files import RealStorage
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import read_whole
-from broker.log import flushing, reading, rewriting, trimming
+from broker.log import flushing, reading, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import recovery
@@ -21,7 +21,6 @@ from tests.broker.log.witness import (
     decoded,
     decoded_by_kafka_python,
     everything,
-    found_at,
     found_newest,
     open_log,
 )
@@ -238,115 +237,6 @@ def test_a_follower_keeps_whole_batches_before_a_corrupt_one(log):
     with pytest.raises(KafkaError, match="CRC"):
         follower.append_as_follower(bytes(content), NOW_MS)
     assert everything(follower) == bytes(content[:200])
-
-
-# ---- topics that change batches ----
-
-
-def test_log_append_time_is_the_brokers():
-    log = open_log(message_timestamp_type="LogAppendTime")
-    appended = log.append(batch([b"a", b"b"], timestamps=[1, 2]), 0, NOW_MS + 5)
-    assert appended.log_append_time_ms == NOW_MS + 5
-    assert [record[:2] for record in decoded(everything(log))] == [
-        (0, NOW_MS + 5),
-        (1, NOW_MS + 5),
-    ]
-    assert found_at(log, NOW_MS)[:2] == (NOW_MS + 5, 0)
-
-
-@pytest.mark.parametrize("sent", range(5))
-@pytest.mark.parametrize(
-    ("kind", "stored"),
-    [
-        ("producer", None),
-        ("uncompressed", 0),
-        ("gzip", 1),
-        ("snappy", 2),
-        ("lz4", 3),
-        ("zstd", 4),
-    ],
-)
-def test_compression_type_decides_the_stored_codec(sent, kind, stored):
-    log = open_log(compression_type=kind)
-    values = [b"value " * 50, b"", b"value " * 20]
-    keys = [b"a", None, b"c"]
-    log.append(batch(values, keys=keys, codec=sent), 0, NOW_MS)
-    content = everything(log)
-    (attributes,) = struct.unpack_from(">h", content, 21)
-    assert attributes == (sent if stored is None else stored)
-    assert [record[2:] for record in decoded(content)] == list(
-        zip(keys, values, strict=True)
-    )
-
-
-def test_a_compacted_topic_needs_keys():
-    log = open_log(cleanup_policy=frozenset({"compact"}))
-    log.append(batch([b"v"], keys=[b"k"], codec=1), 0, NOW_MS)
-    for keys in (None, [b"k", None]):
-        with pytest.raises(KafkaError) as refused:
-            log.append(batch([b"v", b"w"], keys=keys), 0, NOW_MS)
-        assert refused.value.code is ErrorCode.invalid_record
-
-
-@pytest.mark.parametrize(
-    ("config", "timestamps", "accepted"),
-    [
-        ({}, [NOW_MS + 10**9, 0], True),
-        ({"message_timestamp_after_max_ms": 1000}, [NOW_MS + 1000], True),
-        ({"message_timestamp_after_max_ms": 1000}, [NOW_MS, NOW_MS + 1001], False),
-        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000, NOW_MS], True),
-        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS - 1000], True),
-        ({"message_timestamp_before_max_ms": 1000}, [NOW_MS, NOW_MS - 1001], False),
-        ({"message_timestamp_before_max_ms": 1000}, [-1], True),
-    ],
-)
-def test_timestamps_are_bounded(config, timestamps, accepted):
-    log = open_log(**config)
-    sent = batch([b"v"] * len(timestamps), timestamps=timestamps)
-    if accepted:
-        log.append(sent, 0, NOW_MS)
-    else:
-        with pytest.raises(KafkaError) as refused:
-            log.append(sent, 0, NOW_MS)
-        assert refused.value.code is ErrorCode.invalid_timestamp
-
-
-@pytest.mark.parametrize(
-    ("config", "asks"),
-    [
-        ({"compression_type": "gzip"}, False),
-        ({"message_timestamp_type": "LogAppendTime"}, False),
-        (
-            {
-                "message_timestamp_type": "LogAppendTime",
-                "message_timestamp_before_max_ms": 1000,
-            },
-            False,
-        ),
-        ({"message_timestamp_before_max_ms": 1000}, True),
-        ({"cleanup_policy": frozenset({"compact"})}, True),
-    ],
-)
-def test_records_are_looked_at_only_where_a_setting_asks(config, asks, monkeypatch):
-    looked_at = []
-    look = rewriting.iter_records
-    monkeypatch.setattr(
-        rewriting,
-        "iter_records",
-        lambda *batch: looked_at.append(batch) or look(*batch),
-    )
-    open_log(**config).append(batch([b"v"], keys=[b"k"]), 0, NOW_MS)
-    assert bool(looked_at) is asks
-
-
-def test_settings_can_change():
-    log = open_log(max_message_bytes=80)
-    big = batch([bytes(80)])
-    with pytest.raises(KafkaError):
-        log.append(big, 0, NOW_MS)
-    log.configure(LogConfig(compression_type="gzip"))
-    log.append(big, 0, NOW_MS)
-    assert struct.unpack_from(">h", everything(log), 21) == (1,)
 
 
 # ---- flushing ----
