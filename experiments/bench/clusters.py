@@ -96,12 +96,12 @@ class Cluster:
         self._children[number] = self._started(number)
         self._await_answer(number)
 
-    def await_whole(self, admin: Any, topic: str) -> None:
-        """Wait until all replicas of a topic are in sync."""
+    def await_whole(self, admin: Any, topic: str | None = None) -> None:
+        """Wait until all brokers are there, and all replicas of a topic in sync."""
         ends_s = time.monotonic() + _WHOLE_S
         while not _is_whole(admin, topic):
             if time.monotonic() > ends_s:
-                raise RuntimeError(f"{self.name}: {topic} lacks replicas")
+                raise RuntimeError(f"{self.name} lacks brokers, or replicas of {topic}")
             time.sleep(_LOOK_S)
 
     def _started(self, number: int) -> Child:
@@ -122,17 +122,21 @@ class Cluster:
             child.__exit__(None, None, None)
 
 
-def _is_whole(admin: Any, topic: str) -> bool:
+def _is_whole(admin: Any, topic: str | None) -> bool:
     from confluent_kafka import KafkaException
 
     try:
-        told = admin.list_topics(topic, timeout=5)
+        told = admin.list_topics(timeout=5)
     except KafkaException:
         # Whoever was asked is away.
         return False
-    partitions = told.topics[topic].partitions.values()
-    return len(told.brokers) == BROKERS and all(
-        it.leader >= 0 and len(it.isrs) == BROKERS for it in partitions
+    if len(told.brokers) < BROKERS or told.controller_id < 0:
+        return False
+    if topic is None:
+        return True
+    found = told.topics.get(topic)
+    return found is not None and all(
+        it.leader >= 0 and len(it.isrs) == BROKERS for it in found.partitions.values()
     )
 
 

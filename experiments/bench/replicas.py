@@ -77,6 +77,8 @@ def rows() -> Iterator[Row]:
 def _prepare(cluster: Cluster) -> int:
     """Create topics and warm up; return who leads the topic of small requests."""
     admin = _admin(cluster)
+    # A client that asks before there is a controller waits for its next metadata.
+    cluster.await_whole(admin)
     for topic, partitions in ((TOPIC, 1), (_BYTES_TOPIC, BROKERS)):
         _create(cluster, admin, topic, partitions)
     leader = _leader(admin)
