@@ -72,7 +72,7 @@ class Dispatcher:
         self._sources: list[Callable[[], None]] = []
         self._upkeep, self._spend = upkeep or no_upkeep(), spend
         # By the worker with the token; served since it last looked for more to serve.
-        self._last_poll_ns = self._served = 0
+        self._poll_due_ns = self._served = 0
 
     # ---- what the broker calls --------------------------------------------------
 
@@ -97,7 +97,8 @@ class Dispatcher:
         if not plane.offer(task, self.now_ns()):
             self._room.wanted.add(plane)
             return False
-        self._cpu.wake(plane)
+        if plane is not self._turns:
+            self._cpu.wake(plane)
         if self._token_free:
             self._awaken()
         return True
@@ -141,15 +142,15 @@ class Dispatcher:
         guard = CancelStatusGuard()
         while True:
             self._books.begin_ns()
-            self._last_poll_ns = now_ns = self.now_ns()
-            self._served = 0
+            now_ns = self.now_ns()
+            self._poll_due_ns, self._served = now_ns + self._quantum_ns, 0
             task = await self._serve(guard, now_ns)
             if task is not None:
                 # Back from a device: it goes on in the worker that waited for it.
                 self._back_from_device.discard(task)
                 reseat(task)
             elif self._upkeep.waits and not self._closed:
-                self._keep_up()
+                self._upkeep.step(self._books, self._spend)
                 await self._poll()
                 continue
             else:
@@ -160,8 +161,13 @@ class Dispatcher:
 
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
         """Take turns until nothing is left, or a task that has its own worker."""
-        books = self._books
-        while (task := self._pick(now_ns)) and task.go_on is None:
+        books, pick, wanted = self._books, self._turns.pick, self._room.wanted
+        while not self._closed:
+            task = pick(now_ns) or self._look_for_more()
+            if wanted and task is not None and task.plane in wanted:
+                self._room.made(task.plane)
+            if task is None or task.go_on is not None:
+                return task
             try:
                 if task.locking is not None:
                     await self._turn_with_locks(task, guard)
@@ -173,35 +179,20 @@ class Dispatcher:
                 raise
             self._served += 1
             now_ns = books.until_ns
-            if now_ns - self._last_poll_ns >= self._quantum_ns:
+            if now_ns >= self._poll_due_ns:
                 now_ns = await self._poll()
             if now_ns >= self._upkeep.overdue_ns:
-                now_ns = self._keep_up()
-        return task
+                now_ns = self._upkeep.step(books, self._spend)
+        return None
 
-    def _pick(self, now_ns: int) -> Task | None:
-        """Seat the next task, and let those into the queue who find room now."""
-        if self._closed:
+    def _look_for_more(self) -> Task | None:
+        """Where several tasks came at once, pick of what has come meanwhile."""
+        if self._served <= 1:
             return None
-        task = self._turns.pick(now_ns)
-        if task is None and self._served > 1:
-            # Where several came at once, more may have come meanwhile.
-            self._served = 0
-            for look in self._sources:
-                look()
-            task = self._turns.pick(self.now_ns())
-        if task is not None and task.plane in self._room.wanted:
-            self._room.made(task.plane)
-        return task
-
-    def _keep_up(self) -> int:
-        """Do a step of upkeep; return the time."""
-        with self.housekeeping.of("upkeep"):
-            self._upkeep.step(self.now_ns())
-            if self._spend is not None:
-                self._spend(self._upkeep.task)
-        self._upkeep.stepped(self._books.until_ns)
-        return self._books.until_ns
+        self._served = 0
+        for look in self._sources:
+            look()
+        return self._turns.pick(self.now_ns())
 
     async def _poll(self) -> int:
         """Let Trio poll sockets and run what is runnable then; return the time."""
@@ -210,7 +201,8 @@ class Dispatcher:
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self._books.begin_ns()
-        self._last_poll_ns = now_ns = self.now_ns()
+        now_ns = self.now_ns()
+        self._poll_due_ns = now_ns + self._quantum_ns
         return now_ns
 
     def _close(self) -> None:
@@ -224,18 +216,18 @@ class Dispatcher:
 
     def _begin(self, task: Task) -> int:
         """Bill to a task what its turn took to come to it; return the time."""
-        books = self._books
         began_ns = self.now_ns()
-        task.prior_ns += began_ns - books.until_ns
-        books.until_ns = began_ns
+        task.prior_ns += began_ns - self._books.until_ns
+        self._books.until_ns = began_ns
         return began_ns
 
     def _served_at_once(self, task: Task) -> bool:
         """Begin a task; say whether that was all, because nothing had to be awaited."""
-        assert task.serve is not None
         # Let go of it: it may refer to the task, and cycles cost a collection.
-        serve, task.serve = task.serve, None
-        # `_begin` and `Stepper.step`, written out for what nearly every request is.
+        serve, task.serve, done = task.serve, None, task.done
+        assert serve is not None
+        assert done is not None
+        # `_begin`, `_finish` and all bills, written out for what most requests are.
         books, now_ns = self._books, self.now_ns
         began_ns = now_ns()
         task.prior_ns += began_ns - books.until_ns
@@ -246,9 +238,12 @@ class Dispatcher:
             return False
         if self._spend is not None:
             self._spend(task)
-        ended_ns = now_ns()
-        self._turns.charge(task, ended_ns - began_ns, ended_ns)
-        self._finish(task, ended_ns, served)
+        task.local_done_ns = task.remote_done_ns = ended_ns = now_ns()
+        task.attained_ns = served_ns = ended_ns - began_ns
+        done(task, served)
+        books.until_ns = gone_ns = now_ns()
+        task.beside_ns = beside_ns = task.prior_ns + gone_ns - ended_ns
+        self._turns.finish(task, beside_ns, gone_ns, served_ns)
         return True
 
     @types.coroutine
@@ -280,7 +275,7 @@ class Dispatcher:
                 if breach is not None:
                     step, argument = task.coroutine.throw, breach
                     continue
-                if now_ns - self._last_poll_ns >= self._quantum_ns:
+                if now_ns >= self._poll_due_ns:
                     yield from self._poll()
                     began_ns = self._begin(task)
                 if self._closed or self._turns.must_yield(task, now_ns):
@@ -320,7 +315,7 @@ class Dispatcher:
             began_ns = self._begin(task)
             now_ns = self._locks.slice(task, runner, guard, began_ns)
             self._books.until_ns = now_ns
-            if now_ns - self._last_poll_ns >= self._quantum_ns:
+            if now_ns >= self._poll_due_ns:
                 yield from self._poll()
                 self._begin(task)
             if self._closed or self._turns.must_yield(task, now_ns):

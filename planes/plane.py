@@ -193,11 +193,15 @@ class PlaneCore:
         self.attained_ns += used_ns
         self.scheduler.debit(task, used_ns, now_ns)
 
-    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
-        """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``."""
+    def finish(self, task: Task, used_ns: int, now_ns: int, known_ns: int = 0) -> None:
+        """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``.
+
+        ``known_ns`` is what of its turn the task was billed, and nobody else was.
+        """
         # Written out, as simulations do it millions of times.
         assert used_ns >= 0, used_ns
         task.attained_ns += used_ns
+        used_ns += known_ns
         self.attained_ns += used_ns
         scheduler = self.scheduler
         if not self._leave_suffices:

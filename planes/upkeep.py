@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from planes.housekeeping import Housekeeping
+from planes.stepping import Spend
 from planes.task import Task
 
 HOUSEKEEPING: Final = "housekeeping"
@@ -20,7 +22,7 @@ class Upkeep:
     whatever the load, upkeep is not starved.
 
     ``due_ns`` says when the next step is due (None: not before something happens),
-    ``step`` does it. ``settled`` is called when no step is due any more.
+    ``step`` is called to do it. ``settled`` is called when no step is due any more.
     """
 
     def __init__(
@@ -54,18 +56,23 @@ class Upkeep:
         if not self.waits:
             self.overdue_ns = now_ns + self._patience_ns
 
-    def step(self, now_ns: int) -> None:
-        """Do a step; another one waits at once if it is due."""
-        self._step(now_ns)
+    def step(self, books: Housekeeping, spend: Spend | None) -> int:
+        """Do a step, which is billed; return the time.
 
-    def stepped(self, now_ns: int) -> None:
-        """See whether another step is due, after one that has ended now."""
+        Another one waits at once if it is due.
+        """
+        with books.of("upkeep"):
+            self._step(books.now_ns())
+            if spend is not None:
+                spend(self.task)
+        now_ns = books.until_ns
         due_ns = self._due_ns()
         if due_ns is not None and due_ns <= now_ns:
             self.overdue_ns = now_ns + self._patience_ns
         else:
             self.overdue_ns = _NEVER_NS
             self._settled()
+        return now_ns
 
 
 def no_upkeep() -> Upkeep:
