@@ -68,13 +68,14 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     replicas = broker.replicas
     # A plain pair is the same key, and is made without a call.
     partition = replicas.partitions.get((topic, index))  # type: ignore[call-overload]  # see above
+    waiting = replicas.fetch_purgatory.size
     if (
         partition is None
         or (acks != 1 and (acks != ALL_REPLICAS or len(partition.maximal_isr) != 1))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
         or partition.log.prepares
-        or (replicas.fetch_purgatory.size and replicas.concerns_many(partition.key))
+        or (waiting and replicas.concerns_many(partition.key))
     ):
         return None
     try:
@@ -84,7 +85,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         request.error_code = row.error_code
         answers = [(topic, [row])]
         return (encode_produce_response(version, request.correlation_id, answers),)
-    replicas.note_append(partition)
+    if waiting or replicas.produce_purgatory.size:
+        replicas.note_append(partition)
     return (
         encode_single_produce(
             version,

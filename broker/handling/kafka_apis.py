@@ -87,9 +87,10 @@ class KafkaApis:
             if api.key is ApiKey.API_VERSIONS:
                 return api_versions.unsupported(request, api)
             return CLOSE
-        if api.handle_at_once is not None:
+        handle_at_once = api.handle_at_once
+        if handle_at_once is not None:
             try:
-                response = api.handle_at_once(request, self.broker)
+                response = handle_at_once(request, self.broker)
             except Exception as error:  # whatever it is, it is this request's alone
                 return self.failures.contain(api, request, self.broker, error)
             if response is not None:

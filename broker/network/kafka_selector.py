@@ -57,8 +57,10 @@ class KafkaSelector:
         debit: Debit,
     ) -> None:
         self._selector = selector
-        # Ends when there is something to do, or when somebody calls ``wakeup``.
+        # Ends when there is something to do, or when somebody calls ``wakeup``, which
+        # ends the present one, or else the next.
         self.wait = selector.wait
+        self.wakeup = selector.wakeup
         self._pool = pool
         self._books = books
         self._now_ns = books.now_ns
@@ -68,8 +70,8 @@ class KafkaSelector:
         # The channel of a connection id, unless it has been closed.
         self.channel: Callable[[int], KafkaChannel | None] = self._by_id.get
         # What may be read, or written, without a further event. Dicts keep the order.
-        self._to_read: dict[KafkaChannel, None] = {}
-        self._to_write: dict[KafkaChannel, None] = {}
+        self.to_read: dict[KafkaChannel, None] = {}
+        self.to_write: dict[KafkaChannel, None] = {}
         self._short_of_memory: dict[KafkaChannel, None] = {}
         self._reading = True
         self.completed_sends: list[KafkaChannel] = []
@@ -83,16 +85,12 @@ class KafkaSelector:
     @property
     def has_work(self) -> bool:
         """Say whether ``poll`` has something to do without waiting."""
-        return bool(self._to_read or self._to_write)
+        return bool(self.to_read or self.to_write)
 
     @property
     def sending(self) -> bool:
         """Say whether a response is partly written."""
         return any(channel.send is not None for channel in self._by_id.values())
-
-    def wakeup(self) -> None:
-        """End the present ``wait``, or else the next one."""
-        self._selector.wakeup()
 
     def register(self, channel: KafkaChannel) -> None:
         """Take over a new connection."""
@@ -110,7 +108,7 @@ class KafkaSelector:
         """
         completed: list[Received] = []
         self._books.begin_ns()
-        if self._to_write or self._to_read:
+        if self.to_write or self.to_read:
             self._go_on(completed)
         for fileno, events in self._selector.poll():
             channel = self._by_fileno.get(fileno)
@@ -128,23 +126,24 @@ class KafkaSelector:
 
     def _go_on(self, completed: list[Received]) -> None:
         """Read and write where there was more to do when the last turn ended."""
-        writing, self._to_write = self._to_write, {}
+        writing, self.to_write = self.to_write, {}
         for channel in writing:
             if channel.send is not None:
                 self._write_on(channel)
-        reading, self._to_read = self._to_read, {}
+        reading, self.to_read = self.to_read, {}
         for channel in reading:
             self._read(channel, completed)
 
     def stop_reading(self) -> None:
         """Begin to read no further request."""
         self._reading = False
-        self._to_read.clear()
+        self.to_read.clear()
 
     def read_on(self, channel: KafkaChannel) -> None:
         """Read a channel again that is muted no more."""
-        if channel.receive.may_go_on and self._reading:
-            self._to_read[channel] = None
+        receive = channel.receive
+        if (receive.readable or receive.buffered) and self._reading:
+            self.to_read[channel] = None
 
     def _read(self, channel: KafkaChannel, completed: list[Received]) -> None:
         """Read the channel until a frame is whole or nothing more is there."""
@@ -168,20 +167,20 @@ class KafkaSelector:
             )
             self.close(channel)
             return
-        now_ns = self._now_ns()
-        channel.active_ns = now_ns
-        channel.reading_ns += now_ns - self._books.until_ns
-        self._books.until_ns = now_ns
+        books = self._books
+        channel.active_ns = now_ns = self._now_ns()
+        channel.reading_ns += now_ns - books.until_ns
+        books.until_ns = now_ns
         if frame is not None:
             channel.mute()
             completed.append((channel, frame, now_ns))
-        elif receive.may_go_on and receive.readable:
-            self._to_read[channel] = None
+        elif receive.readable:
+            self.to_read[channel] = None
 
     def _memory_available(self) -> None:
         """Read on where only memory was missing."""
         if self._short_of_memory:
-            self._to_read.update(self._short_of_memory)
+            self.to_read.update(self._short_of_memory)
             self._short_of_memory.clear()
             self._selector.wakeup()
 
@@ -243,7 +242,7 @@ class KafkaSelector:
             channel.send = None
             return True
         if more:
-            self._to_write[channel] = None
+            self.to_write[channel] = None
         return False
 
     # ---- the end of a channel -----------------------------------------------------
@@ -253,7 +252,7 @@ class KafkaSelector:
         if self._by_id.pop(channel.connection_id, None) is None:
             return
         del self._by_fileno[channel.connection.fileno()]
-        for waiting in (self._to_read, self._to_write, self._short_of_memory):
+        for waiting in (self.to_read, self.to_write, self._short_of_memory):
             waiting.pop(channel, None)
         self._selector.unregister(channel.connection)
         channel.connection.close()
@@ -283,5 +282,5 @@ class KafkaSelector:
         """Assert that the books agree on which channels there are."""
         assert set(self._by_id.values()) == set(self._by_fileno.values())
         open_channels = set(self._by_id.values())
-        for waiting in (self._to_read, self._to_write, self._short_of_memory):
+        for waiting in (self.to_read, self.to_write, self._short_of_memory):
             assert waiting.keys() <= open_channels

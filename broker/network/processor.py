@@ -148,10 +148,11 @@ class Processor:
         if self._waiting_since_ns is None or self._responses:
             self._responses.append((request, response))
         else:
+            request.response_dequeued_ns = request.remote_done_ns
             self._respond(request, response)
             if selector.disconnected:
                 self._process_disconnected()
-            if not selector.has_work:
+            if not (selector.to_read or selector.to_write):
                 return
         selector.wakeup()
 
@@ -266,6 +267,7 @@ class Processor:
         books.begin_ns()
         while self._responses:
             request, response = self._responses.popleft()
+            request.response_dequeued_ns = self._now_ns()
             self._respond(request, response)
             ended_ns = self._now_ns()
             self._context.debit(request, ended_ns - books.until_ns)
@@ -273,12 +275,14 @@ class Processor:
 
     def _respond(self, request: Request, response: Response) -> None:
         """Begin to write one response."""
-        request.response_dequeued_ns = self._now_ns()
         channel = self._selector.channel(request.peer.connection_id)
         if channel is None:
             self._finish(request)
             return
-        if isinstance(response, (Throttled, CloseConnection)):
+        # A tuple of pieces is what nearly all are.
+        if type(response) is not tuple and isinstance(
+            response, (Throttled, CloseConnection)
+        ):
             if isinstance(response, CloseConnection):
                 self._selector.close(channel)
                 return
@@ -293,7 +297,8 @@ class Processor:
         What this costs is billed to the requests.
         """
         context, respond, completed = self._context, self.respond, self._completed
-        books = context.housekeeping
+        books, offer = context.housekeeping, self._request_channel.offer
+        until_ns = books.until_ns
         while completed:
             channel, frame, received_ns = completed.popleft()
             try:
@@ -305,14 +310,14 @@ class Processor:
                 continue
             channel.request = request
             request.prior_ns, channel.reading_ns = channel.reading_ns, 0
-            if not self._request_channel.offer(request):
+            if not offer(request):
                 self._refused = request
                 return False
             # When it was admitted, unless it was put beside the queue.
             ended_ns = request.enqueued_ns
-            if ended_ns > books.until_ns:
-                request.prior_ns += ended_ns - books.until_ns
-                books.until_ns = ended_ns
+            if ended_ns > until_ns:
+                request.prior_ns += ended_ns - until_ns
+                books.until_ns = until_ns = ended_ns
         return True
 
     def _process_completed_sends(self) -> None:

@@ -35,6 +35,8 @@ class Receive:
     """The frames that come in on one connection.
 
     ``readable`` is false once a ``recv`` would block; the selector's events set it.
+    ``buffered`` says that another frame may lie behind the last one. Without either,
+    ``next_frame`` has nothing to return before a new event.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Receive:
         "_filled",
         "_frame_bytes_max",
         "_pool",
+        "buffered",
         "peer_finished",
         "readable",
     )
@@ -61,13 +64,8 @@ class Receive:
         self._body: BytesIO | None = None
         self._body_size = 0
         self._filled = 0
-        self.readable = False
+        self.readable = self.buffered = False
         self.peer_finished = False
-
-    @property
-    def may_go_on(self) -> bool:
-        """Say whether ``next_frame`` might return something without a new event."""
-        return self.readable or len(self._buffer) - self._at >= 4
 
     @property
     def inside_frame(self) -> bool:
@@ -95,9 +93,9 @@ class Receive:
                 end = at + 4 + size
                 if here >= 4 + size:
                     if here == 4 + size:
-                        self._buffer, self._at = b"", 0
+                        self._buffer, self._at, self.buffered = b"", 0, False
                     else:
-                        self._buffer, self._at = buffer, end
+                        self._buffer, self._at, self.buffered = buffer, end, True
                     if self._pool is not None:
                         self._pool.take(size)
                     return buffer[at + 4 : end]
@@ -116,10 +114,10 @@ class Receive:
         self._body = None
 
     def _keep(self, buffer: bytes, at: int) -> None:
-        """Keep what lies behind ``at`` for the next frame."""
+        """Keep what lies behind ``at``, which is not a whole frame."""
         if at == len(buffer):
             buffer, at = b"", 0
-        self._buffer, self._at = buffer, at
+        self._buffer, self._at, self.buffered = buffer, at, False
 
     def _recv(self) -> bytes:
         """Read once; nothing, if that would block."""

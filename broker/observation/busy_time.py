@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from time import perf_counter
 
 import trio
 
@@ -55,10 +56,10 @@ class BusyTime(trio.abc.Clock):
             self._waits_since_ns = 0
             if self._books is not None:
                 self._books.until_ns = now_ns
-        return time.perf_counter()
+        return perf_counter()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return the seconds until ``deadline``; a wait begins, unless it is past."""
-        sleep_s = deadline - self.current_time()
+        sleep_s = deadline - perf_counter()
         self._waits_since_ns = self._now_ns() if sleep_s > 0 else 0
         return sleep_s

@@ -47,10 +47,6 @@ Classified: TypeAlias = tuple[str, int, str, int]
 FlowOf: TypeAlias = Callable[[str, RequestHeader, int], str]
 
 
-def _flow_class(request_class: str, header: RequestHeader, connection_id: int) -> str:
-    return request_class
-
-
 def _flow_client(request_class: str, header: RequestHeader, connection_id: int) -> str:
     # Two classes of one client may have different weights, so they are two flows.
     return f"{request_class}/{header.client_id}"
@@ -62,8 +58,9 @@ def _flow_connection(
     return f"{request_class}/{connection_id}"
 
 
-FLOWS: Final[Mapping[str, FlowOf]] = MappingProxyType(
-    {"class": _flow_class, "client.id": _flow_client, "connection": _flow_connection}
+# None: the class is the flow.
+FLOWS: Final[Mapping[str, FlowOf | None]] = MappingProxyType(
+    {"class": None, "client.id": _flow_client, "connection": _flow_connection}
 )
 
 
@@ -99,12 +96,10 @@ class Classifier:
         cost_ns = self._cost_ns.get((api_key, len(frame).bit_length()))
         if cost_ns is None:
             cost_ns = self._cost_of_api_ns.get(api_key, _UNKNOWN_COST_NS)
-        return (
-            request_class,
-            self._levels[request_class],
-            self._flow_of(request_class, header, connection_id),
-            cost_ns,
-        )
+        flow = request_class
+        if self._flow_of is not None:
+            flow = self._flow_of(request_class, header, connection_id)
+        return request_class, self._levels[request_class], flow, cost_ns
 
     def expected_ns(self, api_key: int, size_bytes: int) -> int:
         """Return what a request of this API and size is expected to cost."""
@@ -119,9 +114,12 @@ class Classifier:
         One that was turned away teaches nothing, unless it was for its expected cost:
         then that is doubted, so that a wrong estimate does not last.
         """
-        if request.refusal is not None and request.refusal != HOPELESS:
+        if request.refusal is None:
+            cost_ns = request.service_ns
+        elif request.refusal == HOPELESS:
+            cost_ns = 0
+        else:
             return
-        cost_ns = request.service_ns if request.refusal is None else 0
         api_key = request.api_key
         bucket = api_key, request.size_bytes.bit_length()
         by_bucket, by_api = self._cost_ns, self._cost_of_api_ns

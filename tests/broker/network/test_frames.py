@@ -64,7 +64,7 @@ def test_frames_come_out_as_they_were_sent(contents, sizes):
         frame = reading.next_frame()
         if frame is not None:
             got.append(frame)
-        elif not connection.data and not reading.may_go_on:
+        elif not connection.data and not reading.buffered:
             break
     assert got == contents
     assert all(type(each) is bytes for each in got)
@@ -77,7 +77,7 @@ def test_a_frame_split_in_its_size_is_put_together():
         connection = Dribble(whole, [cut] if cut else [])
         reading = receive(connection)
         got = []
-        while connection.data or reading.may_go_on:
+        while connection.data or reading.buffered:
             reading.readable = True
             frame = reading.next_frame()
             if frame is not None:
