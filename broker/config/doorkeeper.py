@@ -95,6 +95,13 @@ DOORKEEPER_CONTROLLER_LISTENERS: Final = words(
     "(LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition). "
     "All if empty, as in Kafka without an authorizer.",
 )
+DOORKEEPER_CONTROLLER_MERGES: Final = boolean(
+    "doorkeeper.controller.merges",
+    False,
+    "Whether a controller merges what waits for a broker behind the request that it "
+    "has not answered, into one LeaderAndIsr and one UpdateMetadata (LinkedIn's fork "
+    "of Kafka); otherwise each is sent in its turn.",
+)
 DOORKEEPER_QUANTUM_US: Final = integer(
     "doorkeeper.quantum.us",
     500,

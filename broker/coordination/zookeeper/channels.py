@@ -3,7 +3,8 @@
 Kafka's ``ControllerChannelManager``. A broker is sent one request at a time, in the
 order of the decisions, and each again until it is answered or the broker's
 registration has ended: then its channel goes, with all that is queued. A new
-registration has a channel of its own.
+registration has a channel of its own. With ``merges`` what waits behind the request
+under way is merged before the next one is sent.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from broker.protocol.schemas.merging import merged
 from broker.protocol.schemas.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
@@ -85,6 +87,7 @@ class ControllerChannels:
         rng: random.Random,
         *,
         timeout_ms: int,
+        merges: bool,
         answered: Answered,
     ) -> None:
         settings = read_settings(
@@ -92,6 +95,7 @@ class ControllerChannels:
             {"client_id": str(controller_id), "request_timeout_ms": timeout_ms},
         )
         self._client = NetworkClient(settings, connect, rng)
+        self._merges = merges
         self._answered = answered
         self._channels: dict[int, _Channel] = {}
         self._nursery: trio.Nursery | None = None
@@ -137,6 +141,8 @@ class ControllerChannels:
             while True:
                 while not channel.queue:
                     await channel.filled.wait()
+                if self._merges:
+                    channel.queue = deque(merged(channel.queue))
                 request = channel.queue[0]
                 response = await self._ask(address, request)
                 channel.queue.popleft()

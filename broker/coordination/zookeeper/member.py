@@ -15,6 +15,7 @@ from broker.config import (
     BROKER_RACK,
     CONTROLLER_SOCKET_TIMEOUT_MS,
     DELETE_TOPIC_ENABLE,
+    DOORKEEPER_CONTROLLER_MERGES,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
     BrokerConfig,
@@ -106,6 +107,7 @@ class Member:
             self._connect,
             self._rng,
             timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS],
+            merges=self._config[DOORKEEPER_CONTROLLER_MERGES],
             answered=answered,
         )
 
