@@ -55,6 +55,8 @@ LAYERS = {
         ("cluster",),
         ("worlds.model", "worlds.virtual", "worlds.live", "worlds.kafka"),
         ("simulation",),
+        ("worlds.virtual.cluster",),
+        ("worlds.virtual.world",),
         ("running.worlds",),
         ("running", "theory"),
         ("running.executors", "bench"),

@@ -136,7 +136,8 @@ class Client(ABC):
             include_topic_authorized_operations=False,
         )
         answer = await self._tried(attempt, body)
-        if answer is None:
+        # A broker that no controller has told of the cluster names no topic.
+        if answer is None or not answer.topics:
             return None
         told = answer.topics[0]
         attempt.error_code = int(told.error_code)

@@ -1,9 +1,10 @@
 """From what clients and brokers saw of a scene to the files of its run.
 
 The brokers' own rows are joined with the attempts by number and API; replication and
-whatever else brokers say to each other has numbers of its own and is left out. A
-request of the trace has the stamps of its last attempt; samples are those of the broker
-that leads at first.
+whatever else brokers say to each other has numbers of its own and is left out, but for
+what the controller says of leaders: each such row is an attempt of its own. A request
+of the trace has the stamps of its last attempt; samples are those of the broker that
+leads at first.
 """
 
 from __future__ import annotations
@@ -11,21 +12,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from broker.observation.recording.recording import MEASURES, read_violations
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from broker.protocol.api_keys import ApiKey
 from experiments.cluster.book import Try
+from experiments.cluster.decisions import Decision
 from experiments.cluster.scene import Played
 from experiments.load.trace import Trace
 from experiments.records import broker_rows, recording
-from experiments.records.attempts import BROKER_ERROR, attempts_table
+from experiments.records.attempts import (
+    BROKER_ERROR,
+    NO_REQUEST,
+    Attempt,
+    attempts_table,
+)
 from experiments.records.broker_rows import relative
 from experiments.records.recording import NEVER, Int64s, Results
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
 Columns = Mapping[str, Int64s]
+_NAMES = (*BROKER_STAMPS, *MEASURES, BROKER_ERROR)
+_OF_LEADERS = (int(ApiKey.LEADER_AND_ISR), int(ApiKey.UPDATE_METADATA))
+_NONE = -1
+
+
+class BrokerRecord(NamedTuple):
+    """Where a broker recorded one of its lives."""
+
+    broker: int
+    file: Path
 
 
 def record_played(
@@ -34,7 +54,7 @@ def record_played(
     replayed: Trace,
     out: RunFiles,
     played: Played,
-    records: Sequence[Path],
+    records: Sequence[BrokerRecord],
 ) -> RunResult:
     """Write a scene's requests, samples and attempts; judge whether the run counts."""
     cluster = trial.experiment.cluster
@@ -45,13 +65,18 @@ def record_played(
     during = np.array([it.intended_ns >= origin_ns for it in played.book.tries])
     attempts = played.book.attempts(origin_ns, played.found)
     kept = [each for each, counts in zip(attempts, during, strict=True) if counts]
-    stamps = {name: column[during] for name, column in seen.items()}
-    recording.write(attempts_table(labels, kept, stamps), out.attempts)
+    told, told_at = _told(played, records)
+    stamps = {
+        name: np.concatenate([column[during], told_at[name]])
+        for name, column in seen.items()
+    }
+    recording.write(attempts_table(labels, kept + told, stamps), out.attempts)
     results = _results(played, replayed, seen)
     timeout_ns = round(trial.experiment.limits.timeout_ms * 1e6)
     requests = recording.requests_table(labels, replayed, results, timeout_ns)
     recording.write(requests, out.requests)
-    samples = broker_rows.read_samples(records[cluster.leader], origin_ns)
+    leaders = next(it.file for it in records if it.broker == cluster.leader)
+    samples = broker_rows.read_samples(leaders, origin_ns)
     recording.write(recording.samples_table(labels, samples), out.samples)
     offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
     intended_ns = replayed.table["intended_ns"].to_numpy()
@@ -70,23 +95,80 @@ def record_played(
     )
 
 
-def _joined(played: Played, records: Sequence[Path]) -> Columns:
+def _joined(played: Played, records: Sequence[BrokerRecord]) -> Columns:
     """Return what the brokers recorded of each attempt, stamps since the origin."""
     tries = played.book.tries
     by_broker = np.array([it.broker for it in tries])
     keys = np.array([it.api_key for it in tries])
-    names = (*BROKER_STAMPS, *MEASURES, BROKER_ERROR)
-    columns = {name: np.full(len(tries), NEVER, np.int64) for name in names}
-    for broker, record in enumerate(records):
+    columns = {name: np.full(len(tries), NEVER, np.int64) for name in _NAMES}
+    for broker, record in records:
         mine = np.where(by_broker == broker, keys, NEVER)
         rows = broker_rows.read_numbered(record, mine)
-        for name in names:
-            values = rows["error_code" if name == BROKER_ERROR else name]
-            counted = values.astype(np.int64)
-            if name in BROKER_STAMPS:
-                counted = relative(counted, played.origin_ns)
-            columns[name][rows["correlation_id"]] = counted
+        for name, values in _columns(rows, played.origin_ns).items():
+            columns[name][rows["correlation_id"]] = values
     return columns
+
+
+def _columns(rows: npt.NDArray[Any], origin_ns: int) -> Columns:
+    """Return a broker's rows as columns, stamps since the origin."""
+    columns = {}
+    for name in _NAMES:
+        values = rows["error_code" if name == BROKER_ERROR else name]
+        counted = values.astype(np.int64)
+        columns[name] = (
+            relative(counted, origin_ns) if name in BROKER_STAMPS else counted
+        )
+    return columns
+
+
+def _told(
+    played: Played, records: Sequence[BrokerRecord]
+) -> tuple[list[Attempt], Columns]:
+    """Return what the controller said of leaders under load, as brokers recorded it.
+
+    When it was sent nobody knows but the controller. All count from the first decision
+    under load, as one election's do; without one, from when they came.
+    """
+    decided_ns = _first_ns(played.decisions, played.origin_ns)
+    attempts: list[Attempt] = []
+    columns: dict[str, list[Int64s]] = {name: [] for name in _NAMES}
+    for broker, record in records:
+        rows = broker_rows.read_of(record, _OF_LEADERS, played.origin_ns)
+        found = _columns(rows, played.origin_ns)
+        for name, values in found.items():
+            columns[name].append(values)
+        for key, received_ns, answered_ns, code in zip(
+            rows["api_key"],
+            found["received_ns"],
+            found["response_sent_ns"],
+            found[BROKER_ERROR],
+            strict=True,
+        ):
+            attempts.append(
+                Attempt(
+                    request_id=NO_REQUEST,
+                    broker=broker,
+                    api_key=int(key),
+                    partition=_NONE,
+                    acks=0,
+                    records=0,
+                    intended_ns=int(received_ns) if decided_ns is None else decided_ns,
+                    sent_ns=NEVER,
+                    client_done_ns=int(answered_ns),
+                    error_code=int(code),
+                    base_offset=_NONE,
+                    leader=_NONE,
+                    kept=_NONE,
+                )
+            )
+    return attempts, {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def _first_ns(decisions: Sequence[Decision], origin_ns: int) -> int | None:
+    """Return the first decision under load, since the origin."""
+    under_load = (it.decided_ns for it in decisions if it.decided_ns >= origin_ns)
+    first_ns = min(under_load, default=None)
+    return None if first_ns is None else first_ns - origin_ns
 
 
 def _results(played: Played, replayed: Trace, seen: Columns) -> Results:
@@ -119,10 +201,10 @@ def _done_ns(attempt: Try | None) -> int:
     return NEVER if attempt is None else attempt.client_done_ns
 
 
-def _violations(records: Sequence[Path]) -> dict[str, int] | None:
+def _violations(records: Sequence[BrokerRecord]) -> dict[str, int] | None:
     """Return how often each law was broken by all brokers together."""
     total: Counter[str] = Counter()
-    for record in records:
+    for _, record in records:
         found = read_violations(record)
         if found is None:
             return None

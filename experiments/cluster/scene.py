@@ -1,28 +1,33 @@
 """One run on a cluster: topics, clients, faults, and a look at the log when it is over.
 
-The same in every world that has brokers; what differs is the stage, which is handed in.
+The same in every world that has brokers: members of one ZooKeeper, one of which, beside
+those that hold replicas, is their controller. What differs is the stage, which is
+handed in.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import trio
 
+from broker.protocol.topic_partition import TopicPartition
 from experiments.cluster.book import Book
 from experiments.cluster.clients import Asker, Client, Producer
-from experiments.cluster.commands import Leadership
-from experiments.cluster.controller import ScriptedController
-from experiments.cluster.last_log import records_of
-from experiments.cluster.stage import Stage
+from experiments.cluster.decisions import Decision, Decisions
+from experiments.cluster.last_log import LogUnreadable, records_of
+from experiments.cluster.operator import Operator
+from experiments.cluster.stage import LOST, Stage
 from experiments.cluster.timeline import Timeline
 from experiments.design.cluster import Cluster
 from experiments.design.config import Experiment
 from experiments.load import frames
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
+from experiments.processes.children import RunFailed
 from experiments.records.recording import NEVER
 from experiments.worlds.world import Trial
 
@@ -30,21 +35,33 @@ _NS = 1_000_000_000
 # Followers have found their leaders, and caught up, when so much has passed.
 _SETTLE_S = 0.5
 _LEAD_NS = 20_000_000
+_PATIENCE_S, _PAUSE_S = 60.0, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """What became of a run, on the stage's clock.
 
-    ``offered_ns`` is when each request of the trace was taken up, ``found`` how many
-    records of each attempt the last leaders have.
+    ``offered_ns`` is when each request of the trace was taken up, ``decisions`` are the
+    controller's on partitions that existed, ``found`` is how many records of each
+    attempt the last leaders have.
     """
 
     book: Book
+    decisions: list[Decision]
     offered_ns: list[int]
     origin_ns: int
     ended_ns: int
     found: Counter[int]
+
+
+def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
+    """Return what all of the failures say, however deep they are nested."""
+    said = [
+        reasons(each) if isinstance(each, BaseExceptionGroup) else str(each)
+        for each in failures.exceptions
+    ]
+    return "; ".join(dict.fromkeys(said))
 
 
 class Scene:
@@ -58,34 +75,36 @@ class Scene:
         self._stage = stage
         self._book = book
         self._replayed = replayed
-        merges = trial.arm.controller == "merged"
-        self._controller = ScriptedController(
-            stage, book, merges=merges, decision_ms=self._cluster.decision_ms
-        )
-        self._timeline = Timeline(
-            experiment.faults, stage, self._controller, self._cluster.session_ms
-        )
         self._topics = frames.topics(experiment.workload)
-        self._clients = list(self._made(f"{experiment.experiment.seed}/{trial.block}"))
+        seed = f"{experiment.experiment.seed}/{trial.block}"
+        self._operator = Operator(stage, self._topics)
+        self._decisions = Decisions(stage, random.Random(f"{seed}/decisions"))
+        self._timeline = Timeline(
+            experiment.faults, stage, self._operator, self._cluster
+        )
+        self._clients = list(self._made(seed))
 
     async def play(self) -> Played:
-        """Play the scene from the creation of its topics to the last log."""
+        """Play the scene from the creation of its topics to the last log.
+
+        :raises RunFailed: if the cluster does not come about, or cannot be read.
+        """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._controller.run)
-            await self._controller.create(self._partitions())
-            await trio.sleep(_SETTLE_S)
+            await nursery.start(self._decisions.run)
+            await self._set_up()
             origin_ns = self._stage.now_ns() + _LEAD_NS
             offered_ns = await self._under_load(origin_ns)
             ended_ns = self._stage.now_ns()
-            await self._controller.drained()
             await trio.sleep(_SETTLE_S)
+            found = await self._in_the_end()
             nursery.cancel_scope.cancel()
         return Played(
             book=self._book,
+            decisions=self._decisions.made,
             offered_ns=offered_ns,
             origin_ns=origin_ns,
             ended_ns=ended_ns,
-            found=await self._in_the_end(),
+            found=found,
         )
 
     def _made(self, seed: str) -> Iterable[Client]:
@@ -98,19 +117,28 @@ class Scene:
             else:
                 yield Asker(next(iter(self._topics)), sender, *about)
 
-    def _partitions(self) -> list[Leadership]:
-        return [
-            Leadership(
-                topic=topic,
-                partition=partition,
-                leader=self._cluster.leader,
-                leader_epoch=0,
-                isr=self._cluster.replicas,
-                replicas=self._cluster.replicas,
-            )
-            for topic, count in self._topics.items()
-            for partition in range(count)
-        ]
+    async def _set_up(self) -> None:
+        """Create the topics: led by one replica, while another is the preferred one."""
+        first = self._cluster.leader
+        others = [it for it in self._cluster.replicas if it != first]
+        await self._operator.wait_for_all()
+        await self._operator.create([first, *others])
+        await self._operator.reassign(self._cluster.replicas)
+        await self._decisions.follow(self._operator.keys)
+        with trio.move_on_after(_PATIENCE_S):
+            # What is decided is told to nobody who could set an event for all.
+            while not all(  # noqa: ASYNC110 see above
+                map(self._is_set_up, self._operator.keys)
+            ):
+                await trio.sleep(_PAUSE_S)
+            await trio.sleep(_SETTLE_S)
+            return
+        raise RunFailed(f"the topics are not led as they should be by {first}")
+
+    def _is_set_up(self, key: TopicPartition) -> bool:
+        standing = self._decisions.standing(key)
+        in_sync = set(standing.isr) == set(self._cluster.replicas)
+        return in_sync and standing.leader == self._cluster.leader
 
     async def _under_load(self, origin_ns: int) -> list[int]:
         """Offer the trace, let faults happen; return when each request was offered."""
@@ -139,9 +167,23 @@ class Scene:
     async def _in_the_end(self) -> Counter[int]:
         """Return how many records of each attempt the last leaders have."""
         found: Counter[int] = Counter()
-        for topic, count in self._topics.items():
-            for partition in range(count):
-                leader = self._controller.leader_of(topic, partition)
-                address = self._stage.nodes[leader].data
-                found += await records_of(self._stage, address, topic, partition)
+        for key in self._operator.keys:
+            found += await self._records_of(key)
         return found
+
+    async def _records_of(self, key: TopicPartition) -> Counter[int]:
+        """Read a partition, as soon as whoever leads it knows that."""
+        fault: Exception | None = None
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                leader = self._decisions.leader_of(key)
+                if leader >= 0:
+                    address = self._stage.nodes[leader].data
+                    try:
+                        return await records_of(self._stage, address, *key)
+                    except (LogUnreadable, *LOST) as error:
+                        fault = error
+                await trio.sleep(_PAUSE_S)
+        leader = self._decisions.leader_of(key)
+        name = f"{key.topic}-{key.partition}"
+        raise RunFailed(f"nobody hands out {name}, which {leader} leads: {fault}")

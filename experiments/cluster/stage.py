@@ -1,4 +1,4 @@
-"""The brokers of a run as its clients and its controller meet them."""
+"""The brokers of a run as its clients and its operator meet them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,10 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A broker: its number, where clients reach it, and where a controller does.
-
-    ``control`` is its control plane's listener, or the one for all.
-    """
+    """A broker: its number, and where clients reach it."""
 
     number: int
     data: Address
-    control: Address
 
 
 class Connect(Protocol):
@@ -43,15 +39,24 @@ class Connect(Protocol):
 
 
 class Lives(Protocol):
-    """What can be done to brokers from outside, where a world can do it."""
+    """What can be done to brokers from outside, as far as a world can do it."""
+
+    async def stop(self, number: int) -> None:
+        """Have a broker stop in order, and wait until it has."""
 
     async def kill(self, number: int) -> None:
         """End a broker where it stands; its files stay."""
 
-    def slow(self, number: int, factor: float) -> None:
+    async def restart(self, number: int) -> None:
+        """Start a broker that has ended, on its files; wait until it listens."""
+
+    async def cut(self, one: int, other: int, *, apart: bool) -> None:
+        """Have nothing get from one broker to the other, or everything again."""
+
+    async def slow(self, number: int, factor: float) -> None:
         """Have requests cost a broker ``factor`` times as much from now on."""
 
-    def fill(self, number: int, *, full: bool) -> None:
+    async def fill(self, number: int, *, full: bool) -> None:
         """Leave a broker's disk no room, or have room again."""
 
 
@@ -59,15 +64,20 @@ class Lives(Protocol):
 class Stage:
     """All brokers, by number, the way to them, and the clock of all stamps.
 
-    ``lives`` is None where nothing can happen to brokers. ``timestamp_ms`` is what
-    producers write into records as the time of day.
+    ``controller`` is a broker beside ``nodes`` that holds no replica; ``zookeeper`` is
+    the connect string of them all. ``timestamp_ms`` is what producers write into
+    records as the time of day; ``zookeeper_ns`` returns the instant of the clock at
+    which ZooKeeper's shows so many milliseconds.
     """
 
     nodes: tuple[Node, ...]
-    lives: Lives | None = None
+    controller: Node
+    zookeeper: str
+    lives: Lives
     connect: Connect
     now_ns: Callable[[], int]
     timestamp_ms: int
+    zookeeper_ns: Callable[[int], int]
 
     async def wire(self, address: Address) -> Wire:
         """Return a new connection."""

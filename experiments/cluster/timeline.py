@@ -1,4 +1,4 @@
-"""Faults happen at their times: from outside, and by the controller's word."""
+"""Faults happen at their times: from outside, and by what an operator asks for."""
 
 from __future__ import annotations
 
@@ -6,37 +6,41 @@ from collections.abc import Iterable
 
 import trio
 
-from experiments.cluster.controller import ScriptedController
-from experiments.cluster.stage import Lives, Stage
+from experiments.cluster.operator import Operator
+from experiments.cluster.stage import Stage
+from experiments.design.cluster import Cluster
 from experiments.design.faults import (
+    Cut,
     Elect,
     Fault,
     Fill,
     Kill,
+    Reassign,
+    Rebalance,
+    Restart,
     ScaleLoad,
     Slow,
+    Span,
+    Stop,
 )
 
 _NS = 1_000_000_000
 
 
 class Timeline:
-    """The faults of a run, each of which may take longer than until the next.
-
-    ``session_ms`` is how long nobody misses a broker that was killed.
-    """
+    """The faults of a run, each of which may take longer than until the next."""
 
     def __init__(
         self,
         faults: Iterable[Fault],
         stage: Stage,
-        controller: ScriptedController,
-        session_ms: float,
+        operator: Operator,
+        cluster: Cluster,
     ) -> None:
         self._faults = tuple(faults)
         self._stage = stage
-        self._controller = controller
-        self._session_s = session_ms / 1000
+        self._operator = operator
+        self._replicas = cluster.replicas
 
     async def run(self, origin_ns: int) -> None:
         """Let everything happen, counted from the load's origin."""
@@ -48,28 +52,48 @@ class Timeline:
 
     async def _happen(self, fault: Fault, origin_ns: int) -> None:
         await self._stage.until(origin_ns + round(fault.at_s * _NS))
+        await self._begin(fault)
+        if isinstance(fault, Span):
+            await self._stage.until(origin_ns + round(fault.until_s * _NS))
+            await self._end(fault)
+
+    async def _begin(self, fault: Fault) -> None:
+        lives = self._stage.lives
         match fault:
             case Elect():
-                await self._controller.elect(fault.leader, one_by_one=fault.one_by_one)
+                await self._elect(fault)
+            case Reassign():
+                self._replicas = fault.replicas
+                await self._operator.reassign(fault.replicas)
+            case Rebalance():
+                await self._operator.balance()
+            case Stop():
+                await lives.stop(fault.broker)
             case Kill():
-                await self._kill(fault.broker)
+                await lives.kill(fault.broker)
+            case Restart():
+                await lives.restart(fault.broker)
+            case Cut():
+                await lives.cut(*fault.between, apart=True)
             case Slow():
-                self._lives.slow(fault.broker, fault.factor)
-                await self._stage.until(origin_ns + round(fault.until_s * _NS))
-                self._lives.slow(fault.broker, 1.0)
+                await lives.slow(fault.broker, fault.factor)
             case Fill():
-                self._lives.fill(fault.broker, full=True)
-                await self._stage.until(origin_ns + round(fault.until_s * _NS))
-                self._lives.fill(fault.broker, full=False)
-            case _:
-                raise AssertionError(f"{fault.kind} was to be refused")
+                await lives.fill(fault.broker, full=True)
 
-    async def _kill(self, number: int) -> None:
-        await self._lives.kill(number)
-        await trio.sleep(self._session_s)
-        await self._controller.lose(number)
+    async def _end(self, fault: Fault) -> None:
+        lives = self._stage.lives
+        match fault:
+            case Cut():
+                await lives.cut(*fault.between, apart=False)
+            case Slow():
+                await lives.slow(fault.broker, 1.0)
+            case Fill():
+                await lives.fill(fault.broker, full=False)
 
-    @property
-    def _lives(self) -> Lives:
-        assert self._stage.lives is not None, "nothing can happen to brokers here"
-        return self._stage.lives
+    async def _elect(self, fault: Elect) -> None:
+        """Elect the preferred replica; make another one preferred before."""
+        if fault.leader not in (None, self._replicas[0]):
+            others = (it for it in self._replicas if it != fault.leader)
+            self._replicas = (fault.leader, *others)
+            await self._operator.reassign(self._replicas)
+        await self._operator.elect(one_by_one=fault.one_by_one)

@@ -15,15 +15,16 @@ class Cluster(Section):
 
     Every topic of the load has a replica on each broker. ``leader`` leads all
     partitions when the load begins; the preferred replica is the broker after it.
-    Producers keep one request each in flight, ask any broker for metadata when they are
-    told NOT_LEADER_OR_FOLLOWER or get no answer, and try again after
+    Their controller is one broker more, which holds no replica: all are members of one
+    ZooKeeper. Producers keep one request each in flight, ask any broker for metadata
+    when they are told NOT_LEADER_OR_FOLLOWER or get no answer, and try again after
     ``retry_backoff_ms``, until ``limits.timeout_ms`` (Kafka's ``delivery.timeout.ms``)
     have passed. ``request_timeout_ms`` is their ``request.timeout.ms``, and how long a
     request with acks=-1 may wait for its replicas. Where such times are shorter than
-    Kafka's, queues should be, too. A controller by script takes ``decision_ms`` for
-    each election before it tells anybody, as Kafka's does to write it to ZooKeeper;
-    where costs are not measured, each of its requests costs a broker ``control_us``. It
-    misses a broker that was killed after ``session_ms``, as ZooKeeper does.
+    Kafka's, queues should be, too. Where time is not real, ZooKeeper takes
+    ``decision_ms`` for each request, of which an election's write is one, and each of
+    the controller's requests costs a broker ``control_us``. ZooKeeper misses a broker
+    that was killed after ``session_ms``.
     """
 
     brokers: Annotated[int, Field(ge=2, le=9)] = 2

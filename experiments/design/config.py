@@ -25,7 +25,7 @@ from experiments.design.calibration import Calibration
 from experiments.design.cluster import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.episodes import Episodes
-from experiments.design.faults import Fault, refusal
+from experiments.design.faults import Fault, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
 from experiments.design.values import Mean, Name, Seconds, Section
@@ -208,6 +208,8 @@ class Experiment(Section):
         for number, each in enumerate(self.faults):
             if why := refusal(each, world, brokers, self.workload):
                 raise ValueError(f"faults[{number}]: {why}")
+        if why := conflict(self.faults, world):
+            raise ValueError(why)
 
     @property
     def primary_class(self) -> str:

@@ -7,7 +7,7 @@ number, from 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
@@ -44,9 +44,10 @@ class Span(Event):
 class Elect(Event):
     """The controller makes ``leader`` the leader of all partitions.
 
-    Without one it is a preferred election: each partition's first replica. With
+    Without one it is a preferred election: each partition's first replica. Another
+    leader is made the preferred one before, where there are real brokers. With
     ``one_by_one`` each partition has requests of its own, else a broker is told of all
-    of them in one.
+    of them in one. Who is not in sync is not elected.
     """
 
     kind: Literal["elect"]
@@ -70,7 +71,7 @@ class Reassign(Event):
 
 
 class Rebalance(Event):
-    """The controller looks for imbalanced leaders now, not when its period ends."""
+    """Preferred replicas lead again, wherever another one does, all in one election."""
 
     kind: Literal["rebalance"]
 
@@ -120,7 +121,10 @@ class Cut(Span):
 
 
 class Slow(Span):
-    """Requests cost a broker ``factor`` times as much."""
+    """Requests cost a broker ``factor`` times as much.
+
+    A live broker stands still for all but its part of the time.
+    """
 
     kind: Literal["slow"]
     broker: Broker
@@ -164,27 +168,39 @@ Fault: TypeAlias = Annotated[
     Field(discriminator="kind"),
 ]
 
-# Who can make it happen. The others have nobody who would: a network that knows its
-# hosts, and a controller that keeps assignments and answers proposals for ISRs. Without
-# one a broker that starts again would lead what is on its disk, and one that is to stop
-# would be waited for once it has followed.
+_WITH_BROKERS: Final = frozenset({"virtual", "live"})
 WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "scale-load": frozenset({"model", "virtual", "live", "kafka"}),
+        "scale-load": frozenset({"model", "virtual", "live", "kafka", "kraft"}),
         "elect": frozenset({"model", "virtual", "live"}),
-        "kill": frozenset({"virtual"}),
-        "slow": frozenset({"virtual"}),
-        "fill": frozenset({"virtual"}),
+        "reassign": _WITH_BROKERS,
+        "rebalance": _WITH_BROKERS,
+        "stop": _WITH_BROKERS,
+        "kill": _WITH_BROKERS,
+        "restart": _WITH_BROKERS,
+        "cut": frozenset({"virtual"}),
+        "slow": _WITH_BROKERS,
+        "fill": _WITH_BROKERS,
+    }
+)
+_WHY_NOT: Final = MappingProxyType(
+    {
+        "model": "the model has one broker and no disk",
+        "live": "nothing stands between two processes on the loopback interface",
+        "kafka": "its run has one broker, which is left alone",
+        "kraft": "its run has one broker, which is left alone",
     }
 )
 
 
 def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
     """Say why a fault cannot happen to so many brokers in a world, or say nothing."""
-    able = sorted(WORLDS_OF.get(fault.kind, ()))
+    able = sorted(WORLDS_OF[fault.kind])
     if world not in able:
-        where = f"in {' and '.join(able)}" if able else "in none so far"
-        return f"{fault.kind!r} cannot happen in the {world} world; {where}"
+        return (
+            f"{fault.kind!r} cannot happen in the {world} world, for "
+            f"{_WHY_NOT[world]}; in {' and '.join(able)} it can"
+        )
     if fault.at_s >= workload.duration_s:
         return f"at_s = {fault.at_s} is after the run's end"
     if isinstance(fault, ScaleLoad):
@@ -193,9 +209,38 @@ def refusal(fault: Fault, world: str, brokers: int, workload: Workload) -> str:
         return f"no traffic is called {fault.traffic!r}" if strange else ""
     if brokers == 1:
         return f"{fault.kind!r} needs a [cluster]"
-    strangers = [number for number in fault.brokers() if number >= brokers]
+    return _of_brokers(fault, brokers)
+
+
+def _of_brokers(fault: Fault, brokers: int) -> str:
+    """Say what is wrong with the brokers that a fault names, or say nothing."""
+    named = fault.brokers()
+    strangers = [number for number in named if number >= brokers]
     if strangers:
         return f"there is no broker {strangers[0]}, only 0 to {brokers - 1}"
+    if len(set(named)) < len(named):
+        key = "between" if isinstance(fault, Cut) else "replicas"
+        return f"{key} = {list(named)} names a broker twice"
+    return ""
+
+
+def conflict(faults: Sequence[Fault], world: str) -> str:
+    """Say why faults cannot all happen in a run, naming one's place, or say nothing."""
+    ended: set[int] = set()
+    for number, fault in sorted(enumerate(faults), key=lambda it: it[1].at_s):
+        if isinstance(fault, Stop | Kill):
+            if fault.broker in ended:
+                return f"faults[{number}]: broker {fault.broker} has ended before"
+            ended.add(fault.broker)
+        elif isinstance(fault, Restart):
+            ended.discard(fault.broker)
+    filled = {fault.broker for fault in faults if isinstance(fault, Fill)}
+    for number, fault in enumerate(faults):
+        if world == "live" and isinstance(fault, Restart) and fault.broker in filled:
+            return (
+                f"faults[{number}]: in the live world the disk that is filled goes "
+                f"with broker {fault.broker}, which cannot be restarted"
+            )
     return ""
 
 

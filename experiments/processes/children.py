@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -167,6 +168,15 @@ class Child:
         """Ask the process to end, by SIGTERM."""
         self._process.terminate()
 
+    def kill(self) -> None:
+        """Kill the process where it stands, and reap it."""
+        self._process.kill()
+        self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal, if it still runs."""
+        self._process.send_signal(number)
+
     def ending(self, timeout_s: float, expected: int = 0) -> str:
         """Wait for the end that was asked for; say what went wrong, as `stop` does."""
         try:
@@ -191,7 +201,12 @@ def bound_child(
     at: Path,
     binding: Binding,
     tick: Callable[[], None],
+    *,
+    within: Sequence[str] = (),
 ) -> Child:
-    """Start a child that is bound; it complains to a file of its name in ``at``."""
+    """Start a child that is bound; it complains to a file of its name in ``at``.
+
+    ``within`` is a command that becomes the one that follows it, in other surroundings.
+    """
     bound = [sys.executable, "-m", "experiments.processes.child", binding.text()]
-    return Child(name, [*bound, *command], at / f"{name}.err", tick=tick)
+    return Child(name, [*within, *bound, *command], at / f"{name}.err", tick=tick)

@@ -35,9 +35,10 @@ class Attempt(NamedTuple):
     ``error_code`` is REQUEST_TIMED_OUT also where the client gave up, and
     NETWORK_EXCEPTION where the connection broke; then there is no ``client_done_ns``.
     ``base_offset`` is where acknowledged records stand. ``leader`` is whom a METADATA
-    answer or a LEADER_AND_ISR request names (of the last partition told of), -1 if
-    nobody. ``kept`` says whether the records were in the log of the last leader when
-    all was over: 1 or 0, -1 where there were none to keep.
+    answer names (of the last partition told of), -1 if nobody. What a controller says
+    counts from its first decision, which is its ``intended_ns``. ``kept`` says whether
+    the records were in the log of the last leader when all was over: 1 or 0, -1 where
+    there were none to keep.
     """
 
     request_id: int

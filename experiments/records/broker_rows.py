@@ -7,7 +7,7 @@ is said in words, never dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,18 @@ def read_numbered(recording: Path, api_keys: Int64s) -> npt.NDArray[Any]:
     ids = rows["correlation_id"]
     rows = rows[(ids >= 0) & (ids < len(api_keys))]
     found: npt.NDArray[Any] = rows[api_keys[rows["correlation_id"]] == rows["api_key"]]
+    return found
+
+
+def read_of(
+    recording: Path, api_keys: Collection[int], since_ns: int
+) -> npt.NDArray[Any]:
+    """Read the rows of some APIs that were received at an instant or later."""
+    rows = _read(recording, REQUEST_TYPES)
+    wanted = np.isin(rows["api_key"], list(api_keys)) & (
+        rows["received_ns"] >= since_ns
+    )
+    found: npt.NDArray[Any] = rows[wanted]
     return found
 
 

@@ -48,6 +48,7 @@ def content(*faults: Any, world: str = "virtual", **more: Any) -> dict[str, Any]
     }
 
 
+CUT = {"kind": "cut", "at_s": 1.0, "until_s": 1.5, "between": [0, 1]}
 CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
 
 
@@ -57,7 +58,12 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         (ELECT, "virtual", {}, "'elect' needs a [cluster]"),
         ({**ELECT, "leader": 2}, "virtual", CLUSTER, "there is no broker 2, only 0"),
         ({**ELECT, "at_s": 2.0}, "virtual", CLUSTER, "after the run's end"),
-        (ELECT, "kafka", {}, "'elect' cannot happen in the kafka world; in live and"),
+        (
+            ELECT,
+            "kafka",
+            {},
+            "'elect' cannot happen in the kafka world, for its run has one",
+        ),
         (
             {"kind": "fill", "at_s": 1.0, "until_s": 1.5, "broker": 0},
             "model",
@@ -68,6 +74,16 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ({**SCALE, "until_s": 0.5}, "virtual", {}, "until_s = 0.5 is not after at_s"),
         ({"kind": "explode", "at_s": 1.0}, "virtual", {}, "'explode'"),
         ({**ELECT, "brokr": 1}, "virtual", CLUSTER, "unknown key"),
+        (CUT, "live", CLUSTER, "'cut' cannot happen in the live world, for nothing"),
+        ({**CUT, "between": [1, 1]}, "virtual", CLUSTER, "between = [1, 1] names a"),
+        (
+            {"kind": "reassign", "at_s": 1.0, "replicas": [0, 0]},
+            "live",
+            CLUSTER,
+            "replicas = [0, 0] names a broker twice",
+        ),
+        ({"kind": "rebalance", "at_s": 1.0}, "model", CLUSTER, "the model has one"),
+        ({"kind": "stop", "at_s": 1.0, "broker": 0}, "kafka", {}, "left alone"),
     ],
 )
 def test_what_cannot_happen_is_refused_and_named(
@@ -77,6 +93,24 @@ def test_what_cannot_happen_is_refused_and_named(
         parse(content(fault, world=world, **more))
     assert words in str(caught.value)
     assert "faults" in str(caught.value)
+
+
+def test_who_has_ended_cannot_end_again_but_after_a_restart() -> None:
+    kill = {"kind": "kill", "at_s": 0.5, "broker": 0}
+    restart = {"kind": "restart", "at_s": 1.0, "broker": 0}
+    stop = {"kind": "stop", "at_s": 1.5, "broker": 0}
+    parse(content(stop, restart, kill, **CLUSTER))
+    with pytest.raises(ExperimentError, match=r"faults\[0\]: broker 0 has ended"):
+        parse(content(stop, kill, **CLUSTER))
+
+
+def test_a_live_disk_that_was_filled_goes_with_its_broker() -> None:
+    full = {"kind": "fill", "at_s": 0.5, "until_s": 0.7, "broker": 0}
+    restart = {"kind": "restart", "at_s": 1.0, "broker": 0}
+    parse(content(full, {**restart, "broker": 1}, world="live", **CLUSTER))
+    parse(content(full, restart, **CLUSTER))
+    with pytest.raises(ExperimentError, match=r"faults\[1\]: in the live world"):
+        parse(content(full, restart, world="live", **CLUSTER))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,17 @@ from experiments.worlds.virtual.memory_network import (
 
 
 class ZooKeeperServer:
-    """One server of a service."""
+    """One server of a service, which takes ``request_s`` for each request."""
 
     def __init__(
-        self, service: ZooKeeperService, network: MemoryNetwork, port: int
+        self,
+        service: ZooKeeperService,
+        network: MemoryNetwork,
+        port: int,
+        *,
+        request_s: float = 0.0,
     ) -> None:
+        self._request_s = request_s
         self._service = service
         self._network = network
         self._port = port
@@ -71,6 +77,8 @@ class ZooKeeperServer:
             while chunk := await peer.stream.receive_some():
                 frames.receive(chunk)
                 while (frame := frames.next()) is not None:
+                    if self._request_s:
+                        await trio.sleep(self._request_s)
                     take(peer, frame)
                     take = self._service.take
         except (trio.BrokenResourceError, MalformedFrame):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Address, Target
+from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.pinning import Pinning
 from experiments.worlds.world import WorldError
@@ -23,20 +24,46 @@ def start(
     at: Path,
     pinning: Pinning,
     tick: Callable[[], None],
-    *,
-    number: int = 0,
-    apart: bool = False,
 ) -> Child:
-    """Start an arm's broker, with its files below ``at``.
+    """Start an arm's broker, with its files below ``at``."""
+    keys = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "node.id": "0",
+        **experiment.broker_keys(arm, experiment.live.set),
+        "doorkeeper.record.file": str(recording(at)),
+    }
+    return start_with(keys, at, pinning.binding(pinning.broker), tick)
 
-    ``number`` is its node id; one that is ``apart`` shares the generator's CPU.
+
+def start_with(
+    keys: Mapping[str, str],
+    at: Path,
+    binding: Binding,
+    tick: Callable[[], None],
+    *,
+    within: Sequence[str] = (),
+) -> Child:
+    """Start a broker with this configuration, its files below ``at``.
+
+    ``within`` is as for `bound_child`. It keeps its logs from one life to the next.
     """
     properties = at / "server.properties"
-    keys = _properties(experiment, arm, at, number)
-    properties.write_text(keys, encoding="utf-8")
+    whole = {
+        # All connections of a load come at once; Kafka's 50 would drop some, and the
+        # kernel tries those again only after a second.
+        "socket.listen.backlog.size": "1024",
+        **keys,
+        "log.dirs": str(data(at)),
+    }
+    text = "".join(f"{key}={value}\n" for key, value in whole.items())
+    properties.write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
-    binding = pinning.binding(pinning.generator if apart else pinning.broker)
-    return bound_child("broker", command, at, binding, tick)
+    return bound_child("broker", command, at, binding, tick, within=within)
+
+
+def data(at: Path) -> Path:
+    """Return where the broker below ``at`` has its logs."""
+    return at / "data"
 
 
 def recording(at: Path) -> Path:
@@ -57,31 +84,25 @@ def target(experiment: Experiment, arm: Arm, broker: Child) -> Target:
     if control is None and arm.scheduler in ("planes", "planes-lending"):
         control = _CONTROLLER
         expected += 1
+    found = listening(arm, broker, expected)
+    others = [address for name, address in found.items() if name != control]
+    return Target(data=others[0], control=found.get(control or ""))
+
+
+def listening(arm: Arm, broker: Child, count: int) -> dict[str, Address]:
+    """Wait until a broker listens on ``count`` listeners; return where, by their names.
+
+    :raises WorldError: if it ended before.
+    """
     found: dict[str, Address] = {}
-    for _ in range(expected):
+    for _ in range(count):
         line = _said(arm, broker)
         name, _, address = line.removeprefix(_READY).partition("://")
         host, _, port = address.rpartition(":")
         if not line.startswith(_READY) or not port.isdecimal():
             raise broker.failure(f"said {line!r}, not where it listens")
         found[name] = (host.strip("[]"), int(port))
-    data = [address for name, address in found.items() if name != control]
-    return Target(data=data[0], control=found.get(control or ""))
-
-
-def _properties(experiment: Experiment, arm: Arm, at: Path, number: int) -> str:
-    """Return the broker's configuration: the arm's keys, then what the run owns."""
-    keys = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        # All connections of a load come at once; Kafka's 50 would drop some, and the
-        # kernel tries those again only after a second.
-        "socket.listen.backlog.size": "1024",
-        "node.id": str(number),
-        **experiment.broker_keys(arm, experiment.live.set),
-        "log.dirs": str(at / "data"),
-        "doorkeeper.record.file": str(recording(at)),
-    }
-    return "".join(f"{key}={value}\n" for key, value in keys.items())
+    return found
 
 
 def _said(arm: Arm, broker: Child) -> str:

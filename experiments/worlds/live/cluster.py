@@ -1,8 +1,8 @@
 """Several broker processes on the loopback interface, and a scene played to them.
 
 The broker that leads at first has a CPU of its own, for its backlog is what is looked
-at; the others, the clients and the controller share the second one. Clients are tasks
-of this process, on the same monotonic clock as the brokers.
+at; the others, ZooKeeper, the controller and the clients share the second one. Clients
+are tasks of this process, on the same monotonic clock as the brokers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,31 @@ from pathlib import Path
 import trio
 
 from experiments.cluster.book import Book
-from experiments.cluster.scene import Played, Scene
+from experiments.cluster.recorded import BrokerRecord
+from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.trace import Trace
-from experiments.processes.children import Child
+from experiments.processes.children import RunFailed
+from experiments.processes.java import TERMINATED, NoJava
+from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
-from experiments.worlds.live import brokers
-from experiments.worlds.world import Trial
+from experiments.processes.zookeeper import (
+    NoZooKeeper,
+    start_zookeeper,
+    wait_for_zookeeper,
+)
+from experiments.worlds.live.lives import LiveBrokers
+from experiments.worlds.world import Trial, WorldError
 
-_STOP_TIMEOUT_S = 10.0
+_START_S = 60.0
+_STOP_TIMEOUT_S = 30.0
 _TICK_S = 1.0
+_TICK_MS_MAX = 3000
+_NS_PER_MS = 1_000_000
 
 
 class ClusterRun:
-    """One run: its brokers, whose files lie below ``at``."""
+    """One run: ZooKeeper and its brokers, whose files lie below ``at``."""
 
     def __init__(
         self,
@@ -40,58 +51,84 @@ class ClusterRun:
         tick: Callable[[], None],
     ) -> None:
         assert trial.experiment.cluster is not None
+        self._cluster = trial.experiment.cluster
         self._trial = trial
         self._replayed = replayed
+        self._at = at
         self._pinning = pinning
         self._tick = tick
-        self._leader = trial.experiment.cluster.leader
-        numbers = range(trial.experiment.cluster.brokers)
-        self._directories = [at / f"broker-{number}" for number in numbers]
-        self.records = [brokers.recording(each) for each in self._directories]
+        self.records: list[BrokerRecord] = []
 
     def play(self) -> tuple[Played, str]:
-        """Start the brokers, play the scene, stop them; say what went wrong.
+        """Start everything, play the scene, stop everything; say what went wrong.
 
-        :raises experiments.processes.children.RunFailed: if a broker does not start.
+        :raises RunFailed: if a broker does not start, or the scene cannot be played.
+        :raises WorldError: if there is no ZooKeeper here, or no broker of these keys.
         """
-        experiment, arm = self._trial.experiment, self._trial.arm
-        with contextlib.ExitStack() as stack:
-            children: list[Child] = []
-            for number, at in enumerate(self._directories):
-                at.mkdir()
-                # The first CPU is for who leads.
-                child = brokers.start(
-                    experiment,
-                    arm,
-                    at,
-                    self._pinning,
-                    self._tick,
-                    number=number,
-                    apart=number != self._leader,
-                )
-                children.append(stack.enter_context(child))
-            targets = [brokers.target(experiment, arm, child) for child in children]
-            stage = Stage(
-                nodes=tuple(
-                    Node(
-                        number=number,
-                        data=Address(*target.data),
-                        control=Address(*(target.control or target.data)),
-                    )
-                    for number, target in enumerate(targets)
-                ),
-                connect=trio.open_tcp_stream,
-                now_ns=time.monotonic_ns,
-                timestamp_ms=time.time_ns() // 1_000_000,
-            )
+        (port,) = free_ports(1)
+        with self._zookeeper(port), self._brokers(port) as brokers:
+            fault = ""
             with self._beside_the_others():
-                played = trio.run(self._scene, stage)
-            faults = [child.stop(_STOP_TIMEOUT_S) for child in children]
-        return played, "; ".join(fault for fault in faults if fault)
+                try:
+                    played = trio.run(self._scene, brokers, port)
+                except* RunFailed as failures:
+                    fault = reasons(failures)
+            if fault:
+                raise RunFailed(fault)
+            faults = brokers.end()
+        return played, "; ".join(faults)
 
-    async def _scene(self, stage: Stage) -> Played:
+    @contextlib.contextmanager
+    def _zookeeper(self, port: int) -> Iterator[None]:
+        binding = self._pinning.binding(self._pinning.generator)
+        tick_ms = min(_TICK_MS_MAX, max(1, round(self._cluster.session_ms / 2)))
+        try:
+            child = start_zookeeper(
+                self._at, port, binding, self._tick, tick_ms=tick_ms
+            )
+        except (NoZooKeeper, NoJava) as error:
+            raise WorldError(f"a [cluster] needs ZooKeeper: {error}") from error
+        with child:
+            wait_for_zookeeper(child, port, _START_S)
+            yield
+            if fault := child.stop(_STOP_TIMEOUT_S, TERMINATED):
+                raise RunFailed(fault)
+
+    @contextlib.contextmanager
+    def _brokers(self, zookeeper: int) -> Iterator[LiveBrokers]:
+        with contextlib.ExitStack() as stack:
+            brokers = LiveBrokers(
+                self._trial,
+                self._at,
+                stack,
+                pinning=self._pinning,
+                zookeeper=f"{HOST}:{zookeeper}",
+                tick=self._tick,
+                records=self.records,
+            )
+            brokers.begin()
+            yield brokers
+
+    async def _scene(self, brokers: LiveBrokers, zookeeper: int) -> Played:
+        *nodes, controller = [
+            Node(number=number, data=Address(HOST, port))
+            for number, port in enumerate(brokers.ports)
+        ]
+        # ZooKeeper tells the time of day, everybody else that of this clock.
+        apart_ns = time.time_ns() - time.monotonic_ns()
+        stage = Stage(
+            nodes=tuple(nodes),
+            controller=controller,
+            zookeeper=f"{HOST}:{zookeeper}",
+            lives=brokers,
+            connect=trio.open_tcp_stream,
+            now_ns=time.monotonic_ns,
+            timestamp_ms=time.time_ns() // _NS_PER_MS,
+            zookeeper_ns=lambda at_ms: at_ms * _NS_PER_MS - apart_ns,
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ticking)
+            await nursery.start(brokers.run)
             played = await Scene(stage, self._trial, self._replayed, Book()).play()
             nursery.cancel_scope.cancel()
         return played

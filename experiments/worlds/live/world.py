@@ -33,6 +33,8 @@ from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # Starting both processes, setting up, joining and writing the rows.
 _OVERHEAD_S = 0.8
+# ZooKeeper and the brokers of a cluster start and stop, and there are settling times.
+_CLUSTER_OVERHEAD_S = 12.0
 # Probing, encoding, and an episode's part of the start and end of its session.
 _BESIDE_EPISODE_S = 0.15
 _STOP_TIMEOUT_S = 10.0
@@ -59,6 +61,8 @@ class Live:
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
         beside_s = _OVERHEAD_S if experiment.episodes is None else _BESIDE_EPISODE_S
+        if experiment.cluster is not None:
+            beside_s = _CLUSTER_OVERHEAD_S
         return experiment.workload.duration_s + beside_s
 
     def session(self, experiment: Experiment) -> Session:

@@ -4,8 +4,8 @@ Of a cluster the model has one broker, the one that leads when the load begins, 
 that a queue and its readers. Every PRODUCE comes once; one whose turn comes when its
 partition has another leader is turned away for ``model.refusal_us``. The controller has
 one request in flight, and the next goes out when it is answered
-(``experiments.cluster.controller``). Followers, clients that try again, and whatever
-becomes of records are left out.
+(``broker.coordination.zookeeper.channels``). Followers, clients that try again, and
+whatever becomes of records are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.requests.classifier import CONTROL
-from experiments.cluster.commands import Command, Leadership, batch, merged
 from experiments.design.config import Arm, Experiment
 from experiments.design.faults import Elect
 from experiments.load import frames
@@ -36,6 +35,7 @@ from experiments.records.attempts import (
 )
 from experiments.records.recording import NEVER, Int64s, RunLabels
 from experiments.worlds.model.classes import Classes
+from experiments.worlds.model.commands import Command, Leadership, batch, merged
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.task import ModelTask
 
@@ -187,9 +187,6 @@ class Election:
                 topic=topic,
                 partition=partition,
                 leader=replicas[0] if leader is None else leader,
-                leader_epoch=1,
-                isr=replicas,
-                replicas=replicas,
             )
             for topic, count in frames.topics(self._experiment.workload).items()
             for partition in range(count)

@@ -1,10 +1,12 @@
 """Several brokers in one virtual run: real replication, and seats of their own.
 
-Every broker is the whole one, with its own disk, over one network in memory. A request
-waits for its demand at a device, holding a seat (``devices``), so that one broker's
-work takes no time from another's: each seat of each plane is a server of its own, as a
-handler thread of Kafka's is on a machine with CPUs enough. Computing is free; what a
-request has of a device is billed to it as CPU, which is what policies share.
+Every broker is the whole one, with its own disk, over one network in memory, and a
+member of one ZooKeeper in memory; the first of them holds no replica and is the
+controller. A request waits for its demand at a device, holding a seat (``devices``), so
+that one broker's work takes no time from another's: each seat of each plane is a server
+of its own, as a handler thread of Kafka's is on a machine with CPUs enough. Computing
+is free; what a request has of a device is billed to it as CPU, which is what policies
+share.
 
 A PRODUCE costs what the trace drew for it, as often as it is tried; one for a partition
 that the broker does not lead is turned away for ``virtual.refusal_us``. Everything else
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import trio
 
+from broker.assembly import assemble
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
@@ -30,19 +33,25 @@ from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
 from experiments.cluster.book import Book
-from experiments.cluster.recorded import record_played
-from experiments.cluster.scene import Played, Scene
+from experiments.cluster.membership import Place, member_keys
+from experiments.cluster.recorded import BrokerRecord, record_played
+from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
-from experiments.worlds.virtual.apis import START_MS, kafka_apis
+from experiments.processes.children import RunFailed
+from experiments.simulation.network_faults import Host, HostNetwork, between
+from experiments.simulation.zookeeper.server import ZooKeeperServer
+from experiments.simulation.zookeeper.service import ZooKeeperService
+from experiments.worlds.virtual.apis import START_MS
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.devices import Needs, OnDevices, in_pieces
-from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
-_HOST, _FIRST_PORT = "127.0.0.1", 9092
-_DATA, _CONTROLLER = "PLAINTEXT", "CONTROLLER"
+_ZOOKEEPER_HOST, _ZOOKEEPER_PORT = "127.0.0.1", 2181
+_FIRST_DATA_PORT, _FIRST_CONTROL_PORT = 9092, 10092
+_TICK_MS_MAX = 500
+_NS_PER_MS = 1_000_000
 
 
 def run_cluster(
@@ -50,17 +59,24 @@ def run_cluster(
 ) -> RunResult:
     """Play a trial on brokers in virtual time, and write its rows."""
     run = ClusterRun(trial, replayed, scratch)
-    played = run_virtual(run.play, seed=seed)
-    records = [broker.record for broker in run.brokers]
-    return record_played("virtual", trial, replayed, out, played, records)
+    fault = ""
+    try:
+        played = run_virtual(run.play, seed=seed)
+    except* RunFailed as failures:
+        fault = reasons(failures)
+    if fault:
+        return RunResult(
+            valid=False, reason=fault, recorded=False, trace_sha256=replayed.sha256
+        )
+    return record_played("virtual", trial, replayed, out, played, run.records)
 
 
 @dataclass(slots=True, kw_only=True)
 class VirtualBroker:
-    """A broker: its disk, the file of its records, and what becomes of it."""
+    """A broker, from life to life: its host, its disk, and what becomes of it."""
 
     number: int
-    record: Path
+    host: Host
     storage: MemoryStorage = field(default_factory=MemoryStorage)
     factor: float = 1.0
     server: BrokerServer | None = None
@@ -76,70 +92,120 @@ class ClusterRun:
         self._cluster = trial.experiment.cluster
         self._trial = trial
         self._replayed = replayed
-        self.brokers = [
-            VirtualBroker(number=number, record=scratch / f"broker-{number}.rows")
-            for number in range(self._cluster.brokers)
-        ]
+        self._scratch = scratch
+        # Of brokers with replicas, one for each life.
+        self.records: list[BrokerRecord] = []
         self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
         self._book = Book()
         self._clock: VirtualClock
-        self._network: MemoryNetwork
+        self._network: HostNetwork
         self._serving: trio.Nursery
+        self._brokers: list[VirtualBroker]
 
     async def play(self, clock: VirtualClock) -> Played:
         """Start the brokers, play the scene, stop them."""
         low_us, high_us = self._trial.experiment.virtual.latency_us
         self._clock = clock
-        self._network = MemoryNetwork(
+        self._network = HostNetwork(
             now_ns=clock.now_ns,
             rng=random.Random(f"{self._seed}/network"),
             latency_ns=(round(low_us * 1000), round(high_us * 1000)),
         )
+        numbers = range(self._cluster.brokers + 1)
+        self._brokers = [
+            VirtualBroker(number=it, host=self._network.host(f"broker-{it}"))
+            for it in numbers
+        ]
         async with trio.open_nursery() as travelling:
             await travelling.start(self._network.run)
+            await travelling.start(self._zookeeper().run)
             async with trio.open_nursery() as self._serving:
-                stage = Stage(
-                    nodes=tuple([await self._start(it) for it in self.brokers]),
-                    lives=self,
-                    connect=self._connect,
-                    now_ns=clock.now_ns,
-                    timestamp_ms=START_MS,
-                )
-                scene = Scene(stage, self._trial, self._replayed, self._book)
+                # The first to come is the controller.
+                for broker in reversed(self._brokers):
+                    await self._start(broker)
+                scene = Scene(self._stage(), self._trial, self._replayed, self._book)
                 played = await scene.play()
-                for broker in self.brokers:
+                for broker in self._brokers:
                     if broker.server is not None:
                         broker.server.stop()
             travelling.cancel_scope.cancel()
         return played
 
+    def _stage(self) -> Stage:
+        *nodes, controller = [
+            Node(number=it.number, data=Address(it.host.name, _data_port(it.number)))
+            for it in self._brokers
+        ]
+        return Stage(
+            nodes=tuple(nodes),
+            controller=controller,
+            zookeeper=f"{_ZOOKEEPER_HOST}:{_ZOOKEEPER_PORT}",
+            lives=self,
+            connect=self._network.host("clients").connect,
+            now_ns=self._clock.now_ns,
+            timestamp_ms=START_MS,
+            zookeeper_ns=lambda at_ms: at_ms * _NS_PER_MS,
+        )
+
+    def _zookeeper(self) -> ZooKeeperServer:
+        service = ZooKeeperService(
+            now_ns=self._clock.now_ns,
+            rng=random.Random(f"{self._seed}/zookeeper"),
+            tick_ms=min(_TICK_MS_MAX, max(1, round(self._cluster.session_ms / 2))),
+        )
+        return ZooKeeperServer(
+            service,
+            self._network,
+            _ZOOKEEPER_PORT,
+            request_s=self._cluster.decision_ms / 1000,
+        )
+
     # ---- lives --------------------------------------------------------------------
 
-    async def _start(self, broker: VirtualBroker) -> Node:
-        """Start a broker; return where it is."""
+    async def _start(self, broker: VirtualBroker) -> None:
+        broker.scope, broker.ended = trio.CancelScope(), trio.Event()
+        self._network.bring_up(broker.host.name)
         await self._serving.start(self._live, broker)
-        assert broker.server is not None
-        ports = broker.server.ports
-        return Node(
-            number=broker.number,
-            data=Address(_HOST, ports[_DATA]),
-            control=Address(_HOST, ports.get(_CONTROLLER, ports[_DATA])),
-        )
+
+    async def stop(self, number: int) -> None:
+        """Have a broker stop in order, and wait until it has."""
+        broker = self._brokers[number]
+        if broker.server is not None:
+            broker.server.stop()
+            await broker.ended.wait()
 
     async def kill(self, number: int) -> None:
         """End a broker where it stands."""
-        broker = self.brokers[number]
-        if broker.server is not None:
-            broker.scope.cancel()
-            await broker.ended.wait()
+        broker = self._brokers[number]
+        self._network.take_down(broker.host.name)
+        broker.storage = broker.storage.after_kill()
+        broker.scope.cancel()
+        await broker.ended.wait()
 
-    def slow(self, number: int, factor: float) -> None:
+    async def restart(self, number: int) -> None:
+        """Start a broker on its files, stopped before if it runs."""
+        await self.stop(number)
+        await self._start(self._brokers[number])
+
+    async def cut(self, one: int, other: int, *, apart: bool) -> None:
+        """Have nothing get from one broker to the other, or everything again."""
+        await trio.lowlevel.checkpoint()
+        names = [self._brokers[number].host.name for number in (one, other)]
+        links = between(names[:1], names[1:])
+        if apart:
+            self._network.silence(links)
+        else:
+            self._network.hear(links)
+
+    async def slow(self, number: int, factor: float) -> None:
         """Have requests cost a broker ``factor`` times as much from now on."""
-        self.brokers[number].factor = factor
+        await trio.lowlevel.checkpoint()
+        self._brokers[number].factor = factor
 
-    def fill(self, number: int, *, full: bool) -> None:
+    async def fill(self, number: int, *, full: bool) -> None:
         """Leave a broker's disk no room, or have room again."""
-        storage = self.brokers[number].storage
+        await trio.lowlevel.checkpoint()
+        storage = self._brokers[number].storage
         if full:
             storage.fill_up()
         else:
@@ -149,9 +215,9 @@ class ClusterRun:
         self, broker: VirtualBroker, task_status: trio.TaskStatus[None]
     ) -> None:
         """Be a broker until it is stopped or killed."""
-        broker.server = self._server(broker)
         try:
             with broker.scope:
+                broker.server = await self._server(broker)
                 async with trio.open_nursery() as nursery:
                     await nursery.start(broker.server.run)
                     task_status.started()
@@ -161,35 +227,49 @@ class ClusterRun:
 
     # ---- what a broker is made of -------------------------------------------------
 
-    async def _connect(self, host: str, port: int) -> MemoryStream:
-        await trio.lowlevel.checkpoint()
-        return MemoryStream(self._network.connect(port))
-
-    def _server(self, broker: VirtualBroker) -> BrokerServer:
-        number, clock = broker.number, self._clock
-        keys = {
-            "node.id": str(number),
-            "log.dirs": "/data",
-            **self._trial.experiment.broker_keys(self._trial.arm),
-            "listeners": f"{_DATA}://{_HOST}:{_FIRST_PORT + number}",
-        }
-        config = BrokerConfig.load(None, keys)
+    async def _server(self, broker: VirtualBroker) -> BrokerServer:
+        number, clock, experiment = broker.number, self._clock, self._trial.experiment
+        place = Place(
+            host=broker.host.name,
+            data=_data_port(number),
+            control=_FIRST_CONTROL_PORT + number,
+            zookeeper=f"{_ZOOKEEPER_HOST}:{_ZOOKEEPER_PORT}",
+        )
+        keys = member_keys(experiment, self._trial.arm, number, place)
+        config = BrokerConfig.load(None, {"log.dirs": "/data", **keys})
         rng = random.Random(f"{self._seed}/{number}")
-        apis = kafka_apis(config, clock, rng, self._network, broker.storage)
-        granularity_us = self._trial.experiment.virtual.granularity_us
+        apis = KafkaApis(
+            assemble(
+                config,
+                storage=broker.storage,
+                now_ns=clock.now_ns,
+                now_ms=lambda: START_MS + clock.now_ms(),
+                rng=rng,
+                connect=broker.host.connect,
+            )
+        )
+        await apis.prepare()
 
         def billed(request: Request, used_ns: int) -> None:
             request.plane.charge(request, used_ns, clock.now_ns())
 
-        pieces = in_pieces(round(granularity_us * 1000), billed)
-        waiting = OnDevices(apis, self._needs(broker, apis), wait=pieces)
+        pieces = in_pieces(round(experiment.virtual.granularity_us * 1000), billed)
         surroundings = Surroundings(
-            network=self._network,
+            network=broker.host,
             now_ns=clock.now_ns,
             rng=rng,
-            recorder=open_recorder(broker.record),
+            recorder=open_recorder(self._record(number)),
         )
+        waiting = OnDevices(apis, self._needs(broker, apis), wait=pieces)
         return BrokerServer(config, waiting, surroundings)
+
+    def _record(self, number: int) -> Path:
+        """Return where the next life of a broker is recorded."""
+        lives = sum(it.broker == number for it in self.records)
+        file = self._scratch / f"broker-{number}-{lives}.rows"
+        if number < self._cluster.brokers:
+            self.records.append(BrokerRecord(number, file))
+        return file
 
     def _needs(self, broker: VirtualBroker, apis: KafkaApis) -> Needs:
         """Return what requests demand of one broker."""
@@ -217,3 +297,7 @@ class ClusterRun:
             return round(cost_ns * broker.factor)
 
         return needs_ns
+
+
+def _data_port(number: int) -> int:
+    return _FIRST_DATA_PORT + number

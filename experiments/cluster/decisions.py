@@ -1,0 +1,97 @@
+"""What the controller decides, as ZooKeeper tells whoever watches.
+
+A decision is the write of a partition's state in a new leader epoch. It was made when
+ZooKeeper says so, to the millisecond, or earlier, if the watch was heard earlier: so a
+watcher that comes late to its CPU does not make decisions late.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import trio
+
+from broker.controller.leadership import Leadership
+from broker.coordination.zookeeper.layout import paths
+from broker.coordination.zookeeper.layout.topic_records import read_leadership
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.protocol.topic_partition import TopicPartition
+from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.znodes import SessionEvent
+from experiments.cluster.stage import Stage
+from experiments.processes.children import RunFailed
+
+_SESSION_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A partition's leader in a new epoch, and when it was decided."""
+
+    key: TopicPartition
+    leader: int
+    decided_ns: int
+
+
+class Decisions:
+    """Follows partitions from their creation on.
+
+    ``made`` are all decisions on partitions that were followed already, in order.
+    """
+
+    def __init__(self, stage: Stage, rng: random.Random) -> None:
+        self.made: list[Decision] = []
+        self._stage = stage
+        self._session = ZooKeeperSession(
+            stage.zookeeper, timeout_ms=_SESSION_MS, connect=stage.connect, rng=rng
+        )
+        self._znodes = PatientZnodes(self._session)
+        self._known: dict[TopicPartition, Leadership] = {}
+        self._paths: dict[str, TopicPartition] = {}
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Listen until cancelled.
+
+        :raises RunFailed: if ZooKeeper gives the session up.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._session.run)
+            task_status.started()
+            async for event in self._session.events:
+                if event is SessionEvent.EXPIRED:
+                    raise RunFailed("ZooKeeper has not heard of this process in time")
+                if not isinstance(event, SessionEvent) and event.path in self._paths:
+                    await self._look(event.path, self._stage.now_ns())
+
+    async def follow(self, keys: Iterable[TopicPartition]) -> None:
+        """Watch partitions from now on."""
+        for key in keys:
+            path = paths.partition_state(key)
+            self._paths[path] = key
+            await self._look(path, self._stage.now_ns())
+
+    def standing(self, key: TopicPartition) -> Leadership:
+        """Return the last word on a partition that is followed."""
+        return self._known[key]
+
+    def leader_of(self, key: TopicPartition) -> int:
+        """Return who leads a partition by the last word, below 0 if nobody."""
+        return self._known[key].leader
+
+    async def _look(self, path: str, heard_ns: int) -> None:
+        key = self._paths[path]
+        data, stat = await self._znodes.get(path, watch=True)
+        found = read_leadership(data, stat.version)
+        known = self._known.get(key)
+        self._known[key] = found
+        if known is not None and known.leader_epoch < found.leader_epoch:
+            # What is written in a millisecond was written before the next began.
+            written_ns = self._stage.zookeeper_ns(stat.mtime_ms + 1)
+            decided_ns = min(heard_ns, written_ns)
+            self.made.append(
+                Decision(key=key, leader=found.leader, decided_ns=decided_ns)
+            )

@@ -1,0 +1,160 @@
+"""What an operator asks of the controller: topics, replicas, elections.
+
+As Kafka's own tools ask it, over a connection of its own for each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+import trio
+
+from broker.apis.common.answer import Row
+from broker.controller.elections import ElectionType
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.codec import decode_response, encode_request
+from experiments.cluster.stage import LOST, Stage
+from experiments.processes.children import RunFailed
+
+_CLIENT_ID = "operator"
+_TIMEOUT = timedelta(seconds=30)
+_PATIENCE_S, _PAUSE_S = 60.0, 0.1
+_VERSIONS = {
+    ApiKey.METADATA: 7,
+    ApiKey.CREATE_TOPICS: 4,
+    ApiKey.ELECT_LEADERS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+}
+# What comes of an election where a leader has gone or is there already is no fault.
+_UNCHANGED = (
+    ErrorCode.none,
+    ErrorCode.election_not_needed,
+    ErrorCode.preferred_leader_not_available,
+)
+
+
+class Operator:
+    """Asks the controller, for the partitions of ``topics``, each with its count."""
+
+    def __init__(self, stage: Stage, topics: Mapping[str, int]) -> None:
+        self._stage = stage
+        self._topics = topics
+        self.keys = [
+            TopicPartition(topic, partition)
+            for topic, count in topics.items()
+            for partition in range(count)
+        ]
+
+    async def wait_for_all(self) -> None:
+        """Wait until the controller knows all brokers, and itself as controller.
+
+        :raises RunFailed: if that takes too long.
+        """
+        wanted = {node.number for node in (*self._stage.nodes, self._stage.controller)}
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                told = await self._metadata()
+                if told is not None:
+                    alive = {int(it.node_id) for it in told.brokers}
+                    controls = int(told.controller_id) == self._stage.controller.number
+                    if alive == wanted and controls:
+                        return
+                await trio.sleep(_PAUSE_S)
+        raise RunFailed(f"the brokers are no cluster after {_PATIENCE_S:.0f} s")
+
+    async def _metadata(self) -> Any:
+        body = Row(topics=[], allow_auto_topic_creation=False)
+        try:
+            return await self._ask(ApiKey.METADATA, body)
+        except LOST:
+            return None
+
+    async def create(self, replicas: Sequence[int]) -> None:
+        """Create all topics, with these replicas; the first is to lead."""
+        topics = [
+            Row(
+                name=topic,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    Row(partition_index=index, broker_ids=list(replicas))
+                    for index in range(count)
+                ],
+                configs=[],
+            )
+            for topic, count in self._topics.items()
+        ]
+        body = Row(topics=topics, timeout=_TIMEOUT, validate_only=False)
+        answer = await self._ask(ApiKey.CREATE_TOPICS, body)
+        for row in answer.topics:
+            _expect(row.error_code, f"creating {row.name}")
+
+    async def reassign(self, replicas: Sequence[int]) -> None:
+        """Give all partitions these replicas, the preferred first."""
+        wanted = [
+            Row(
+                name=topic,
+                partitions=[
+                    Row(partition_index=index, replicas=list(replicas))
+                    for index in range(count)
+                ],
+            )
+            for topic, count in self._topics.items()
+        ]
+        answer = await self._ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, Row(timeout=_TIMEOUT, topics=wanted)
+        )
+        _expect(answer.error_code, "reassigning")
+        for topic in answer.responses:
+            for row in topic.partitions:
+                _expect(row.error_code, f"reassigning {topic.name}")
+
+    async def elect(self, *, one_by_one: bool) -> None:
+        """Have preferred leaders elected: in one request, or in one for each."""
+        for keys in [[key] for key in self.keys] if one_by_one else [self.keys]:
+            await self._elect(keys)
+
+    async def balance(self) -> None:
+        """Have preferred leaders elected wherever another one leads."""
+        await self._elect(None)
+
+    async def _elect(self, keys: Iterable[TopicPartition] | None) -> None:
+        wanted = None
+        if keys is not None:
+            wanted = [
+                Row(topic=topic, partitions=[key.partition for key in of_topic])
+                for topic, of_topic in groupby(keys, key=lambda key: key.topic)
+            ]
+        answer = await self._ask(
+            ApiKey.ELECT_LEADERS,
+            Row(
+                election_type=int(ElectionType.PREFERRED),
+                topic_partitions=wanted,
+                timeout=_TIMEOUT,
+            ),
+        )
+        _expect(answer.error_code, "an election")
+        for topic in answer.replica_election_results:
+            for row in topic.partition_result:
+                _expect(row.error_code, f"an election of {topic.topic}", _UNCHANGED)
+
+    async def _ask(self, key: ApiKey, body: Row) -> Any:
+        version = _VERSIONS[key]
+        wire = await self._stage.wire(self._stage.controller.data)
+        try:
+            answer = await wire.ask(encode_request(key, version, 0, _CLIENT_ID, body))
+        finally:
+            await wire.close()
+        return decode_response(key, version, answer)[1]
+
+
+def _expect(
+    code: ErrorCode, what: str, expected: Sequence[ErrorCode] = (ErrorCode.none,)
+) -> None:
+    if ErrorCode(code) not in expected:
+        raise RunFailed(f"{what}: the controller answered {ErrorCode(code).name}")

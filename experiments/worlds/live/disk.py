@@ -1,0 +1,59 @@
+"""A small disk of a process's own, which can be filled: in memory, and gone with it.
+
+It is mounted in a mount namespace, which needs no privilege where user namespaces are
+allowed, and is reached through ``/proc``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from experiments.processes.children import Child
+from experiments.worlds.world import WorldError
+
+_DISK_BYTES: Final = 64 << 20
+_PIECE_BYTES: Final = 4096
+_FILLER: Final = "filler"
+_UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount", "--")
+
+
+def small_disk(at: Path) -> list[str]:
+    """Return what a command is started within to find an empty small disk at ``at``.
+
+    :raises WorldError: where there can be none.
+    """
+    at.mkdir(exist_ok=True)
+    mount = f'mount -t tmpfs -o size={_DISK_BYTES} none "$0" && exec "$@"'
+    within = [*_UNSHARE, "sh", "-c", mount, str(at)]
+    tried = shutil.which("unshare") is not None and subprocess.run(
+        [*within, "true"], capture_output=True, check=False
+    )
+    if not tried or tried.returncode:
+        raise WorldError("faults: 'fill' needs a machine with user namespaces")
+    return within
+
+
+def fill(child: Child, at: Path) -> None:
+    """Leave the disk at ``at`` of a process no room. Writes as much as there was."""
+    with _reached(child, at).open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(_PIECE_BYTES))
+        except OSError:
+            # That is what was to be reached.
+            return
+
+
+def free(child: Child, at: Path) -> None:
+    """Have room again on the disk at ``at`` of a process."""
+    _reached(child, at).unlink(missing_ok=True)
+
+
+def _reached(child: Child, at: Path) -> Path:
+    """Return the path of the filler as others than the process see it."""
+    root = Path(f"/proc/{child.pid}/root")
+    return root / os.path.relpath(at, "/") / _FILLER

@@ -1,0 +1,191 @@
+"""The broker processes of a run on a cluster, from life to life, and what befalls them.
+
+A broker keeps its ports and its files from one life to the next.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from experiments.cluster.membership import Place, listener_names, member_keys
+from experiments.cluster.recorded import BrokerRecord
+from experiments.design.faults import Fill
+from experiments.processes.children import Child
+from experiments.processes.loopback import HOST, free_ports
+from experiments.processes.pinning import Pinning
+from experiments.worlds.live import brokers
+from experiments.worlds.live.disk import fill, free, small_disk
+from experiments.worlds.world import Trial
+
+_STOP_TIMEOUT_S = 30.0
+# A slow broker runs for its part of each period.
+_PERIOD_S = 0.02
+
+
+class LiveBrokers:
+    """The brokers of a run by number, the last of them its controller; `run` must run.
+
+    ``records`` takes where each life of a broker with replicas is recorded. Processes
+    end with ``stack`` at the latest.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        at: Path,
+        stack: ExitStack,
+        *,
+        pinning: Pinning,
+        zookeeper: str,
+        tick: Callable[[], None],
+        records: list[BrokerRecord],
+    ) -> None:
+        assert trial.experiment.cluster is not None
+        self._trial = trial
+        self._at = at
+        self._stack = stack
+        self._pinning = pinning
+        self._zookeeper = zookeeper
+        self._tick = tick
+        self._records = records
+        self._cluster = trial.experiment.cluster
+        self._count = self._cluster.brokers + 1
+        self._listeners = listener_names(trial.experiment, trial.arm)
+        ports = free_ports(2 * self._count)
+        self.ports, self._control_ports = ports[: self._count], ports[self._count :]
+        self._filled = {
+            fault.broker for fault in trial.experiment.faults if isinstance(fault, Fill)
+        }
+        self._up: dict[int, Child] = {}
+        self._faults: list[str] = []
+        self._slowing: dict[int, trio.CancelScope] = {}
+        self._nursery: trio.Nursery
+
+    def begin(self) -> None:
+        """Start all, the controller first, so that it is elected.
+
+        :raises RunFailed: if one does not start.
+        """
+        *others, controller = range(self._count)
+        for numbers in ([controller], others):
+            for number in numbers:
+                self._start(number)
+            for number in numbers:
+                self._wait(number)
+
+    def end(self) -> list[str]:
+        """Stop all that run, the controller last; say what went wrong with any."""
+        *others, controller = sorted(self._up)
+        for numbers in (others, [controller]):
+            for number in numbers:
+                self._up[number].terminate()
+            faults = [self._up[number].ending(_STOP_TIMEOUT_S) for number in numbers]
+            self._faults += filter(None, faults)
+        return self._faults
+
+    async def run(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Do what takes time until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    # ---- lives --------------------------------------------------------------------
+
+    async def stop(self, number: int) -> None:
+        """Have a broker stop in order, and wait until it has."""
+        child = self._up.pop(number, None)
+        if child is not None:
+            child.terminate()
+            ending = partial(child.ending, _STOP_TIMEOUT_S)
+            if fault := await trio.to_thread.run_sync(ending):
+                self._faults.append(fault)
+
+    async def kill(self, number: int) -> None:
+        """End a broker where it stands; its files stay."""
+        await trio.lowlevel.checkpoint()
+        self._up.pop(number).kill()
+
+    async def restart(self, number: int) -> None:
+        """Start a broker on its files, stopped before if it runs."""
+        await self.stop(number)
+        # Here, not in a thread: a child dies with the thread that has made it.
+        self._start(number)
+        await trio.to_thread.run_sync(self._wait, number)
+
+    async def cut(self, one: int, other: int, *, apart: bool) -> None:
+        """Cannot be: a config that asks for it is refused."""
+        raise AssertionError((one, other, apart))
+
+    async def slow(self, number: int, factor: float) -> None:
+        """Let a broker have but its part of the time from now on."""
+        await trio.lowlevel.checkpoint()
+        if number in self._slowing:
+            self._slowing.pop(number).cancel()
+        if factor > 1:
+            scope = self._slowing[number] = trio.CancelScope()
+            self._nursery.start_soon(self._keep_slow, scope, self._up[number], factor)
+
+    async def _keep_slow(
+        self, scope: trio.CancelScope, child: Child, factor: float
+    ) -> None:
+        runs_s = _PERIOD_S / factor
+        try:
+            with scope:
+                while True:
+                    child.signal(signal.SIGSTOP)
+                    await trio.sleep(_PERIOD_S - runs_s)
+                    child.signal(signal.SIGCONT)
+                    await trio.sleep(runs_s)
+        finally:
+            child.signal(signal.SIGCONT)
+
+    async def fill(self, number: int, *, full: bool) -> None:
+        """Leave a broker's disk no room, or have room again."""
+        happens = fill if full else free
+        child, disk = self._up[number], brokers.data(self._files(number))
+        await trio.to_thread.run_sync(happens, child, disk)
+
+    # ---- processes ----------------------------------------------------------------
+
+    def _start(self, number: int) -> None:
+        at = self._files(number)
+        at.mkdir(exist_ok=True)
+        lives = sum(it.broker == number for it in self._records)
+        record = at / f"life-{lives}.rows"
+        if number < self._cluster.brokers:
+            self._records.append(BrokerRecord(number, record))
+        experiment, pinning = self._trial.experiment, self._pinning
+        place = Place(
+            host=HOST,
+            data=self.ports[number],
+            control=self._control_ports[number],
+            zookeeper=self._zookeeper,
+        )
+        keys = member_keys(
+            experiment, self._trial.arm, number, place, experiment.live.set
+        )
+        # The first CPU is for who leads.
+        leads = number == self._cluster.leader
+        disk = small_disk(brokers.data(at)) if number in self._filled else ()
+        child = brokers.start_with(
+            {**keys, "doorkeeper.record.file": str(record)},
+            at,
+            pinning.binding(pinning.broker if leads else pinning.generator),
+            self._tick,
+            within=disk,
+        )
+        self._up[number] = self._stack.enter_context(child)
+
+    def _wait(self, number: int) -> None:
+        brokers.listening(self._trial.arm, self._up[number], len(self._listeners))
+
+    def _files(self, number: int) -> Path:
+        return self._at / f"broker-{number}"
