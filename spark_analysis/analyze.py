@@ -20,6 +20,7 @@ from rich.console import Console
 
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.incidents.judging import judge_incident
+from spark_analysis.incidents.worlds import IncidentWorlds, hold_incidents_together
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds, hold_together
@@ -29,20 +30,32 @@ from spark_analysis.recordings.session import LOCAL, spark_session
 from spark_analysis.recordings.theory import load_theory
 from spark_analysis.telling.results import (
     results,
+    results_of_elections,
     results_of_incident,
     results_of_worlds,
 )
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
+from spark_analysis.telling.sentences.incident_world_sentences import (
+    election_sentences,
+)
 from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.incident_table import (
     incident_summary,
     incident_table,
 )
+from spark_analysis.telling.tables.incident_worlds_table import (
+    incident_worlds_tables,
+)
 from spark_analysis.telling.tables.point_tables import tables
 from spark_analysis.telling.tables.sweep_tables import study_tables
 from spark_analysis.telling.tables.table import Table, as_csv, as_latex, as_markdown
 from spark_analysis.telling.tables.worlds_table import worlds_tables
-from spark_analysis.telling.terminal import show, show_incident, show_worlds
+from spark_analysis.telling.terminal import (
+    show,
+    show_elections,
+    show_incident,
+    show_worlds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,6 +112,9 @@ def analyze(
             show_incident(incidents[0], console)
     else:
         show_worlds(worlds, console)
+        elections = hold_incidents_together(list(by_world.values()))
+        if elections is not None:
+            show_elections(elections, console)
     page = os.path.relpath(out_dir / "index.html")
     console.print(f"Report: {page}", style="bold", highlight=False)
 
@@ -131,7 +147,10 @@ def _manifests(directory: Path) -> tuple[list[Manifest], dict[str, str]]:
 def write_worlds(
     worlds: Worlds, out_dir: Path, incidents: Mapping[str, Incident] = NO_INCIDENTS
 ) -> None:
-    """Write one report over several worlds, and in it each world's own, by its name."""
+    """Write one report over several worlds, and in it each world's own, by its name.
+
+    ``incidents`` are their elections, by world.
+    """
     from spark_analysis.telling.figures.style import styled
     from spark_analysis.telling.figures.worlds import worlds_forest
     from spark_analysis.telling.quotes import words_of_worlds
@@ -140,9 +159,15 @@ def write_worlds(
     for study in worlds.studies:
         world = study.manifest.world
         write_report(study, out_dir / world, incidents.get(world))
-    found = json.dumps(results_of_worlds(worlds), indent=1, allow_nan=False)
+    numbers, told, first = results_of_worlds(worlds), words_of_worlds(worlds), ""
+    elections = hold_incidents_together(list(incidents.values()))
+    if elections is not None:
+        numbers |= results_of_elections(elections)
+        told["election"] = election_sentences(elections)
+        first = _write_elections(elections, out_dir)
+    found = json.dumps(numbers, indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")
-    said = json.dumps(words_of_worlds(worlds), indent=1, ensure_ascii=False)
+    said = json.dumps(told, indent=1, ensure_ascii=False)
     _write(out_dir / "words.json", said + "\n")
     found_tables = (*agreement_tables(worlds), *worlds_tables(worlds))
     _write_tables(found_tables, out_dir / "tables")
@@ -152,7 +177,7 @@ def write_worlds(
             world = study.manifest.world
             path = out_dir / "figures" / f"worlds-{world}"
             figures[world] = _draw(worlds_forest(worlds, world), path)
-    _write(out_dir / "index.html", worlds_page(worlds, figures))
+    _write(out_dir / "index.html", worlds_page(worlds, figures, first))
 
 
 def write_report(study: Study, out_dir: Path, incident: Incident | None = None) -> None:
@@ -206,6 +231,19 @@ def _write_incident(incident: Incident, out_dir: Path) -> str:
     with styled():
         svg = _draw(timelines(incident), out_dir / "figures" / "incident")
     return incident_part(incident, svg)
+
+
+def _write_elections(elections: IncidentWorlds, out_dir: Path) -> str:
+    """Write the tables and the panel of several worlds; return their part of a page."""
+    from spark_analysis.telling.figures.incident_timeline import timelines
+    from spark_analysis.telling.figures.style import styled
+    from spark_analysis.telling.report.incident_part import incident_worlds_part
+
+    _write_tables(incident_worlds_tables(elections), out_dir / "tables")
+    with styled():
+        drawn = timelines(*elections.incidents)
+        svg = _draw(drawn, out_dir / "figures" / "incident")
+    return incident_worlds_part(elections, svg)
 
 
 def _write_tables(found: Iterable[Table], folder: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from spark_analysis.incidents.measures import Measure
+from spark_analysis.incidents.order import Order
 from spark_analysis.judging.verdict import Word
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.intervals import Estimate
@@ -15,15 +17,16 @@ from spark_analysis.statistics.intervals import Estimate
 class IncidentCell:
     """One measure of one arm: its mean over incidents, and how it compares.
 
-    ``difference`` is the mean of arm minus baseline, block by block; ``p`` is that of
-    the arms' ratio, adjusted for all arms of the measure. Both are None for the
-    baseline itself.
+    ``difference`` is the mean of arm minus baseline, block by block, ``ratio`` the mean
+    of arm to baseline; ``p`` is that of the ratio, adjusted for all arms of the
+    measure. All are None for the baseline itself.
     """
 
     arm: str
     measure: Measure
     estimate: Estimate
     difference: Estimate | None
+    ratio: Estimate | None
     p: float | None
     word: Word
 
@@ -53,12 +56,14 @@ class Timeline:
 class Incident:
     """Everything that is told of an election: cells by measure, then by arm.
 
-    ``timelines`` are those of one block, the same requests for every arm.
+    ``orders`` are those of the arms by measure; ``timelines`` are those of one block,
+    the same requests for every arm.
     """
 
     manifest: Manifest
     measures: tuple[Measure, ...]
     cells: tuple[IncidentCell, ...]
+    orders: Mapping[str, Order]
     block: int
     timelines: tuple[Timeline, ...]
 

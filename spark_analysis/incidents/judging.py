@@ -20,6 +20,7 @@ from spark_analysis.incidents.measures import (
     of_partition,
     of_run,
 )
+from spark_analysis.incidents.order import Order, order_of
 from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
 from spark_analysis.judging.spark_jobs import families
@@ -66,6 +67,7 @@ def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
         manifest=manifest,
         measures=measures,
         cells=tuple(_cell(judged, m, arm) for m in measures for arm in arms),
+        orders={it.name: _order(judged, it) for it in measures},
         block=block,
         timelines=_timelines(attempts.where(f"block = {block}"), arms, manifest),
     )
@@ -146,6 +148,7 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
             measure=measure,
             estimate=estimate,
             difference=None,
+            ratio=None,
             p=None,
             word="baseline",
         )
@@ -163,9 +166,23 @@ def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
         measure=measure,
         estimate=estimate,
         difference=_interval(differences, options.confidence),
+        ratio=contrast.ratio,
         p=contrast.p,
         word=word,
     )
+
+
+def _order(found: _Found, measure: Measure) -> Order:
+    """Return the order of all arms but the A/A arm in the blocks that all have."""
+    manifest = found.manifest
+    by_block = {
+        arm.name: values_by_block(found.values, Key(_CLASS, arm.name), measure.name)
+        for arm in manifest.arms_compared
+        if arm.name != manifest.again
+    }
+    blocks = sorted(set.intersection(*(set(of) for of in by_block.values())))
+    values = {arm: [of[block] for block in blocks] for arm, of in by_block.items()}
+    return order_of(values, manifest.options.alpha)
 
 
 def _interval(values: Sequence[float], confidence: float) -> Estimate:

@@ -184,10 +184,14 @@ def _at_point(point: str, one: Comparison, two: Comparison) -> Iterator[WorldCel
             world=two.manifest.world,
             witness=cell,
             other=other,
-            agreement=_agreement(cell, other, ratios, margin),
+            agreement=agreement_of(_word(cell), _word(other), ratios, margin),
             ratios=ratios,
             between=_between(cell, other, requests),
         )
+
+
+def _word(cell: Cell) -> str | None:
+    return cell.verdict.word if cell.decided else None
 
 
 def _of_ratios(witness: Cell, other: Cell) -> Estimate | None:
@@ -197,14 +201,18 @@ def _of_ratios(witness: Cell, other: Cell) -> Estimate | None:
     return quotient(theirs.ratio, mine.ratio)
 
 
-def _agreement(
-    witness: Cell, other: Cell, ratios: Estimate | None, margin: float
+def agreement_of(
+    mine: str | None, theirs: str | None, ratios: Estimate | None, margin: float
 ) -> Agreement:
-    if not witness.decided:
+    """Return how two worlds agree, from the words of their decisions, None if open.
+
+    ``ratios`` is the quotient of their ratios to the baseline.
+    """
+    if mine is None:
         return "open"
-    if not other.decided:
+    if theirs is None:
         return "undecided"
-    words = {witness.verdict.word, other.verdict.word}
+    words = {mine, theirs}
     if words == {"better", "worse"}:
         return "contradicts"
     if ratios is None:

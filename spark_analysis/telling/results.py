@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from spark_analysis.incidents.incident import Incident
+from spark_analysis.incidents.worlds import IncidentWorlds
 from spark_analysis.judging.attribution import Attribution, Effect
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.pairs import PairCell
@@ -78,6 +79,38 @@ def results_of_incident(incident: Incident) -> list[dict[str, Any]]:
         }
         for cell in incident.cells
     ]
+
+
+def results_of_elections(worlds: IncidentWorlds) -> dict[str, Any]:
+    """Return what ``results.json`` says of an election in several worlds."""
+    return {
+        "incident": [
+            {"world": incident.manifest.world, **row}
+            for incident in worlds.incidents
+            for row in results_of_incident(incident)
+        ],
+        "incident_agreement": [
+            {
+                "arm": pair.mine.arm,
+                "measure": pair.mine.measure.name,
+                "first": pair.first,
+                "world": pair.other,
+                "agreement": pair.agreement,
+            }
+            for pair in worlds.pairs
+        ],
+        "incident_orders": [
+            {
+                "measure": name,
+                "world": incident.manifest.world,
+                "arms": list(order.arms),
+                "best": list(order.best),
+                "ahead": sorted(map(list, order.ahead)),
+            }
+            for incident in worlds.incidents
+            for name, order in incident.orders.items()
+        ],
+    }
 
 
 def _end(estimate: Estimate | None, index: int) -> float | None:

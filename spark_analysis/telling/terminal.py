@@ -9,12 +9,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from spark_analysis.incidents.incident import Incident
+from spark_analysis.incidents.worlds import IncidentWorlds
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
+from spark_analysis.telling.sentences.incident_world_sentences import worlds_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import (
     NONE,
@@ -83,6 +85,17 @@ def show_incident(incident: Incident, console: Console) -> None:
     console.print()
     console.print(table)
     console.print(_text(summary.caption, "dim"))
+
+
+def show_elections(worlds: IncidentWorlds, console: Console) -> None:
+    """Print what the election was like in each world, and where they agree."""
+    for incident in worlds.incidents:
+        console.print()
+        world = f"The election in the {incident.manifest.world} world"
+        console.print(Text(world, style="bold"))
+        show_incident(incident, console)
+    for text in worlds_sentences(worlds):
+        console.print(_text(f"· {text}"))
 
 
 def show_worlds(worlds: Worlds, console: Console) -> None:

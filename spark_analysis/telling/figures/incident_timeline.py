@@ -1,13 +1,14 @@
-"""The panel of an election: one incident under every arm, side by side.
+"""The panel of an election: one incident under every arm, and in every world.
 
-A row per arm, a lane per fate of a write. The shaded time is that in which two brokers
-took themselves for the leader of some partition.
+A row per arm, a column per world, a lane per fate of a write. The shaded time is that
+in which two brokers took themselves for the leader of some partition.
 """
 
 from __future__ import annotations
 
 import math
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spark_analysis.incidents.incident import LANES, Incident, Timeline
@@ -25,33 +26,46 @@ _BEFORE_MS = 0.2
 _AFTER, _LONGEST_MS = 1.5, 4000.0
 
 
-def timelines(incident: Incident) -> Figure:
-    """Draw one incident, an axis for each arm, all on the same time."""
-    shown = [it for it in incident.timelines if it.arm != incident.manifest.again]
-    until_ms = _until_ms(shown)
-    figure = new_figure(0.9 + 0.95 * len(shown))
-    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False).flat
-    for axis, timeline in zip(axes, shown, strict=True):
-        for number, lane in enumerate(LANES):
-            axis.eventplot(
-                timeline.lanes[lane],
-                lineoffsets=-number,
-                linelengths=0.8,
-                linewidths=0.5,
-                colors=_COLOURS[lane],
-            )
-        obeyed_ms = max(timeline.obeyed_ms, default=math.inf)
-        axis.axvspan(0, min(obeyed_ms, until_ms), color=INK, alpha=0.08, linewidth=0)
-        axis.axvline(0, color=INK, linewidth=0.8)
-        if timeline.writable_ms is not None:
-            axis.axvline(timeline.writable_ms, color="#009e73", linewidth=1.2)
-        axis.set_title(timeline.arm)
-        axis.set_ylim(0.6 - len(LANES), 0.6)
-        axis.set_yticks([-n for n in range(len(LANES))], LANES, fontsize=6.5)
-        axis.grid(visible=False, axis="y")
-    axis.set_xlim(-_BEFORE_MS * until_ms, until_ms)
-    axis.set_xlabel("milliseconds since the controller's decision")
+def timelines(*incidents: Incident) -> Figure:
+    """Draw one incident of each world, an axis for each arm that all of them have.
+
+    Time is the same down a column: machines differ.
+    """
+    shown = [{it.arm: it for it in incident.timelines} for incident in incidents]
+    again = incidents[0].manifest.again
+    arms = [arm for arm in shown[0] if arm != again and all(arm in of for of in shown)]
+    figure = new_figure(0.9 + 0.95 * len(arms))
+    axes = figure.subplots(
+        len(arms), len(shown), sharex="col", sharey=True, squeeze=False
+    )
+    for incident, of_world, column in zip(incidents, shown, axes.T, strict=True):
+        until_ms = _until_ms([of_world[arm] for arm in arms])
+        world = f", {incident.manifest.world}" if len(shown) > 1 else ""
+        for arm, axis in zip(arms, column, strict=True):
+            _draw(axis, of_world[arm], until_ms)
+            axis.set_title(f"{arm}{world}")
+        column[-1].set_xlim(-_BEFORE_MS * until_ms, until_ms)
+        column[-1].set_xlabel("milliseconds since the controller's decision")
     return figure
+
+
+def _draw(axis: Axes, timeline: Timeline, until_ms: float) -> None:
+    for number, lane in enumerate(LANES):
+        axis.eventplot(
+            timeline.lanes[lane],
+            lineoffsets=-number,
+            linelengths=0.8,
+            linewidths=0.5,
+            colors=_COLOURS[lane],
+        )
+    obeyed_ms = max(timeline.obeyed_ms, default=math.inf)
+    axis.axvspan(0, min(obeyed_ms, until_ms), color=INK, alpha=0.08, linewidth=0)
+    axis.axvline(0, color=INK, linewidth=0.8)
+    if timeline.writable_ms is not None:
+        axis.axvline(timeline.writable_ms, color="#009e73", linewidth=1.2)
+    axis.set_ylim(0.6 - len(LANES), 0.6)
+    axis.set_yticks([-n for n in range(len(LANES))], LANES, fontsize=6.5)
+    axis.grid(visible=False, axis="y")
 
 
 def _until_ms(shown: list[Timeline]) -> float:

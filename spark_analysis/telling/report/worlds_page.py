@@ -16,19 +16,25 @@ from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.worlds_table import headline_table, worlds_tables
 
 
-def worlds_page(worlds: Worlds, figures: Mapping[str, str]) -> str:
-    """Return the whole HTML file; ``figures`` are SVGs by the world that they show."""
+def worlds_page(worlds: Worlds, figures: Mapping[str, str], first: str = "") -> str:
+    """Return the whole HTML file; ``figures`` are SVGs by the world that they show.
+
+    ``first`` is a part that is told before all others.
+    """
     manifest = worlds.witness.manifest
     title = escape(manifest.title)
     names = [study.manifest.world for study in worlds.studies]
     links = "".join(f"<a href='{name}/index.html'>{name}</a>" for name in names)
+    election = "<a href='#incident'>The election</a>" if first else ""
     said = " ".join(escape(text) for text in worlds_lead(worlds))
     body = [
         f"<header><p class='meta'>{escape(manifest.name)} · {' and '.join(names)} "
         f"world · {manifest.created[:10]}</p><h1>{title}</h1>",
-        "<nav><a href='#agreement'>Agreement</a><a href='#worlds'>Side by side</a>"
+        f"<nav>{election}<a href='#agreement'>Agreement</a>"
+        "<a href='#worlds'>Side by side</a>"
         f"{links}</nav></header><main>",
         _warnings(worlds),
+        first,
         f"<p class='lead'>{said}</p>",
         *(f"<p class='note'>{escape(text)}</p>" for text in worlds_notes(worlds)),
         "<h2 id='agreement'>Where they agree</h2>",
