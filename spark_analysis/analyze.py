@@ -39,10 +39,7 @@ from spark_analysis.telling.sentences.incident_world_sentences import (
     election_sentences,
 )
 from spark_analysis.telling.tables.agreement_table import agreement_tables
-from spark_analysis.telling.tables.incident_table import (
-    incident_summary,
-    incident_table,
-)
+from spark_analysis.telling.tables.incident_table import incident_table
 from spark_analysis.telling.tables.incident_worlds_table import (
     incident_worlds_tables,
 )
@@ -112,8 +109,8 @@ def analyze(
             show_incident(incidents[0], console)
     else:
         show_worlds(worlds, console)
-        elections = hold_incidents_together(list(by_world.values()))
-        if elections is not None:
+        if by_world:
+            elections = hold_incidents_together(list(by_world.values()))
             show_elections(elections, console)
     page = os.path.relpath(out_dir / "index.html")
     console.print(f"Report: {page}", style="bold", highlight=False)
@@ -160,8 +157,8 @@ def write_worlds(
         world = study.manifest.world
         write_report(study, out_dir / world, incidents.get(world))
     numbers, told, first = results_of_worlds(worlds), words_of_worlds(worlds), ""
-    elections = hold_incidents_together(list(incidents.values()))
-    if elections is not None:
+    if incidents:
+        elections = hold_incidents_together(list(incidents.values()))
         numbers |= results_of_elections(elections)
         told["election"] = election_sentences(elections)
         first = _write_elections(elections, out_dir)
@@ -226,8 +223,10 @@ def _write_incident(incident: Incident, out_dir: Path) -> str:
     from spark_analysis.telling.figures.style import styled
     from spark_analysis.telling.report.incident_part import incident_part
 
-    found = [incident_table(incident), incident_summary(incident)]
-    _write_tables(found, out_dir / "tables")
+    alone = hold_incidents_together([incident])
+    _write_tables(
+        [incident_table(incident), *incident_worlds_tables(alone)], out_dir / "tables"
+    )
     with styled():
         svg = _draw(timelines(incident), out_dir / "figures" / "incident")
     return incident_part(incident, svg)

@@ -201,12 +201,7 @@ def bound_child(
     at: Path,
     binding: Binding,
     tick: Callable[[], None],
-    *,
-    within: Sequence[str] = (),
 ) -> Child:
-    """Start a child that is bound; it complains to a file of its name in ``at``.
-
-    ``within`` is a command that becomes the one that follows it, in other surroundings.
-    """
+    """Start a child that is bound; it complains to a file of its name in ``at``."""
     bound = [sys.executable, "-m", "experiments.processes.child", binding.text()]
-    return Child(name, [*within, *bound, *command], at / f"{name}.err", tick=tick)
+    return Child(name, [*bound, *command], at / f"{name}.err", tick=tick)

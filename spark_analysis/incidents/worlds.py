@@ -53,10 +53,8 @@ class IncidentWorlds:
         return self.incidents[0]
 
 
-def hold_incidents_together(incidents: Sequence[Incident]) -> IncidentWorlds | None:
-    """Hold the elections of one experiment against each other; None without any."""
-    if not incidents:
-        return None
+def hold_incidents_together(incidents: Sequence[Incident]) -> IncidentWorlds:
+    """Hold the elections of one experiment, one or more, against each other."""
     ordered = sorted(incidents, key=lambda it: ORDER.index(it.manifest.world))
     twos = list(combinations(ordered, 2))
     return IncidentWorlds(

@@ -1,8 +1,9 @@
-"""An election among two broker processes, with real sockets and files."""
+"""An election among two broker processes under a ZooKeeper, and what befalls them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,57 +11,83 @@ import pytest
 
 from experiments.design.config import parse
 from experiments.load import trace
+from experiments.worlds.live.disk import small_disk
 from experiments.worlds.live.world import Live
-from experiments.worlds.world import RunFiles, Trial
+from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 
 pytestmark = pytest.mark.live
 PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
+NO_ROOM = 56
 OLD, NEW = 0, 1
+MS = 1_000_000
 
 
-def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
-    tmp_path: Path,
-) -> None:
-    writes = {
-        "connections": 8,
-        "arrivals": {"kind": "constant", "rate_per_s": 40.0},
-        "request": {"api": "produce", "acks": -1, "record_bytes": 64},
-    }
+@pytest.fixture
+def user_namespaces(tmp_path: Path) -> None:
+    try:
+        small_disk(tmp_path / "tried")
+    except WorldError as error:
+        pytest.skip(str(error))
+
+
+WRITES = {
+    "name": "all",
+    "connections": 8,
+    "arrivals": {"kind": "constant", "rate_per_s": 40.0},
+    "request": {"api": "produce", "acks": -1, "record_bytes": 64},
+}
+ASKS = {
+    "name": "asks",
+    "arrivals": {"kind": "constant", "rate_per_s": 20.0},
+    "request": {"api": "metadata"},
+}
+
+
+class Played(NamedTuple):
+    """A run's result, and its attempts as columns."""
+
+    result: RunResult
+    requests: int
+    at: dict[str, Any]
+
+
+def play(
+    directory: Path,
+    scheduler: str,
+    traffic: list[dict[str, Any]],
+    *faults: dict[str, Any],
+) -> Played:
     built = parse(
         {
             "experiment": {
                 "name": "live",
                 "seed": 8,
                 "blocks": 1,
-                "baseline": "planes",
+                "baseline": scheduler,
             },
-            "cluster": {"request_timeout_ms": 5000.0, "retry_backoff_ms": 20.0},
+            "cluster": {
+                "request_timeout_ms": 5000.0,
+                "retry_backoff_ms": 20.0,
+                "session_ms": 3000.0,
+            },
             "workload": {
                 "duration_s": 1.0,
-                "traffic": [
-                    {"name": "all", **writes},
-                    {
-                        "name": "asks",
-                        "arrivals": {"kind": "constant", "rate_per_s": 20.0},
-                        "request": {"api": "metadata"},
-                    },
-                ],
+                "traffic": traffic,
             },
-            "faults": [{"kind": "elect", "at_s": 0.5}],
-            "arms": [{"name": "planes", "scheduler": "planes"}],
-            "limits": {"lateness_p99_ms": 10_000.0, "drain_s": 20.0},
+            "faults": list(faults),
+            "arms": [{"name": scheduler, "scheduler": scheduler}],
+            "limits": {"lateness_p99_ms": 10_000.0, "drain_s": 30.0},
         }
     )
     drawn = trace.generate(built, 0)
     out = RunFiles(
-        requests=tmp_path / "r.parquet",
-        samples=tmp_path / "s.parquet",
-        attempts=tmp_path / "a.parquet",
+        requests=directory / "r.parquet",
+        samples=directory / "s.parquet",
+        attempts=directory / "a.parquet",
     )
     trial = Trial(experiment=built, block=0, arm=built.arms[0], order=0)
     result = Live(lambda: None).run(trial, drawn, out)
     assert result.valid, result.reason
-    assert result.counts["ok"] == result.counts["sent"] == len(drawn)
     assert out.attempts is not None
     table = pq.read_table(out.attempts)
     at = {
@@ -68,12 +95,42 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
         for name in table.column_names
         if table.schema.field(name).type == "int64"
     }
+    return Played(result, len(drawn), at)
+
+
+def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
+    tmp_path: Path,
+) -> None:
+    elect = {"kind": "elect", "at_s": 0.5}
+    result, requests, at = play(tmp_path, "planes", [WRITES, ASKS], elect)
+    assert result.counts["ok"] == result.counts["sent"] == requests
     done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
     assert set(at["broker"][done]) == {OLD, NEW}
     assert np.all(at["kept"][done] == 1)
-    # Both were told, over the control plane, and both brokers' rows are joined.
+    # Both were told, by a controller that had decided before, and have recorded it.
     told = at["api_key"] == LEADER_AND_ISR
     assert sorted(at["broker"][told]) == [OLD, NEW]
-    assert np.all(at["local_done_ns"][told] > at["sent_ns"][told])
+    assert np.all(at["received_ns"][told] > at["intended_ns"][told])
+    assert np.all(at["intended_ns"][told] > 500 * MS)
     asked = (at["api_key"] == METADATA) & (at["client_done_ns"] >= 0)
     assert at["leader"][asked][np.argmax(at["client_done_ns"][asked])] == NEW
+
+
+def test_brokers_are_slow_and_full_and_gone_and_nothing_is_lost(
+    tmp_path: Path, user_namespaces: None
+) -> None:
+    result, requests, at = play(
+        tmp_path,
+        "fifo",
+        [WRITES],
+        {"kind": "slow", "at_s": 0.1, "until_s": 0.3, "broker": NEW, "factor": 4.0},
+        {"kind": "fill", "at_s": 0.3, "until_s": 2.0, "broker": OLD},
+        {"kind": "kill", "at_s": 0.7, "broker": NEW},
+        {"kind": "restart", "at_s": 0.8, "broker": NEW},
+    )
+    assert result.counts["ok"] == result.counts["sent"] == requests
+    done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
+    assert np.all(at["kept"][done] == 1)
+    assert NO_ROOM in at["error_code"][at["api_key"] == PRODUCE]
+    # Nobody but the follower was away, and it came back.
+    assert set(at["broker"][done]) == {OLD}

@@ -337,9 +337,7 @@ def alike(
     spark: SparkSession, judged: Incident, tmp_path_factory: pytest.TempPathFactory
 ) -> IncidentWorlds:
     live = judged_in(spark, tmp_path_factory.mktemp("alike"), "live", slower)
-    found = hold_incidents_together([live, judged])
-    assert found is not None
-    return found
+    return hold_incidents_together([live, judged])
 
 
 def agreement(worlds: IncidentWorlds, measure: str) -> str:
@@ -374,7 +372,6 @@ def test_worlds_that_contradict_each_other_say_so(
 ) -> None:
     live = judged_in(spark, tmp_path, "live", upside_down)
     found = hold_incidents_together([judged, live])
-    assert found is not None
     assert agreement(found, "step_down_ms") == "contradicts"
     (order,) = (it for it in found.orders if it.measure.name == "step_down_ms")
     assert (order.same, order.opposite) == ((), (("priority", "fifo"),))
@@ -387,10 +384,8 @@ def test_worlds_that_contradict_each_other_say_so(
 
 def test_one_world_is_told_as_if_it_were_alone(judged: Incident) -> None:
     found = hold_incidents_together([judged])
-    assert found is not None
     assert (found.pairs, found.orders, worlds_sentences(found)) == ((), (), [])
     assert election_sentences(found) == incident_lead(judged)
-    assert hold_incidents_together([]) is None
 
 
 def test_one_report_tells_of_all_worlds(

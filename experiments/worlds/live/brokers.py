@@ -45,7 +45,8 @@ def start_with(
 ) -> Child:
     """Start a broker with this configuration, its files below ``at``.
 
-    ``within`` is as for `bound_child`. It keeps its logs from one life to the next.
+    ``within`` is a command that becomes the broker, in surroundings of its own. It
+    keeps its logs from one life to the next.
     """
     properties = at / "server.properties"
     whole = {
@@ -57,8 +58,8 @@ def start_with(
     }
     text = "".join(f"{key}={value}\n" for key, value in whole.items())
     properties.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
-    return bound_child("broker", command, at, binding, tick, within=within)
+    serve = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
+    return bound_child("broker", [*within, *serve], at, binding, tick)
 
 
 def data(at: Path) -> Path:
@@ -89,14 +90,16 @@ def target(experiment: Experiment, arm: Arm, broker: Child) -> Target:
     return Target(data=others[0], control=found.get(control or ""))
 
 
-def listening(arm: Arm, broker: Child, count: int) -> dict[str, Address]:
+def listening(
+    arm: Arm, broker: Child, count: int, timeout_s: float = _START_TIMEOUT_S
+) -> dict[str, Address]:
     """Wait until a broker listens on ``count`` listeners; return where, by their names.
 
     :raises WorldError: if it ended before.
     """
     found: dict[str, Address] = {}
     for _ in range(count):
-        line = _said(arm, broker)
+        line = _said(arm, broker, timeout_s)
         name, _, address = line.removeprefix(_READY).partition("://")
         host, _, port = address.rpartition(":")
         if not line.startswith(_READY) or not port.isdecimal():
@@ -105,10 +108,10 @@ def listening(arm: Arm, broker: Child, count: int) -> dict[str, Address]:
     return found
 
 
-def _said(arm: Arm, broker: Child) -> str:
+def _said(arm: Arm, broker: Child, timeout_s: float) -> str:
     """Wait for a line from a broker that starts."""
     try:
-        return broker.line(_START_TIMEOUT_S)
+        return broker.line(timeout_s)
     except RunFailed as failure:
         if not broker.ended:
             raise

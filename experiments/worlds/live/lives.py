@@ -23,7 +23,7 @@ from experiments.worlds.live import brokers
 from experiments.worlds.live.disk import fill, free, small_disk
 from experiments.worlds.world import Trial
 
-_STOP_TIMEOUT_S = 30.0
+_START_S, _STOP_TIMEOUT_S = 60.0, 30.0
 # A slow broker runs for its part of each period.
 _PERIOD_S = 0.02
 
@@ -185,7 +185,10 @@ class LiveBrokers:
         self._up[number] = self._stack.enter_context(child)
 
     def _wait(self, number: int) -> None:
-        brokers.listening(self._trial.arm, self._up[number], len(self._listeners))
+        # Who was killed and comes back waits for the end of its last session.
+        patience_s = _START_S + self._cluster.session_ms / 1000
+        count = len(self._listeners)
+        brokers.listening(self._trial.arm, self._up[number], count, patience_s)
 
     def _files(self, number: int) -> Path:
         return self._at / f"broker-{number}"

@@ -21,9 +21,9 @@ from spark_analysis.telling.tables.table import (
 
 
 def incident_worlds_tables(worlds: IncidentWorlds) -> tuple[Table, ...]:
-    """Return all tables; of one world only that at a glance."""
+    """Return what is told at a glance, orders, and where there are two, agreement."""
     if len(worlds.incidents) == 1:
-        return (incident_summary(worlds.witness),)
+        return (incident_summary(worlds.witness), orders_table(worlds))
     return (summaries(worlds), orders_table(worlds), agreement_table(worlds))
 
 
