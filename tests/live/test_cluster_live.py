@@ -30,11 +30,12 @@ def user_namespaces(tmp_path: Path) -> None:
         pytest.skip(str(error))
 
 
+# A record needs more than what is left of the page that its log ends in.
 WRITES = {
     "name": "all",
     "connections": 8,
     "arrivals": {"kind": "constant", "rate_per_s": 40.0},
-    "request": {"api": "produce", "acks": -1, "record_bytes": 64},
+    "request": {"api": "produce", "acks": -1, "record_bytes": 4096},
 }
 ASKS = {
     "name": "asks",
