@@ -28,7 +28,7 @@ from experiments.design.episodes import Episodes
 from experiments.design.faults import Fault, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit
 from experiments.design.sweep import Sweep
-from experiments.design.values import Mean, Name, Seconds, Section
+from experiments.design.values import Band, Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
     WORLDS,
@@ -89,10 +89,17 @@ class Limits(Section):
     than ``broker_wait_share`` of the load's length. ``timeout_ms`` is the client's
     patience (Kafka's ``request.timeout.ms``); ``drain_s`` is how long a run waits for
     answers after the last arrival.
+
+    A block does not count if the machine's speed (``running.speed``) differed between
+    its runs by more than the factor ``speed_band``; rounds of episodes have a band of
+    their own. Runs half a minute apart were seen to differ by a factor e^0.28 (standard
+    deviation) on a machine shared with busy neighbours, the extremes of five by about
+    e^0.65.
     """
 
     lateness_p99_ms: Mean = 1.0
     broker_wait_share: Mean = 0.1
+    speed_band: Band = 2.0
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0

@@ -20,9 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.design.values import Count, Mean, Name, Section
-
-Band = Annotated[float, Field(gt=1, allow_inf_nan=False)]
+from experiments.design.values import Band, Count, Mean, Name, Section
 
 
 class Episodes(Section):

@@ -10,6 +10,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
 Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
+Band: TypeAlias = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Mean: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

@@ -198,6 +198,24 @@ class Manifest:
         self.runs.append(run)
         self._count(run)
 
+    def probes_ns(self, point: str, block: int) -> dict[str, list[int]]:
+        """Return the fixed loop's times around a block's runs that count, by arm."""
+        return {
+            run["arm"]: run["probes_ns"]
+            for run in self.runs
+            if (run["point"], run["block"]) == (point, block)
+            and run["valid"]
+            and run.get("probes_ns")
+        }
+
+    def spoil(self, point: str, block: int, reason: str) -> None:
+        """Let no run of a block count any more; its trials are to be done again."""
+        for run in self.runs:
+            if (run["point"], run["block"]) == (point, block) and run["valid"]:
+                run["valid"], run["reason"] = False, reason
+                self._done.discard(run["cell"])
+        self._run_lines.clear()
+
     def _count(self, run: Mapping[str, Any]) -> None:
         self._played.add(run["cell"])
         if run["valid"]:

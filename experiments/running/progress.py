@@ -36,6 +36,9 @@ class Watcher(Protocol):
     def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
         """Learn that a run is over."""
 
+    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
+        """Learn that so many runs of the trial's block, all good, do not count."""
+
 
 class Silence:
     """A watcher that says nothing."""
@@ -50,6 +53,9 @@ class Silence:
         """Ignore it."""
 
     def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
+        """Ignore it."""
+
+    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
         """Ignore it."""
 
 
@@ -127,6 +133,13 @@ class ProgressBar:
             # A round is spoiled for all its arms alike, and is told of once.
             self._console.print(f"{trial.run_id} does not count: {result.reason}")
         self._last_reason = result.reason
+        self.tick()
+
+    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
+        """Take the runs back, and say why."""
+        self._runs_left += runs
+        self._progress.advance(self._task, -runs)
+        self._console.print(f"block {trial.block + 1} does not count: {reason}")
         self.tick()
 
     def _left(self) -> str:

@@ -4,7 +4,8 @@ A randomised complete block design at every point: each block draws one trace, r
 it to every arm, and shuffles the order of the arms from the seed, so that a drift of
 the machine (heat, neighbours) falls on all arms alike; the points are shuffled within a
 block for the same reason. A run that does not count (its generator was late, its broker
-failed) is kept with the reason and repeated.
+failed) is kept with the reason and repeated, and so is a block whose arms met machines
+of different speed.
 
 A trial's key is the hash of all that its rows depend on: configuration, trace, code. So
 ``resume`` repeats no trial that is done and every trial whose configuration or code has
@@ -28,6 +29,7 @@ from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
 from experiments.records.environment import code_sha256
+from experiments.running import speed
 from experiments.running.drawings import Drawings
 from experiments.running.executor import Executor
 from experiments.running.manifest import Manifest
@@ -133,8 +135,7 @@ def run(
     manifest.save()
     todo: _Todo | Sessions
     if experiment.episodes is None:
-        todo = _Todo(manifest, drawings, watcher)
-        todo.add(it for it in keyed if not manifest.done(it.key))
+        todo = _Todo(manifest, drawings, watcher, keyed)
     else:
         assert half_width is not None, "episodes end by the width of intervals"
         rule = Rule(experiment, manifest.content["window_ns"][0], half_width)
@@ -165,7 +166,11 @@ class _Todo:
     """The trials to run, and what is done with their outcomes."""
 
     def __init__(
-        self, manifest: Manifest, drawings: Drawings, watcher: Watcher
+        self,
+        manifest: Manifest,
+        drawings: Drawings,
+        watcher: Watcher,
+        planned: Iterable[KeyedTrial],
     ) -> None:
         self._manifest = manifest
         self._drawings = drawings
@@ -173,15 +178,16 @@ class _Todo:
         self._waiting: deque[Trial] = deque()
         self._keys: dict[str, str] = {}
         self._tries: Counter[str] = Counter()
+        self._blocks: dict[tuple[str, int], list[Trial]] = {}
+        self._spoiled: Counter[tuple[str, int]] = Counter()
+        for trial, key in planned:
+            self._keys[trial.stem] = key
+            self._blocks.setdefault((trial.point, trial.block), []).append(trial)
+            if not manifest.done(key):
+                self._waiting.append(trial)
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def add(self, trials: Iterable[KeyedTrial]) -> None:
-        """Add trials with their keys."""
-        for trial, key in trials:
-            self._waiting.append(trial)
-            self._keys[trial.stem] = key
 
     def next(self) -> Work | None:
         """Hand out the next trial, see `executors.executor.Todo`."""
@@ -207,6 +213,30 @@ class _Todo:
         retries = trial.experiment.limits.retries
         if not result.valid and self._tries[trial.stem] <= retries:
             self._waiting.appendleft(trial)
+        elif result.valid and result.probes_ns:
+            self._gate(trial)
+
+    def _gate(self, trial: Trial) -> None:
+        """Have a block repeated that is whole and whose arms met different machines.
+
+        Only the probe's times decide.
+        """
+        limits, place = trial.experiment.limits, (trial.point, trial.block)
+        probes_ns = self._manifest.probes_ns(*place)
+        if len(probes_ns) < len(self._blocks[place]):
+            return
+        reason = speed.fault(probes_ns, limits.speed_band, "run")
+        if not reason:
+            return
+        self._manifest.spoil(*place, reason)
+        self._manifest.save()
+        self._watcher.spoiled(trial, len(probes_ns), reason)
+        self._spoiled[place] += 1
+        if self._spoiled[place] <= limits.retries:
+            again = self._blocks[place]
+            self._waiting.extendleft(reversed(again))
+            for each in again:
+                self._tries[each.stem] = 0
 
 
 def refuse_taken(

@@ -166,7 +166,7 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
     of what is only decided when the rows are there: repetition and analysis.
     """
     limits = trial.experiment.limits.model_dump(mode="json")
-    del limits["retries"]
+    del limits["retries"], limits["speed_band"]
     depends_on = {
         "trace": _drawn_from(trial.experiment, trial.block),
         "arm": trial.arm.name,

@@ -219,6 +219,17 @@ class Manifest:
         return {f: own[f] for f in base if f in own and own[f] != base[f]}
 
     @property
+    def speed_band(self) -> float | None:
+        """By what factor the machine may differ between the arms of what counts.
+
+        None where it was recorded before long runs were held against a band.
+        """
+        if self.episodes is not None:
+            return self.episodes.speed_band
+        band: float | None = self.config.get("limits", {}).get("speed_band")
+        return band
+
+    @property
     def deterministic(self) -> bool:
         """Whether the world gives the same answers to the same requests twice."""
         return self.world in ("model", "virtual")

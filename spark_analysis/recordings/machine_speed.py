@@ -16,12 +16,12 @@ from spark_analysis.statistics.ratios import factor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steadiness:
-    """How steady the machine was, by a fixed loop around each episode.
+    """How steady the machine was, by a fixed loop around each episode or run.
 
-    ``rounds_played`` counts repetitions, ``rounds_spoiled`` those whose arms met
-    machines too different. ``spread`` is the standard deviation of the log-ratio of the
-    loop's times around two arms of a round that counts; ``slowest`` is the longest
-    time over the shortest.
+    ``rounds_played`` counts rounds, or blocks of long runs, and repetitions,
+    ``rounds_spoiled`` those whose arms met machines too different. ``spread`` is the
+    standard deviation of the log-ratio of the loop's times around two arms of one that
+    counts; ``slowest`` is the longest time over the shortest.
     """
 
     rounds_played: int
@@ -40,9 +40,13 @@ def steadiness(manifest: Manifest) -> Steadiness | None:
     probed = [run for run in manifest.runs if run.probes_ns]
     if not probed:
         return None
-    rounds: dict[tuple[int, int], list[Run]] = {}
+    rounds: dict[tuple[str, int, int | str], list[Run]] = {}
     for run in probed:
-        rounds.setdefault((run.block, run.attempt), []).append(run)
+        # Long runs are repeated one by one, too: of a block those belong together that
+        # were judged together, and have one reason.
+        which = run.reason if manifest.episodes is None else run.attempt
+        if _spoiled(run) or run.valid or manifest.episodes is not None:
+            rounds.setdefault((run.point, run.block, which), []).append(run)
     spoiled = [of for of in rounds.values() if any(_spoiled(run) for run in of)]
     variances = [
         statistics.variance([math.log(loop_ns(run)) for run in of])

@@ -107,6 +107,7 @@ scheduler = "wfq"
 
 [limits]
 lateness_p99_ms = 10000.0
+speed_band = 1000.0
 broker_wait_share = 1000.0
 retries = 0
 """
@@ -288,6 +289,9 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     result, _ = run_first_trial(parse(content), tmp_path)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
+    # How fast the CPU was before and after.
+    assert len(result.probes_ns) == 2
+    assert min(result.probes_ns) > 0
 
 
 def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:

@@ -196,3 +196,38 @@ def test_a_manifest_of_long_runs_has_no_episodes(tmp_path: Path) -> None:
     assert steadiness(manifest) is None
     raw = json.loads((tmp_path / "manifest.json").read_text())
     assert "episodes" not in raw["config"]
+
+
+def test_blocks_of_long_runs_that_were_repeated_are_told(tmp_path: Path) -> None:
+    """Block 1 was spoiled once; an arm of block 0 was repeated for another reason."""
+    synthetic.write(tmp_path, blocks=2, seconds=0.05)
+    whole = load_manifest(tmp_path)
+    assert steadiness_sentence(whole) == ""
+    timed = [replace(run, probes_ns=(MS, MS)) for run in whole.runs]
+    spoiled = [
+        replace(
+            run,
+            run_id=f"{run.run_id}-spoiled",
+            valid=False,
+            reason="machine unsteady: ...",
+            probes_ns=(4 * MS, 4 * MS) if run.arm == "wfq" else (MS, MS),
+        )
+        for run in whole.runs
+        if run.block == 1
+    ]
+    failed = replace(timed[0], run_id="failed", valid=False, reason="broker died")
+    manifest = replace(
+        whole,
+        runs=(*timed, *spoiled, failed),
+        config={**whole.config, "limits": {"speed_band": 2.0}},
+    )
+    found = steadiness(manifest)
+    assert found is not None
+    assert (found.rounds_played, found.rounds_spoiled) == (3, 1)
+    assert found.spread == 0
+    said = steadiness_sentence(manifest)
+    assert "took up to 4.00 times as long" in said
+    assert said.endswith(
+        "1 of 3 blocks do not count, for there it differed between arms by more than "
+        "a factor 2."
+    )

@@ -27,6 +27,7 @@ from experiments.load.trace import Trace
 from experiments.processes.children import Child, CpuTime, RunFailed
 from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.pinning import Pinning
+from experiments.processes.speed_probe import SpeedProbe
 from experiments.processes.zookeeper import NoZooKeeper
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
@@ -96,10 +97,12 @@ class Kafka:
         binding = self._pinning.binding(self._pinning.broker)
         site = Site(at=at, binding=binding, tick=self._tick)
         with (
+            SpeedProbe(self._pinning, at, self._tick) as probe,
             self._mode.node(site, settings, control_plane=has_control) as node,
             generating.start(trial, replayed, at, self._pinning, self._tick) as load,
         ):
             processes = (node.broker, *node.beside)
+            before_ns = probe.loop_ns()
             load.tell(_target(node).line())
             # The set-up, and what is replayed without a record: the JVM compiles.
             said = load.line(generating.patience_s(trial, _REHEARSALS), *processes)
@@ -108,12 +111,13 @@ class Kafka:
             before_s = _cpu_s(node.broker)
             summary = json.loads(load.line(generating.patience_s(trial), *processes))
             used = CpuTime(used_s=_cpu_s(node.broker) - before_s)
+            probes_ns = (before_ns, probe.loop_ns())
             told = self._phases(node)
             fault = node.broker.stop(_STOP_TIMEOUT_S, TERMINATED)
         end = LoadEnd(**summary, broker_cpu=used, fault=fault)
         seen = generating.observations(at)
         result = record_run(self.name, trial, replayed, out, seen, None, end)
-        return replace(result, broker_phases_ms=told)
+        return replace(result, broker_phases_ms=told, probes_ns=probes_ns)
 
     def _phases(self, node: Running) -> phases.Phases:
         try:

@@ -23,6 +23,7 @@ from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
+from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import machine
@@ -100,9 +101,10 @@ class Session:
             arm.name: brokers.target(self._experiment, arm, self._brokers[arm.name])
             for arm in arms
         }
-        self._probe = self._child("probe", "experiments.processes.probe", self._cpu())
+        self._probe = self._stack.enter_context(
+            SpeedProbe(self._pinning, self._at, self._tick)
+        )
         self._load = self._child("generator", "experiments.load.episodes", self._job())
-        self._probe.line(_STARTED_TIMEOUT_S)
         self._load.tell(targets_line(targets))
         said = self._load.line(_STARTED_TIMEOUT_S, *self._brokers.values())
         if said != READY:
@@ -114,9 +116,6 @@ class Session:
         return self._stack.enter_context(
             Child(name, command, complaints, tick=self._tick)
         )
-
-    def _cpu(self) -> str:
-        return self._pinning.binding(self._pinning.broker).text()
 
     def _job(self) -> str:
         job = SessionJob(
@@ -138,11 +137,11 @@ class Session:
         observed = self._at / f"{trial.run_id}.arrow"
         started, began = now(), time.monotonic()
         earlier = machine(self._pinning.broker)
-        before_ns = self._probed_ns()
+        before_ns = self._probe.loop_ns()
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        after_ns = self._probed_ns()
+        after_ns = self._probe.loop_ns()
         self._played.append(
             _Played(
                 trial=trial,
@@ -170,10 +169,6 @@ class Session:
             self._load.line(patience_s, *self._brokers.values())
         )
         return summary
-
-    def _probed_ns(self) -> int:
-        self._probe.tell("")
-        return int(self._probe.line(_STARTED_TIMEOUT_S))
 
     def finish(self) -> Iterator[Episode]:
         """Stop all brokers, then join what they and the generator saw, in order."""

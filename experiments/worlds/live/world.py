@@ -24,6 +24,7 @@ from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
+from experiments.processes.speed_probe import SpeedProbe
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
@@ -84,25 +85,37 @@ class Live:
         self, trial: Trial, replayed: Trace, out: RunFiles, at: Path
     ) -> RunResult:
         run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
-        played, fault = run.play()
+        with SpeedProbe(self._pinning, at, self._tick) as probe:
+            before_ns = probe.loop_ns()
+            played, fault = run.play()
+            probes_ns = (before_ns, probe.loop_ns())
         result = record_played(self.name, trial, replayed, out, played, run.records)
         reasons = [each for each in (fault, result.reason) if each]
-        return replace(result, valid=not reasons, reason="; ".join(reasons))
+        return replace(
+            result,
+            valid=not reasons,
+            reason="; ".join(reasons),
+            probes_ns=probes_ns,
+        )
 
     def _run(self, trial: Trial, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
         generator = generating.start(trial, replayed, at, self._pinning, self._tick)
         broker_process = brokers.start(
             trial.experiment, trial.arm, at, self._pinning, self._tick
         )
-        with broker_process as broker, generator as load:
+        probe = SpeedProbe(self._pinning, at, self._tick)
+        with probe, broker_process as broker, generator as load:
             target = brokers.target(trial.experiment, trial.arm, broker)
+            before_ns = probe.loop_ns()
             load.tell(target.line())
             before = broker.cpu_time()
             summary = json.loads(load.line(generating.patience_s(trial), broker))
             after = broker.cpu_time()
+            probes_ns = (before_ns, probe.loop_ns())
             fault = broker.stop(_STOP_TIMEOUT_S)
         end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
         seen = generating.observations(at)
-        return record_run(
+        result = record_run(
             self.name, trial, replayed, out, seen, brokers.recording(at), end
         )
+        return replace(result, probes_ns=probes_ns)

@@ -84,12 +84,12 @@ _PLOTS: Final[Mapping[str, Plot]] = {
     ),
     "speed": Plot(
         "How fast the machine was",
-        "Time of a fixed loop on the brokers' CPU around each episode, relative to the "
-        "median, in the order in which they were played: higher is slower. Crosses are "
-        "rounds that were repeated because their arms met different machines; nothing "
-        "but this loop decides that. Below it, where brokers measured it, what "
-        "identical requests cost under an arm, the median of each round; dashed is how "
-        "far arms of a round may be apart in the loop's time.",
+        "Time of a fixed loop on the brokers' CPU around each episode or run, relative "
+        "to the median, in the order in which they were played: higher is slower. "
+        "Crosses do not count; that arms met different machines is decided by this "
+        "loop alone. Below it, where brokers measured it, what identical requests cost "
+        "under an arm, the median of each round or block; dashed is how far its arms "
+        "may be apart in the loop's time.",
         over_time.speed,
     ),
     "drift": Plot(

@@ -61,10 +61,10 @@ def queue(comparison: Comparison) -> Figure:
 
 
 def speed(comparison: Comparison) -> Figure:
-    """Draw the time of the fixed loop around every episode, in order of execution.
+    """Draw the time of the fixed loop around every episode or run, in their order.
 
     Below it, where it is known, what its requests cost beside the baseline's of the
-    same round.
+    same round or block.
     """
     runs = [run for run in comparison.manifest.runs if run.probes_ns]
     costs = comparison.paired_costs
@@ -73,7 +73,8 @@ def speed(comparison: Comparison) -> Figure:
     _loops(figure, panels[0], runs)
     if costs:
         _costs(comparison, panels[1], runs)
-    panels[-1].set_xlabel("episode, in order of execution")
+    unit = "run" if comparison.manifest.episodes is None else "episode"
+    panels[-1].set_xlabel(f"{unit}, in order of execution")
     return figure
 
 
@@ -114,8 +115,8 @@ def _costs(comparison: Comparison, axis: Axes, runs: Sequence[Run]) -> None:
             alpha=0.7,
             label=of.arm,
         )
-    episodes = comparison.manifest.episodes
-    edges = () if episodes is None else (1 / episodes.speed_band, episodes.speed_band)
+    band = comparison.manifest.speed_band
+    edges = () if band is None else (1 / band, band)
     for edge in edges:
         axis.axhline(edge, color=MUTED, linewidth=0.7, linestyle=(0, (3, 2)))
     axis.axhline(1, color=MUTED, linewidth=0.8)

@@ -196,7 +196,8 @@ def runs_part(comparison: Comparison) -> str:
         "</p>"
     )
     if manifest.episodes is None:
-        told = [f"{run.run_id}: {manifest.why_excluded(run)}" for run in excluded]
+        told = [steadiness_sentence(manifest)]
+        told += [f"{run.run_id}: {manifest.why_excluded(run)}" for run in excluded]
     else:
         # Thousands of episodes: the table and the CSV beside it have each of them.
         told = [steadiness_sentence(manifest), reasons_sentence(manifest)]

@@ -24,10 +24,9 @@ def cost_sentences(comparison: Comparison) -> tuple[str, ...]:
     pairs = sum(of.pairs for of in found)
     left_out = sum(of.left_out for of in found)
     said = (
-        "A second witness is what identical requests cost the broker, the work of "
-        f"policy and reader on each included: relative to {base} it was {each}, over "
-        f"{pairs} pairs; {left_out} were left out, because one side had no good answer "
-        "or no recorded cost."
+        "A second witness is what the handlers of identical requests used: relative to "
+        f"{base} it was {each}, over {pairs} pairs; {left_out} were left out, because "
+        "one side had no good answer or no recorded cost."
     )
     episodes = comparison.manifest.episodes
     if episodes is None:

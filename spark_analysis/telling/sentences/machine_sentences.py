@@ -25,14 +25,15 @@ STOLEN_SHARE: Final = 0.01
 def steadiness_sentence(manifest: Manifest) -> str:
     """Say how steady the machine was and what was repeated, or nothing."""
     found = steadiness(manifest)
-    if found is None or manifest.episodes is None:
+    band = manifest.speed_band
+    if found is None or band is None:
         return ""
-    band = manifest.episodes.speed_band
+    unit = "block" if manifest.episodes is None else "round"
     return (
         f"A fixed loop on the brokers' CPU took up to {digits(found.slowest)} times as "
-        f"long as at its fastest; around two arms of a round its times differ with a "
+        f"long as at its fastest; around two arms of a {unit} its times differ with a "
         f"standard deviation of {found.spread:.2f} of the logarithm. "
-        f"{found.rounds_spoiled} of {found.rounds_played} rounds do not count, for "
+        f"{found.rounds_spoiled} of {found.rounds_played} {unit}s do not count, for "
         f"there it differed between arms by more than a factor {band:g}."
     )
 
