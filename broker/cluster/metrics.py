@@ -91,8 +91,7 @@ def _states(partition: Partition) -> dict[str, int]:
     if not partition.is_leader:
         isr = replicas = least = 0
     else:
-        # Kafka's effective one: there cannot be more than all.
-        least = min(partition.min_insync(), replicas)
+        least = partition.effective_min_isr
         lag = partition.log.log_end_offset - partition.last_stable_offset
     return {
         "insyncreplicascount": isr,

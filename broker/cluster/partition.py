@@ -43,6 +43,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_min_insync",
         "controller_epoch",
         "epoch_start_offset",
         "followers",
@@ -56,7 +57,6 @@ class Partition:
         "local_id",
         "log",
         "maximal_isr",
-        "min_insync",
         "partition_epoch",
         "proposed_isr",
         "replicas",
@@ -77,7 +77,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.local_id = local_id
-        self.min_insync = min_insync
+        self._min_insync = min_insync
         self.is_leader = self.is_reassigning = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -155,11 +155,9 @@ class Partition:
         """
         if not self.is_leader:
             raise self.not_leader()
-        if acks == ALL_REPLICAS and len(self.isr) < self.min_insync():
-            raise KafkaError(
-                ErrorCode.not_enough_replicas,
-                f"the in-sync replicas are {self.isr}, expected {self.min_insync()}",
-            )
+        if acks == ALL_REPLICAS and len(self.isr) < (least := self.effective_min_isr):
+            told = f"the in-sync replicas are {self.isr}, expected {least}"
+            raise KafkaError(ErrorCode.not_enough_replicas, told)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
         if len(self.maximal_isr) == 1:
             self.high_watermark = self.log.log_end_offset
@@ -223,9 +221,14 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
             return None
-        if len(self.isr) < self.min_insync():
+        if len(self.isr) < self.effective_min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
+
+    @property
+    def effective_min_isr(self) -> int:
+        """Of what acks=all needs, as many as there are replicas (Kafka 3.7)."""
+        return min(self._min_insync(), len(self.replicas))
 
     # ---- the ISR ----------------------------------------------------------------
 

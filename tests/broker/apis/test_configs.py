@@ -11,7 +11,7 @@ from broker.network.settings import connection_limits
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
-from tests.broker.apis.requests import batch, produce_fields
+from tests.broker.apis.requests import batch, leader_and_isr, produce_fields
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -180,6 +180,11 @@ def test_a_changed_config_is_in_effect_at_once_and_after_a_restart(
 
 
 def test_min_insync_replicas_is_dynamic(world: World) -> None:
+    alone = leader_and_isr(
+        ("t", 0), leader=0, leader_epoch=1, isr=(0,), replicas=(0, 1)
+    )
+    world.command(ApiKey.LEADER_AND_ISR, alone)
+    assert world.produce("t", b"x", acks=-1).error_code is NONE
     assert alter(world, TOPIC, "t", ("min.insync.replicas", SET, "2")) is NONE
     refused = world.produce("t", b"x", acks=-1)
     assert refused.error_code is ErrorCode.not_enough_replicas

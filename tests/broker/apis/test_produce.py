@@ -223,11 +223,21 @@ def test_too_few_replicas_in_sync_refuse_acks_all_before_the_append(
     world: World,
 ) -> None:
     world.create("two", min_insync_replicas="2")
+    alone = leader_and_isr(
+        ("two", 0), leader=0, leader_epoch=1, isr=(0,), replicas=(0, 2)
+    )
+    world.command(ApiKey.LEADER_AND_ISR, alone)
     fields = produce_fields({("two", 0): batch(b"a")}, -1)
     answer = row(world.start(ApiKey.PRODUCE, 9, **fields))
     assert answer.error_code is ErrorCode.not_enough_replicas
     assert world.fetch("two").high_watermark == 0
     assert world.produce("two", b"a").error_code is NONE
+
+
+def test_no_more_replicas_are_asked_for_than_there_are(world: World) -> None:
+    """Kafka's ``effectiveMinIsr``: the only replica is enough, whatever is set."""
+    world.create("two", min_insync_replicas="2")
+    assert world.produce("two", b"a", acks=-1).error_code is NONE
 
 
 def test_too_few_replicas_after_the_append_are_told(world: World) -> None:
