@@ -1,0 +1,60 @@
+"""The programs of ``docs/trio-client.md`` do what the text says."""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import trio
+
+from tests.client.cluster import Cluster, in_cluster
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "trio-client.md"
+PRODUCE, CONSUME = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+
+
+def documented(cluster: Cluster, program: str, **known: Any) -> Any:
+    """Return a program of the page as a function, its one broker being ours."""
+    imports, body = program.split("\n\n", 1)
+    names: dict[str, Any] = dict(known)
+    exec(imports, names)
+
+    async def connect(host: str, port: int) -> Any:
+        """Connect to the only broker, whatever port a reader would have."""
+        return await cluster.connect(host, cluster.world.server.ports["PLAINTEXT"])
+
+    for name in ("open_producer", "open_consumer"):
+        if name in names:
+            names[name] = functools.partial(
+                names[name], connect=connect, rng=random.Random(1)
+            )
+    exec(f"async def main():\n{indent(body, '    ')}    return locals()", names)
+    return names["main"]
+
+
+def test_what_one_program_sends_the_other_reads() -> None:
+    read: list[Any] = []
+
+    async def scenario(cluster: Cluster) -> Any:
+        await cluster.create("greetings", 1)
+        assert CONSUME.count("        ...\n") == 1
+        reading = CONSUME.replace("...", "read.append(record); break")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(documented(cluster, reading, read=read))
+            # The reader begins at the end: it has to be there before.
+            await trio.sleep(10)
+            return (await documented(cluster, PRODUCE)())["written"]
+
+    written = in_cluster(scenario)
+    (record,) = read
+    assert (record.key, record.value, record.headers) == (
+        b"k",
+        b"hello",
+        (("a", b"b"),),
+    )
+    assert (record.topic, record.partition, record.offset) == ("greetings", 0, 0)
+    assert (written.topic, written.partition, written.offset) == ("greetings", 0, 0)
