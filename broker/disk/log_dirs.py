@@ -33,7 +33,7 @@ _SHORTAGES: Final = frozenset(
 )
 
 
-def is_shortage(error: OSError) -> bool:
+def _is_shortage(error: OSError) -> bool:
     """Tell whether an error says that something is short, not that a device failed.
 
     One that was raised from another is what the other is.
@@ -60,7 +60,7 @@ class LogDirs:
 
     def failed(self, directory: str, error: OSError) -> None:
         """Note an error met in a directory; a shortage changes nothing."""
-        if not is_shortage(error):
+        if not _is_shortage(error):
             self.take_offline(directory, error)
 
     def take_offline(self, directory: str, error: OSError) -> None:

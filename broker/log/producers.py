@@ -272,7 +272,7 @@ def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:
     remove_if_there(storage, join(directory, f"{offset:020d}{SNAPSHOT}"))
 
 
-def load_snapshot(
+def _load_snapshot(
     storage: Storage, directory: str, up_to: int, producers: Producers
 ) -> int | None:
     """Take over the newest sound snapshot at most at ``up_to``; return its offset.
@@ -298,7 +298,7 @@ def replay_producers(
     up_to: int,
 ) -> None:
     """Rebuild the state before ``up_to``: the newest snapshot, then the batches."""
-    known_to = load_snapshot(storage, directory, up_to, producers) or 0
+    known_to = _load_snapshot(storage, directory, up_to, producers) or 0
     in_order = tuple(segments)
     for segment, following in zip_longest(in_order, in_order[1:]):
         if following is not None and following.base_offset <= known_to:

@@ -79,7 +79,7 @@ def _block(point: Point, block: int) -> Iterator[Trial]:
         )
 
 
-def keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
+def _keys_of(trials: Sequence[Trial], world: str, code: str) -> list[str]:
     """Return the key of every trial.
 
     A factor may leave an arm as it is. Its trials at two points then depend on the same
@@ -125,7 +125,7 @@ def run(
     manifest = _open(experiment, found, directory, world, resume=resume)
     manifest.content["executor"] = executor.name
     trials = list(plan(found))
-    keys = keys_of(trials, world.name, code_sha256())
+    keys = _keys_of(trials, world.name, code_sha256())
     drawings = Drawings(
         directory, found, manifest.content["traces"], manifest.content["code"]["sha256"]
     )

@@ -131,7 +131,7 @@ def describe_distribution(
     weights = block_weights(len(runs), resamples, seed)
     curve, share = exceedance_curve(pooled, CURVE_RANKS)
     low, high = exceedance_band(runs, curve, confidence)
-    return arrow_table(
+    return _arrow_table(
         Distribution,
         [
             Distribution(
@@ -186,7 +186,7 @@ def judge_family(
     contrasts = [column[~np.isnan(column)] for column in with_gaps.T]
     different = difference_p(with_gaps, [name for name, _ in logs], seed)
     same = holm(np.array([tost(found, margins[metric]) for found in contrasts]))
-    return arrow_table(
+    return _arrow_table(
         Contrast,
         [
             Contrast(
@@ -250,7 +250,7 @@ def spark_schema(record: type) -> str:
     )
 
 
-def arrow_table(record: type, rows: Sequence[Any]) -> pa.Table:
+def _arrow_table(record: type, rows: Sequence[Any]) -> pa.Table:
     """Return records of one kind as a table with the schema that Spark expects."""
     hints = get_type_hints(record)
     return pa.Table.from_pylist(

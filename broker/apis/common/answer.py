@@ -62,14 +62,14 @@ def first_error(row: Any) -> Generator[None, None, int]:
         rows = [
             row
             for value in _values(each)
-            if isinstance(value, list | tuple) and value and is_row(value[0])
+            if isinstance(value, list | tuple) and value and _is_row(value[0])
             for row in value
         ]
         pending += reversed(rows)
     return 0
 
 
-def is_row(value: object) -> bool:
+def _is_row(value: object) -> bool:
     """Say whether ``value`` is a struct, not a number or a string."""
     return isinstance(value, Row) or dataclasses.is_dataclass(value)
 

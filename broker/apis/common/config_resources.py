@@ -33,7 +33,7 @@ _TYPE_NAMES: Final = MappingProxyType(
 )
 
 
-def check_broker_name(name: str, broker: Broker) -> None:
+def _check_broker_name(name: str, broker: Broker) -> None:
     """Raise INVALID_REQUEST unless ``name`` is this broker, or every broker's default.
 
     Kafka's clients send a broker's resources to that broker.
@@ -46,7 +46,7 @@ def check_broker_name(name: str, broker: Broker) -> None:
         )
 
 
-def unknown_type(number: int) -> KafkaError:
+def _unknown_type(number: int) -> KafkaError:
     """Return the error for a resource that has no configs here."""
     name = _TYPE_NAMES.get(number, "UNKNOWN")
     return KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {name}")
@@ -98,9 +98,9 @@ def present_configs(kind: int, name: str, broker: Broker) -> Mapping[str, str]:
             )
         return topic.configs
     if kind == ResourceType.BROKER:
-        check_broker_name(name, broker)
+        _check_broker_name(name, broker)
         return broker.coordinator.broker_configs.get(name, {})
-    raise unknown_type(kind)
+    raise _unknown_type(kind)
 
 
 def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerConfig:

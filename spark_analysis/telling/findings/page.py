@@ -56,7 +56,7 @@ class Mark:
     @property
     def untouched(self) -> bool:
         """Whether the section's text is the one that was made."""
-        return short_hash(self.body) == self.text
+        return _short_hash(self.body) == self.text
 
 
 def page(spec: Spec, runs: Path, root: Path, answers: Mapping[str, str]) -> str:
@@ -122,10 +122,10 @@ def marks(text: str) -> list[Mark]:
 def content_hash(config: Path) -> str:
     """Return the hash of what a TOML file says, comments and layout aside."""
     content = tomllib.loads(config.read_text(encoding="utf-8"))
-    return short_hash(json.dumps(content, sort_keys=True))
+    return _short_hash(json.dumps(content, sort_keys=True))
 
 
-def short_hash(text: str) -> str:
+def _short_hash(text: str) -> str:
     """Return the first digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:_HEX]
 
@@ -151,7 +151,7 @@ def _made(section: Section, runs: Path, root: Path, answers: str) -> str:
     return (
         f"<!-- made from {section.config} {content_hash(root / section.config)}, "
         f"answers {answers}, code {str(code['sha256'])[:_HEX]}, "
-        f"commit {str(code['commit'])[:_HEX]}, text {short_hash(body)} -->\n"
+        f"commit {str(code['commit'])[:_HEX]}, text {_short_hash(body)} -->\n"
         f"{body}\n{END}"
     )
 

@@ -35,7 +35,7 @@ def ratios_table(table: Ratios, results: Results) -> list[str]:
         cells = [_one(mine, column.where, levels) for column in table.columns]
         named = _point(levels[line], table.where) if table.rows == "point" else line
         written.append([named, *(_cell(table.cell, each) for each in cells)])
-    return markdown(headings, written)
+    return _markdown(headings, written)
 
 
 def ahead_table(table: Ahead, results: Results) -> list[str]:
@@ -69,10 +69,10 @@ def ahead_table(table: Ahead, results: Results) -> list[str]:
     headings = [table.factor, f"{first} ahead", f"{second} ahead"]
     headings += ["the same", "not decided", f"{first} / {second}"]
     caption = f"At how many points {first} or {second} is ahead ({about}), and ratios:"
-    return [caption, "", *markdown(headings, written)]
+    return [caption, "", *_markdown(headings, written)]
 
 
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a table whose first column is text and whose others are numbers."""
     rules = ["---", *("---:" for _ in headings[1:])]
     lines = [headings, rules, *rows]

@@ -61,7 +61,7 @@ def _split(design: Design, of: Attribution) -> str:
         for effect in of.of("alone")
     )
     shares = listed(
-        f"the {effect.factors[0]} has {part_words(effect.part)}"
+        f"the {effect.factors[0]} has {_part_words(effect.part)}"
         for effect in of.of("share")
     )
     return (
@@ -138,7 +138,7 @@ def _source(design: Design, of: Attribution) -> str:
     assert of.reach is not None
     enough = _enough(design, of)
     named = ", or from ".join(
-        f"{_together(design, combination)}, {part_words(of.reach[combination])}"
+        f"{_together(design, combination)}, {_part_words(of.reach[combination])}"
         for combination in enough
     )
     needed = frozenset.intersection(*enough)
@@ -152,7 +152,7 @@ def _alone(design: Design, of: Attribution) -> str:
     assert of.reach is not None
     return listed(
         f"{name} {design.levels[name][1]} alone brings "
-        f"{part_words(of.reach[frozenset({name})])}"
+        f"{_part_words(of.reach[frozenset({name})])}"
         for name in design.factors
     )
 
@@ -162,12 +162,12 @@ def _each(design: Design, of: Attribution) -> str:
     assert of.reach is not None
     full = frozenset(design.factors)
     alone = listed(
-        f"{name} {part_words(of.reach[frozenset({name})])}" for name in design.factors
+        f"{name} {_part_words(of.reach[frozenset({name})])}" for name in design.factors
     )
     if len(full) == 1:
         return f"Alone: {alone}."
     without = listed(
-        f"without {name} {part_words(of.reach[full - {name}])}"
+        f"without {name} {_part_words(of.reach[full - {name}])}"
         for name in design.factors
     )
     return f"Alone: {alone}; leaving one out: {without}."
@@ -191,7 +191,7 @@ def _enough(design: Design, of: Attribution) -> list[Combination]:
 
 def _shares(of: Attribution) -> str:
     shares = listed(
-        f"{effect.factors[0]} {part_words(effect.part)}" for effect in of.of("share")
+        f"{effect.factors[0]} {_part_words(effect.part)}" for effect in of.of("share")
     )
     return f"Shares over all orders of adding them (Shapley): {shares}."
 
@@ -206,7 +206,7 @@ def _drawback(of: Attribution) -> str:
     return f" Added to the others, it is undone in part by {undoing}."
 
 
-def part_words(part: Estimate | None) -> str:
+def _part_words(part: Estimate | None) -> str:
     """Write a part of the whole with its interval, in per cent."""
     assert part is not None
     # Adding zero takes the sign off a rounded nothing.

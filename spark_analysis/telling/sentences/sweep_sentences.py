@@ -35,7 +35,7 @@ from spark_analysis.telling.sentences.verdict_sentences import (
 _NAMED = 3
 
 
-def pairs_of(study: Study) -> tuple[Pair, ...]:
+def _pairs_of(study: Study) -> tuple[Pair, ...]:
     """Return the pairs that were compared, those asked for first."""
     return tuple(dict.fromkeys(cell.pair for cell in study.pairs))
 
@@ -43,7 +43,7 @@ def pairs_of(study: Study) -> tuple[Pair, ...]:
 def pair_sentences(study: Study, class_names: Sequence[str]) -> tuple[str, ...]:
     """Return one sentence per pair and class, in the headline metric."""
     said = []
-    for pair in pairs_of(study):
+    for pair in _pairs_of(study):
         for name in class_names:
             cells = [
                 cell

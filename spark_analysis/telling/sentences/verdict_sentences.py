@@ -69,11 +69,11 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
     why = f" No values are quoted: {cell.verdict.why}." if cell.verdict.why else ""
     return (
         f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm}"
-        f"{than_under(cell, baseline)} ({grounds}{by}).{why or mark}"
+        f"{_than_under(cell, baseline)} ({grounds}{by}).{why or mark}"
     )
 
 
-def than_under(cell: Cell, baseline: str) -> str:
+def _than_under(cell: Cell, baseline: str) -> str:
     """Return what a change is measured from; a quantile that is lost has no degree."""
     finite = cell.contrast is not None and 0 < cell.contrast.ratio.value < math.inf
     return f" than under {baseline}" if finite and differs(cell) else ""
@@ -157,7 +157,7 @@ def headline(comparison: Comparison, of_arm: Story) -> str:
     if cell is None:
         first = comparison.class_names[0]
         return f"{arm}: no quantile of {first} can be compared, its tails are thin."
-    than = than_under(cell, comparison.manifest.baseline)
+    than = _than_under(cell, comparison.manifest.baseline)
     others = ", ".join(
         f"{other.class_name} {other.metric.label} {finding(other)}"
         for other in of_arm.others

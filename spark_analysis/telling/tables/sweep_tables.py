@@ -30,7 +30,7 @@ def study_tables(study: Study) -> tuple[Table, ...]:
     manifest = study.manifest
     found = [pairs_table(study), violations_table(manifest), cpu_table(manifest)]
     if study.swept:
-        found += [levels_table(study), points_table(study)]
+        found += [levels_table(study), _points_table(study)]
     return tuple(table for table in found if table.rows)
 
 
@@ -111,7 +111,7 @@ def _pair_row(cell: PairCell) -> tuple[Any, ...]:
     )
 
 
-def points_table(study: Study) -> Table:
+def _points_table(study: Study) -> Table:
     """One row per point, class and arm: the headline metric, and goodput."""
     headline, goodput = study.headline, study.metrics[-1]
     level = percent(study.manifest.options.confidence)
