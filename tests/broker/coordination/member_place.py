@@ -23,8 +23,14 @@ from broker.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from broker.disk.identity import draw_uuid
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
-from broker.protocol.schemas.stop_replica import StopReplicaRequest
+from broker.protocol.schemas.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from broker.protocol.schemas.stop_replica import (
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from broker.protocol.schemas.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
@@ -66,6 +72,15 @@ class MemberWitness(Witness):
         self.metadata_cache.update(request)
         return error
 
+    def _is_stale(
+        self, command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+    ) -> bool:
+        """Refuse an older controller than was heard of, as brokers do."""
+        if command.controller_epoch < self.controller_epoch:
+            return True
+        self.controller_epoch = command.controller_epoch
+        return False
+
     async def obey(self, stream: trio.abc.Stream) -> None:
         """Answer a controller until it closes the connection."""
         any_stream: Any = stream
@@ -82,16 +97,21 @@ class MemberWitness(Witness):
             await stream.aclose()
 
     def _answer(self, key: ApiKey, version: int, body: Any) -> Any:
+        stale = ErrorCode.stale_controller_epoch
         match key:
             case ApiKey.LEADER_AND_ISR:
-                command = LeaderAndIsrRequest.from_wire(body)
-                return self.become_leader_or_follower(command).to_wire(version)
+                led = LeaderAndIsrRequest.from_wire(body)
+                if self._is_stale(led):
+                    return LeaderAndIsrResponse(error_code=stale).to_wire(version)
+                return self.become_leader_or_follower(led).to_wire(version)
             case ApiKey.STOP_REPLICA:
-                return self.stop_replicas(StopReplicaRequest.from_wire(body)).to_wire(
-                    version
-                )
+                stopped = StopReplicaRequest.from_wire(body)
+                if self._is_stale(stopped):
+                    return StopReplicaResponse(error_code=stale).to_wire(version)
+                return self.stop_replicas(stopped).to_wire(version)
             case ApiKey.UPDATE_METADATA:
-                error = self.update_metadata(UpdateMetadataRequest.from_wire(body))
+                told = UpdateMetadataRequest.from_wire(body)
+                error = stale if self._is_stale(told) else self.update_metadata(told)
                 return UpdateMetadataResponse(error_code=error).to_wire(version)
         return _api_versions()
 

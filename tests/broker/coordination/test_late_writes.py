@@ -271,7 +271,20 @@ class Fleet:
             and not any(tree.children(path) for path in asked)
             and len(tree.children(paths.BROKER_IDS)) == len(BROKERS)
             and all(each.told == self.leaders() for each in self.brokers)
+            and all(set(each.held) == self.placed_on(each) for each in self.brokers)
         )
+
+    def placed_on(self, broker: MemberWitness) -> set[TopicPartition]:
+        """Return what a broker has to hold, by the znodes."""
+        tree = self.zoo.service.tree
+        return {
+            TopicPartition(name, index)
+            for name in tree.children(paths.TOPICS)
+            for index, it in read_topic(
+                tree.get(paths.topic(name))[0]
+            ).partitions.items()
+            if broker.config.node_id in it.replicas
+        }
 
     def leaders(self) -> dict[TopicPartition, int]:
         """Return who leads each partition, by the znodes; -1 if that is not decided."""
