@@ -15,7 +15,7 @@ _WITH_CONTROL_PLANE = ("planes", "planes-lending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Endpoints:
     """Where a broker listens, and where its ZooKeeper does.
 
     ``control`` is the port of its control plane, if the arm has one.
@@ -42,7 +42,7 @@ def member_keys(
     experiment: Experiment,
     arm: Arm,
     number: int,
-    place: Place,
+    endpoints: Endpoints,
     world: Mapping[str, str | int | float | bool] = NO_KEYS,
 ) -> dict[str, str]:
     """Return a broker's configuration: the arm's keys, then what the run owns.
@@ -53,7 +53,7 @@ def member_keys(
     """
     assert experiment.cluster is not None
     names = listener_names(experiment, arm)
-    ports = dict(zip(names, (place.data, place.control), strict=False))
+    ports = dict(zip(names, (endpoints.data, endpoints.control), strict=False))
     stops = any(isinstance(fault, Stop) for fault in experiment.faults)
     keys = {
         "auto.leader.rebalance.enable": "false",
@@ -61,10 +61,10 @@ def member_keys(
         "controlled.shutdown.retry.backoff.ms": "200",
         **experiment.broker_keys(arm, world),
         "broker.id": str(number),
-        "zookeeper.connect": place.zookeeper,
+        "zookeeper.connect": endpoints.zookeeper,
         "zookeeper.session.timeout.ms": str(round(experiment.cluster.session_ms)),
         "listeners": ",".join(
-            f"{it}://{place.host}:{port}" for it, port in ports.items()
+            f"{it}://{endpoints.host}:{port}" for it, port in ports.items()
         ),
         "inter.broker.listener.name": DATA,
     }

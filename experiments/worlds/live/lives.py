@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from experiments.cluster.membership import Place, listener_names, member_keys
+from experiments.cluster.membership import Endpoints, listener_names, member_keys
 from experiments.cluster.recorded import BrokerRecord
 from experiments.design.faults import Fill
 from experiments.processes.children import Child
@@ -163,14 +163,14 @@ class LiveBrokers:
         if number < self._cluster.brokers:
             self._records.append(BrokerRecord(number, record))
         experiment, pinning = self._trial.experiment, self._pinning
-        place = Place(
+        endpoints = Endpoints(
             host=HOST,
             data=self.ports[number],
             control=self._control_ports[number],
             zookeeper=self._zookeeper,
         )
         keys = member_keys(
-            experiment, self._trial.arm, number, place, experiment.live.set
+            experiment, self._trial.arm, number, endpoints, experiment.live.set
         )
         # The first CPU is for who leads.
         leads = number == self._cluster.leader

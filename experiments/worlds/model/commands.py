@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
     """Who leads a partition."""
 
-    topic: str
-    partition: int
+    key: TopicPartition
     leader: int
 
 
@@ -42,10 +42,10 @@ def batch(states: Sequence[Leadership]) -> tuple[Command, ...]:
 
 def merged(waiting: Iterable[Command]) -> list[Command]:
     """Merge the commands that wait for one broker, one of each kind at most."""
-    newest: dict[ApiKey, dict[tuple[str, int], Leadership]] = {}
+    newest: dict[ApiKey, dict[TopicPartition, Leadership]] = {}
     for command in waiting:
         known = newest.setdefault(command.api_key, {})
-        known.update({(it.topic, it.partition): it for it in command.states})
+        known.update({it.key: it for it in command.states})
     # The API keys of LEADER_AND_ISR and UPDATE_METADATA are in the order to keep.
     return [
         Command(api_key=key, states=tuple(newest[key].values()))

@@ -21,6 +21,7 @@ import pyarrow as pa
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
 from broker.requests.classifier import CONTROL
 from experiments.design.config import Arm, Experiment
 from experiments.design.faults import Elect
@@ -75,9 +76,9 @@ class Election:
         self._first_number = len(trace)
         self._refusal_ns = refusal_ns
         self._partition_of = self._partitions(trace)
-        self._moved: set[tuple[str, int]] = set()
+        self._moved: set[TopicPartition] = set()
         # Who is to be turned away when a partition has moved.
-        self._led: dict[tuple[str, int], list[ModelTask]] = {}
+        self._led: dict[TopicPartition, list[ModelTask]] = {}
         self._waiting: deque[Command] = deque()
         self._sent: list[_Sent] = []
         self._flying: Command | None = None
@@ -120,8 +121,8 @@ class Election:
         assert command is not None
         if command.api_key is ApiKey.LEADER_AND_ISR:
             for it in command.states:
-                self._moved.add((it.topic, it.partition))
-                for waiting in self._led.pop((it.topic, it.partition), ()):
+                self._moved.add(it.key)
+                for waiting in self._led.pop(it.key, ()):
                     if waiting.dequeued_ns < 0:
                         self._turn_away(waiting)
         # Not amid the broker's own bookkeeping of the answer.
@@ -146,7 +147,7 @@ class Election:
                 request_id=number,
                 broker=self._cluster.leader,
                 api_key=int(ApiKey.PRODUCE),
-                partition=partitions[number][1],
+                partition=partitions[number].partition,
                 acks=_NONE,
                 records=1,
                 intended_ns=trace_ns,
@@ -184,8 +185,7 @@ class Election:
         replicas = self._cluster.replicas
         return [
             Leadership(
-                topic=topic,
-                partition=partition,
+                key=TopicPartition(topic, partition),
                 leader=replicas[0] if leader is None else leader,
             )
             for topic, count in frames.topics(self._experiment.workload).items()
@@ -226,7 +226,7 @@ class Election:
             request_id=NO_REQUEST,
             broker=self._cluster.leader,
             api_key=int(sent.command.api_key),
-            partition=last.partition,
+            partition=last.key.partition,
             acks=0,
             records=0,
             intended_ns=self._decided_ns,
@@ -238,19 +238,20 @@ class Election:
             kept=_NONE,
         )
 
-    def _partitions(self, trace: Trace) -> list[tuple[str, int]]:
+    def _partitions(self, trace: Trace) -> list[TopicPartition]:
         """Return the topic and partition that each request of the trace is about."""
         topics = frames.topics(self._experiment.workload)
         of_connection = []
         for sender in senders(self._experiment.workload):
             topic = frames.topic_of(sender.traffic.name)
-            of_connection.append((topic, sender.position % topics.get(topic, 1)))
+            partition = sender.position % topics.get(topic, 1)
+            of_connection.append(TopicPartition(topic, partition))
         return [of_connection[connection] for connection in trace.column("connection")]
 
-    def _stepped_down_ns(self) -> dict[tuple[str, int], int]:
+    def _stepped_down_ns(self) -> dict[TopicPartition, int]:
         """Return when the broker stepped down from partitions, `NEVER` if not."""
         return {
-            (it.topic, it.partition): sent.task.local_done_ns
+            it.key: sent.task.local_done_ns
             for sent in self._sent
             if sent.command.api_key is ApiKey.LEADER_AND_ISR
             for it in sent.command.states

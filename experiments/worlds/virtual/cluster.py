@@ -33,7 +33,7 @@ from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
 from experiments.cluster.book import Book
-from experiments.cluster.membership import Place, member_keys
+from experiments.cluster.membership import Endpoints, member_keys
 from experiments.cluster.recorded import BrokerRecord, record_played
 from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
@@ -229,13 +229,13 @@ class ClusterRun:
 
     async def _server(self, broker: VirtualBroker) -> BrokerServer:
         number, clock, experiment = broker.number, self._clock, self._trial.experiment
-        place = Place(
+        endpoints = Endpoints(
             host=broker.host.name,
             data=_data_port(number),
             control=_FIRST_CONTROL_PORT + number,
             zookeeper=f"{_ZOOKEEPER_HOST}:{_ZOOKEEPER_PORT}",
         )
-        keys = member_keys(experiment, self._trial.arm, number, place)
+        keys = member_keys(experiment, self._trial.arm, number, endpoints)
         config = BrokerConfig.load(None, {"log.dirs": "/data", **keys})
         rng = random.Random(f"{self._seed}/{number}")
         apis = KafkaApis(
