@@ -239,6 +239,21 @@ def test_a_follower_keeps_whole_batches_before_a_corrupt_one(log):
     assert everything(follower) == bytes(content[:200])
 
 
+@pytest.mark.parametrize("length", [0, -12, -(2**31)])
+def test_bytes_that_are_no_batch_are_not_passed_over(length):
+    log = open_log()
+    for number in range(3):
+        log.append(batch([b"%032d" % number]), 0, NOW_MS)
+    segment = log.segments.active
+    segment.remember_nothing()
+    position, size = segment.locate(1)
+    assert (position, size) == (100, 100)
+    segment.file.write(position + 8, (struct.pack(">i", length),), 4)
+    with pytest.raises(KafkaError, match="has no batch at 100") as refused:
+        segment.locate(2)
+    assert refused.value.code is ErrorCode.corrupt_message
+
+
 # ---- flushing ----
 
 
