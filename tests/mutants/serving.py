@@ -1,6 +1,7 @@
 """A plugin of pytest's: tests are collected once, and some of them run for each mutant.
 
-Most of what a mutant takes is imports and collection. With ``--serve FD`` a process
+Most of what a mutant takes is imports and collection: without them one that is soon
+noticed takes a twentieth of the CPU. With ``--serve FD`` a process
 that has collected its tests reads requests from a socket, and forks for each of them.
 The child does not import what was changed: it gives the functions that are there the
 code that they have in the changed file. So this is for changes of functions that nobody
