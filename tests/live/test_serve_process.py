@@ -94,15 +94,13 @@ def cpu_s(process):
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_its_first_answer_costs_less_than_a_second_of_cpu(tmp_path):
+def test_nothing_polls_while_nobody_asks(tmp_path):
     process = serve(tmp_path)
     port = ready(process)["PLAINTEXT"]
     with socket.create_connection(("127.0.0.1", port)) as client:
         api_versions(client)
-        assert cpu_s(process) < 1.0
         at_rest_s = cpu_s(process)
         time.sleep(0.3)
-        # Nothing polls while nobody asks.
         assert cpu_s(process) - at_rest_s <= 0.05
     process.terminate()
     assert ends(process) == 0
