@@ -25,9 +25,8 @@ def kafka_apis(
     clock: VirtualClock,
     rng: random.Random,
     network: MemoryNetwork,
-    storage: MemoryStorage | None = None,
 ) -> KafkaApis:
-    """Make Kafka's APIs over a disk in memory, by default an empty one."""
+    """Make Kafka's APIs over an empty disk in memory."""
 
     async def connect(host: str, port: int) -> MemoryStream:
         await trio.lowlevel.checkpoint()
@@ -35,7 +34,7 @@ def kafka_apis(
 
     broker = assemble(
         config,
-        storage=storage or MemoryStorage(),
+        storage=MemoryStorage(),
         now_ns=clock.now_ns,
         now_ms=lambda: START_MS + clock.now_ms(),
         rng=rng,
