@@ -44,12 +44,16 @@ def load_manifest(directory: Path) -> Manifest:
         raise RecordingError(f"{path}: there is no such file; is this a run?") from None
     except ValueError as error:
         raise RecordingError(f"{path}: not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise RecordingError(f"{path}: no manifest, but a JSON {type(raw).__name__}")
     if raw.get("schema") != SCHEMA:
         found = raw.get("schema")
         raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
     try:
         manifest = _manifest(directory, raw)
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise RecordingError(f"{path}: {error} is missing") from error
+    except (TypeError, ValueError) as error:
         raise RecordingError(f"{path}: {type(error).__name__}: {error}") from error
     _check(manifest, path)
     return manifest
@@ -211,6 +215,7 @@ def _check(manifest: Manifest, path: Path) -> None:
     if manifest.baseline in manifest.arms_missing:
         raise RecordingError(
             f"{path}: the baseline {manifest.baseline!r} has no valid run"
+            f"{_reasons(manifest, manifest.baseline)}"
         )
     for run in manifest.runs_compared:
         _check_run(run, path)
@@ -221,6 +226,19 @@ def _check(manifest: Manifest, path: Path) -> None:
             f"{path}: no block has a valid run of every arm; valid runs: "
             f"{dict(sorted(counts.items()))}"
         )
+
+
+def _reasons(manifest: Manifest, arm: str) -> str:
+    """Return in parentheses how many runs of an arm there are, and why none counts."""
+    kinds = Counter(
+        run.reason.partition(":")[0] or "marked as not valid"
+        for run in manifest.runs
+        if run.arm == arm
+    )
+    if not kinds:
+        return " (it was never run)"
+    told = ", ".join(f"{kind}: {count}" for kind, count in kinds.most_common())
+    return f" (runs that do not count: {told})"
 
 
 def _check_names(manifest: Manifest, path: Path) -> None:
@@ -240,6 +258,8 @@ def _check_names(manifest: Manifest, path: Path) -> None:
     for point in manifest.points:
         if point.window_ns[0] >= point.window_ns[1]:
             raise RecordingError(f"{path}: the window {point.window_ns} is empty")
+        if not point.classes:
+            raise RecordingError(f"{path}: no class of requests is named")
 
 
 def _check_run(run: Run, path: Path) -> None:

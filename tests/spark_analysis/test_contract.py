@@ -54,7 +54,7 @@ def test_a_sound_manifest_is_read_whole(written: Path) -> None:
     ("edit", "message"),
     [
         (lambda m: m.update(schema=2), "schema 2 found, 1 expected"),
-        (lambda m: m.pop("window_ns"), "KeyError: 'window_ns'"),
+        (lambda m: m.pop("window_ns"), "'window_ns' is missing"),
         (lambda m: m.update(window_ns=[5, 5]), r"window \(5, 5\) is empty"),
         (lambda m: m.update(baseline="lifo"), "baseline 'lifo' is none of"),
         (lambda m: m["analysis"].update(quantiles=[99]), "between 0 and 1, found 99"),
@@ -72,8 +72,17 @@ def test_a_sound_manifest_is_read_whole(written: Path) -> None:
         ),
         (
             lambda m: [run_of(m, b, "fifo").update(valid=False) for b in range(3)],
-            "the baseline 'fifo' has no valid run",
+            r"'fifo' has no valid run \(runs that do not count: marked as not v",
         ),
+        (
+            lambda m: [
+                run.update(valid=False, reason="machine unsteady: a fixed loop ...")
+                for run in m["runs"]
+            ],
+            r"'fifo' has no valid run \(runs that do not count: machine unsteady: 3\)",
+        ),
+        (lambda m: m.update(runs=[]), r"no valid run \(it was never run\)"),
+        (lambda m: m.update(classes=[]), "no class of requests is named"),
         (
             lambda m: [
                 run_of(m, 0, "wfq").update(valid=False),
@@ -95,6 +104,15 @@ def test_a_broken_manifest_is_refused(written: Path, edit: Edit, message: str) -
 
 def test_no_manifest_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="is this a run"):
+        load_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("[]", "list"), ("null", "NoneType")])
+def test_json_that_is_no_manifest_is_refused(
+    tmp_path: Path, text: str, kind: str
+) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(RecordingError, match=f"no manifest, but a JSON {kind}"):
         load_manifest(tmp_path)
 
 

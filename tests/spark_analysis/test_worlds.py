@@ -20,6 +20,7 @@ from rich.console import Console
 
 from spark_analysis import analyze as analysis
 from spark_analysis.judging.study import Study
+from spark_analysis.judging.verdict import Verdict
 from spark_analysis.judging.worlds import Worlds, hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.statistics.intervals import Estimate
@@ -96,6 +97,28 @@ def test_intervals_that_overlap_are_no_agreement_in_size() -> None:
         "Of 2 ratios of p99 to fifo that two worlds have, 1 are the same to within "
         "25\u202f%, 0 are not, and 1 are open.",
     )
+
+
+def test_a_world_with_too_few_requests_is_not_called_unsteady() -> None:
+    """Its run is too short for a p99 of its own, on whatever machine."""
+    live = study_in("live", {"planes": 0.2, "wfq": 0.5})
+    (calm,) = live.comparisons
+    why = "a run has 2 requests beyond p99 on average, too few for a p99 of its own"
+    thin = Verdict(word="refused", why=why, compared=False)
+    cells = tuple(
+        replace(cell, verdict=thin) if cell.arm == "planes" else cell
+        for cell in calm.cells
+    )
+    live = replace(live, comparisons=(replace(calm, cells=cells),))
+    worlds = together(study_in("virtual", {"planes": 0.2, "wfq": 0.5}), live)
+    assert agreement(worlds, "planes") == "undecided"
+    agreed, mute, *_ = worlds_lead(worlds)
+    assert "under wfq (live: 2.0)" in agreed
+    assert mute == (
+        f"The live world says nothing of the p99 latency of control under planes "
+        f"({why}): there the answer stands on the virtual world."
+    )
+    assert "unsteady" not in " ".join(worlds_lead(worlds))
 
 
 def test_opposite_findings_contradict_each_other() -> None:

@@ -84,9 +84,23 @@ def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[
             f"{where} {witness} and the {world} world contradict each other: the "
             f"{about} is {said}."
         )
-    unsure = _having(cells, "undecided")
+    undecided = _having(cells, "undecided")
+    mute = [it for it in undecided if _says_nothing(it)]
+    if mute:
+        said = listed([f"{it.witness.arm} ({it.other.verdict.why})" for it in mute])
+        yield (
+            f"The {world} world says nothing of the {about} under {said}: there the "
+            f"answer stands on the {witness} world."
+        )
+    unsure = [it for it in undecided if not _says_nothing(it)]
     if unsure:
         yield _unsteady(cells, unsure, study, witness, about)
+
+
+def _says_nothing(cell: WorldCell) -> bool:
+    """Say whether the other world had too little to compare, however steady it was."""
+    verdict = cell.other.verdict
+    return bool(verdict.why) and (verdict.word == "refused" or not verdict.compared)
 
 
 def _unsteady(
