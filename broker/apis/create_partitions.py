@@ -102,9 +102,14 @@ def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
 def _replicas(name: str, broker: Broker) -> tuple[int, ...]:
     """Return the replicas of partition 0, which the new ones are placed after."""
     topic = broker.metadata_cache.topic(name)
-    if topic is None or 0 not in topic.partitions:
-        raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    return topic.partitions[0].replicas
+    first = None if topic is None else topic.partitions.get(0)
+    # A controller elsewhere may have said that it has none.
+    if first is None or not first.replicas:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition,
+            f"{name!r} has no first partition to place others after",
+        )
+    return first.replicas
 
 
 API: Final = Api(

@@ -7,12 +7,18 @@ ended is flushed some time later anyway, since recovery begins where that stops.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from broker.log.durability import Syncs
 from broker.log.log import Log
 from broker.log.operation import in_steps, operation
-from broker.log.producers import write_snapshot
+from broker.log.producers import (
+    remove_snapshot,
+    snapshot_path,
+    write_content,
+    write_snapshot,
+)
 from broker.log.steps import Steps
 
 # The kernel writes back pages that are older than half of this.
@@ -68,6 +74,24 @@ def flush_in_steps(log: Log, syncs: Syncs | None) -> Steps[None]:
     except OSError as error:
         raise log.durability.sync_failed(error) from error
     log.durability.done(syncs)
+
+
+@in_steps
+def snapshot_in_steps(log: Log) -> Steps[None]:
+    """Write the snapshot of many producers that a roll has put off, if one has."""
+    producers, offset = log.producers, log.frozen_at
+    frozen = producers.frozen
+    content = yield from producers.encode_frozen()
+    if content is None:
+        return
+    path = snapshot_path(log.directory, offset)
+    yield partial(write_content, log.storage, path, content)
+    if producers.frozen is frozen:
+        producers.thaw()
+        log.durability.add(path)
+    else:
+        # The log was cut meanwhile: what lies before this offset may be another past.
+        remove_snapshot(log.storage, log.directory, offset)
 
 
 def due_syncs(log: Log) -> Syncs | None:

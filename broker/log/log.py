@@ -24,7 +24,12 @@ from broker.disk.closable import ClosableStorage
 from broker.disk.doomed import Doomed
 from broker.log.durability import Durability
 from broker.log.epochs import LeaderEpochs
-from broker.log.producers import BatchMetadata, Producers, write_snapshot
+from broker.log.producers import (
+    PRODUCERS_PER_STEP,
+    BatchMetadata,
+    Producers,
+    write_snapshot,
+)
 from broker.log.rewriting import looks_into_records, needs_rewriting, rewriting
 from broker.log.segments.log_config import LogConfig
 from broker.log.segments.segment import Segment
@@ -67,6 +72,7 @@ class Log:
         "epochs",
         "flushed_ms",
         "flushes",
+        "frozen_at",
         "log_end_offset",
         "log_start_offset",
         "prepares",
@@ -106,6 +112,8 @@ class Log:
         self.torn = False
         # Its end when all of it was left on the disk as an orderly stop leaves it.
         self.settled_offset = -1
+        # The offset before which producers were frozen, if they are.
+        self.frozen_at = 0
         # Below it the log was compacted before.
         self.cleaner_offset = 0
         self.flushed_ms = now_ms
@@ -319,13 +327,23 @@ class Log:
             ended.cut()
             ended.write_indexes()
             ended.release_indexes()
-            snapshot = write_snapshot(
-                self.storage, self.directory, offset, self.producers
-            )
+            snapshot = self._snapshot(offset)
             begun = self.new_segment(offset, now_ms)
         except OSError as error:
             raise self.storage.failure(self.directory, error) from error
         self.begin(begun, snapshot)
+
+    def _snapshot(self, offset: int) -> str | None:
+        """Write the producers as they are before ``offset``, or have that put off.
+
+        Without it a recovery reads on from the one before: whatever is in the segments
+        need not be in snapshots. Where one is put off already, that will do.
+        """
+        if len(self.producers) <= PRODUCERS_PER_STEP:
+            return write_snapshot(self.storage, self.directory, offset, self.producers)
+        if self.producers.freeze():
+            self.frozen_at = offset
+        return None
 
     def begin(self, begun: Segment, snapshot: str | None) -> None:
         """Go on in a new segment; ``snapshot`` is the path of the producers' there."""

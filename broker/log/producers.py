@@ -11,13 +11,17 @@ a segment begins and at an orderly stop; recovery replays the batches after the 
 one. Kafka stores one batch per producer and so forgets four at a restart. Here each of
 the five is an entry of its own, oldest first: Kafka reads the same file and keeps the
 last.
+
+A client may use a new id for every batch, and nothing but their age bounds how many are
+remembered. So whatever looks at all of them does it in steps. Where they are many when
+a segment begins, their state is frozen there and then, and encoded later.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -29,10 +33,13 @@ from broker.disk.storage import (
     remove_if_there,
 )
 from broker.log.segments.segment import Segment
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import BatchHeader
 
 BATCHES_KEPT: Final = 5
+# What is looked at in one step, where all are: some milliseconds.
+PRODUCERS_PER_STEP: Final = 500
 SNAPSHOT: Final = ".snapshot"
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _VERSION: Final = 1
@@ -73,13 +80,22 @@ class Producers:
     100
     """
 
-    __slots__ = ("_states",)
+    __slots__ = ("_states", "frozen")
 
     def __init__(self) -> None:
+        # All of them; or those that have appended since ``frozen`` was all of them.
         self._states: dict[int, ProducerState] = {}
+        self.frozen: dict[int, ProducerState] | None = None
 
     def __len__(self) -> int:
-        return len(self._states)
+        # While some are frozen, those that have appended since are counted twice.
+        return len(self._states) + len(self.frozen or ())
+
+    def _known(self, producer_id: int) -> ProducerState | None:
+        state = self._states.get(producer_id)
+        if state is None and self.frozen is not None:
+            return self.frozen.get(producer_id)
+        return state
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
@@ -88,7 +104,7 @@ class Producers:
 
         Raises OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH.
         """
-        state = self._states.get(producer_id)
+        state = self._known(producer_id)
         if state is None:
             return None
         if epoch != state.epoch:
@@ -126,11 +142,19 @@ class Producers:
         """Remember a batch that was written."""
         state = self._states.get(producer_id)
         if state is None or state.epoch != epoch:
-            state = self._states[producer_id] = ProducerState(epoch)
+            state = self._states[producer_id] = self._begun(producer_id, epoch)
         batches = state.batches
         batches.append(batch)
         if len(batches) > BATCHES_KEPT:
             del batches[0]
+
+    def _begun(self, producer_id: int, epoch: int) -> ProducerState:
+        """Return what a producer goes on from in this epoch: what is frozen stays."""
+        state = ProducerState(epoch)
+        known = self._known(producer_id)
+        if known is not None and known.epoch == epoch:
+            state.batches += known.batches
+        return state
 
     def replay(self, header: BatchHeader) -> None:
         """Remember a batch that is in the log (recovery, and followers).
@@ -140,7 +164,7 @@ class Producers:
         """
         if header.producer_id < 0:
             return
-        state = self._states.get(header.producer_id)
+        state = self._known(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
             return
         if header.base_sequence < 0:
@@ -161,52 +185,81 @@ class Producers:
 
     def latest_id(self, below: int) -> int:
         """Return the greatest producer id below a bound, -1 if there is none."""
+        self.thaw()
         return max((each for each in self._states if each < below), default=-1)
 
-    def last_offsets(self) -> frozenset[int]:
+    def last_offsets(self) -> Steps[frozenset[int]]:
         """Return the last offset of each producer, which compaction must not lose."""
-        return frozenset(
-            state.batches[-1].last_offset
-            for state in self._states.values()
-            if state.batches
-        )
+        found = set()
+        for number, producer_id in enumerate(self._ids(), 1):
+            state = self._known(producer_id)
+            if state is not None and state.batches:
+                found.add(state.batches[-1].last_offset)
+            if not number % PRODUCERS_PER_STEP:
+                yield None
+        return frozenset(found)
 
-    def expire(self, before_ms: int) -> None:
-        """Forget the producers whose last batch is older than ``before_ms``."""
-        self._states = {
-            producer_id: state
-            for producer_id, state in self._states.items()
-            if not state.batches or state.batches[-1].timestamp >= before_ms
-        }
+    def expire(self, before_ms: int) -> Steps[None]:
+        """Forget the producers whose last batch is older than ``before_ms``.
+
+        Not while they are being written down: the next round does it.
+        """
+        states = self._states
+        for number, producer_id in enumerate(self._ids(), 1):
+            if self.frozen is not None or self._states is not states:
+                return
+            state = states.get(producer_id)
+            if state and state.batches and state.batches[-1].timestamp < before_ms:
+                del states[producer_id]
+            if not number % PRODUCERS_PER_STEP:
+                yield None
+
+    def _ids(self) -> list[int]:
+        """Return those there are now; between two steps some may go."""
+        return [*self._states, *(self.frozen or ())]
 
     def clear(self) -> None:
         """Forget all."""
-        self._states.clear()
+        self._states, self.frozen = {}, None
+
+    # ---- many of them ----
+
+    def freeze(self) -> bool:
+        """Keep the state as it is now, at no cost; False if one is kept already."""
+        if self.frozen is not None:
+            return False
+        self.frozen, self._states = self._states, {}
+        return True
+
+    def thaw(self) -> None:
+        """Keep nothing any more. Cost: O(producers since)."""
+        if self.frozen is not None:
+            self.frozen.update(self._states)
+            self._states, self.frozen = self.frozen, None
+
+    def encode_frozen(self) -> Steps[bytes | None]:
+        """Return the content of a snapshot file of what is kept, None if nothing is."""
+        frozen = self.frozen
+        if frozen is None:
+            return None
+        pieces, states = [], iter(frozen.items())
+        while piece := _entries(islice(states, PRODUCERS_PER_STEP)):
+            pieces.append(piece)
+            yield None
+            if self.frozen is not frozen:
+                return None
+        return _whole(b"".join(pieces))
 
     # ---- snapshots ----
 
     def encode(self) -> bytes:
         """Return the content of a snapshot file."""
-        entries = [
-            _ENTRY.pack(
-                producer_id,
-                state.epoch,
-                batch.last_sequence,
-                batch.last_offset,
-                batch.last_offset - batch.first_offset,
-                batch.timestamp,
-                -1,
-                -1,
-            )
-            for producer_id, state in self._states.items()
-            for batch in state.batches or (BatchMetadata(-1, -1, -1, -1, -1),)
-        ]
-        body = struct.pack(">i", len(entries)) + b"".join(entries)
-        return struct.pack(">hI", _VERSION, crc32c(body)) + body
+        self.thaw()
+        return _whole(_entries(self._states.items()))
 
     def decode(self, content: bytes) -> bool:
         """Take over a snapshot; return False, and take nothing, if it is damaged."""
-        self._states.clear()
+        self.clear()
         if len(content) < _HEAD.size:
             return False
         version, crc, count = _HEAD.unpack_from(content)
@@ -236,10 +289,36 @@ class Producers:
 
     def check_invariants(self) -> None:
         """Assert that each producer's batches follow each other."""
-        for producer_id, state in self._states.items():
+        for producer_id in self._ids():
+            state = self._known(producer_id)
+            assert state is not None, producer_id
             assert len(state.batches) <= BATCHES_KEPT, producer_id
             offsets = [batch.first_offset for batch in state.batches]
             assert offsets == sorted(offsets), (producer_id, offsets)
+
+
+def _entries(states: Iterable[tuple[int, ProducerState]]) -> bytes:
+    """Return the entries of a snapshot for these producers."""
+    return b"".join(
+        _ENTRY.pack(
+            producer_id,
+            state.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.last_offset - batch.first_offset,
+            batch.timestamp,
+            -1,
+            -1,
+        )
+        for producer_id, state in states
+        for batch in state.batches or (BatchMetadata(-1, -1, -1, -1, -1),)
+    )
+
+
+def _whole(entries: bytes) -> bytes:
+    """Return the content of the snapshot that has these entries."""
+    body = struct.pack(">i", len(entries) // _ENTRY.size) + entries
+    return struct.pack(">hI", _VERSION, crc32c(body)) + body
 
 
 def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
@@ -259,17 +338,26 @@ def write_snapshot(
     It is not synced: one that a crash leaves half written is recognised, and the one
     before it is used.
     """
-    content = producers.encode()
-    path = join(directory, f"{offset:020d}{SNAPSHOT}")
+    path = snapshot_path(directory, offset)
+    write_content(storage, path, producers.encode())
+    return path
+
+
+def write_content(storage: Storage, path: str, content: bytes) -> None:
+    """Write an encoded snapshot; see `write_snapshot`."""
     file = storage.open(path, create=True)
     file.truncate(len(content))
     file.write(0, (content,), len(content))
-    return path
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    """Return the path of the snapshot at ``offset``."""
+    return join(directory, f"{offset:020d}{SNAPSHOT}")
 
 
 def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:
     """Remove the snapshot at ``offset``, if there is one."""
-    remove_if_there(storage, join(directory, f"{offset:020d}{SNAPSHOT}"))
+    remove_if_there(storage, snapshot_path(directory, offset))
 
 
 def _load_snapshot(
@@ -282,7 +370,7 @@ def _load_snapshot(
     """
     for offset in reversed(snapshot_offsets(storage, directory)):
         if offset <= up_to:
-            path = join(directory, f"{offset:020d}{SNAPSHOT}")
+            path = snapshot_path(directory, offset)
             if producers.decode(read_whole(storage, path)):
                 return offset
         remove_snapshot(storage, directory, offset)

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from broker.log.steps import BlockingCall
+from broker.log.steps import BlockingCall, Steps
+
+_R = TypeVar("_R")
 
 # Makes a call that touches no log; raises what it raises.
 Blocking: TypeAlias = Callable[[BlockingCall], Awaitable[None]]
+
+
+async def carried_out(work: Steps[_R], blocking: Blocking) -> _R:
+    """Do steps, with their blocking calls wherever ``blocking`` makes them."""
+    try:
+        call = next(work)
+        while True:
+            try:
+                if call is not None:
+                    await blocking(call)
+            except OSError as error:
+                call = work.throw(error)
+            else:
+                call = next(work)
+    except StopIteration as done:
+        result: _R = done.value
+        return result
+    finally:
+        work.close()
 
 
 async def call_here(call: BlockingCall) -> None:

@@ -177,7 +177,7 @@ class Broker:
             rng=self.rng,
             on_earlier_deadline=timer_moved,
         )
-        self.deletions = Deletions(self.logs, self.groups, self.flush)
+        self.deletions = Deletions(self.logs, self.groups, self.flush, self.blocking)
         self.maintenance = Maintenance(
             self.logs,
             self.replicas,

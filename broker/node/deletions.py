@@ -15,7 +15,9 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.coordinator import GroupCoordinator
 from broker.log.flushing import flush
 from broker.log.log import Log
+from broker.log.steps import run
 from broker.log.upkeep.manager import LogManager
+from broker.node.blocking import Blocking, carried_out
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import preempt
@@ -29,10 +31,12 @@ class Deletions:
         logs: LogManager,
         groups: GroupCoordinator,
         flush: Callable[[Log], Awaitable[None]],
+        blocking: Blocking,
     ) -> None:
         self._logs = logs
         self._groups = groups
         self._flush = flush
+        self._blocking = blocking
         self._to_forget: deque[Sequence[TopicPartition]] = deque()
         self._with_tombstones: set[TopicPartition] = set()
 
@@ -77,7 +81,7 @@ class Deletions:
                 await self._flush(self._logs.logs[key])
             self._with_tombstones.discard(key)
         try:
-            self._logs.sync_names()
+            await carried_out(self._logs.syncing_names(), self._blocking)
         except OSError as error:
             raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
 
@@ -87,4 +91,4 @@ class Deletions:
         for key in self._with_tombstones & self._logs.logs.keys():
             flush(self._logs.logs[key])
         self._with_tombstones.clear()
-        self._logs.sync_names()
+        run(self._logs.syncing_names())

@@ -130,7 +130,8 @@ def _passes(
     yield from offsets.read(log, start, end)
     if not offsets.end:
         return
-    work = _Copy(log, offsets, now_ms, moved)
+    last_of_producers = yield from log.producers.last_offsets()
+    work = _Copy(log, offsets, last_of_producers, now_ms, moved)
     for group in _groups(log, offsets.end):
         yield from work.rewrite(group)
     log.cleaner_offset = max(log.cleaner_offset, offsets.end)
@@ -233,6 +234,7 @@ class _Copy:
         self,
         log: Log,
         offsets: _LastOffsets,
+        last_of_producers: frozenset[int],
         now_ms: int,
         moved: Callable[[int], None],
     ) -> None:
@@ -240,7 +242,7 @@ class _Copy:
         self._offsets = offsets
         self._now_ms = now_ms
         self._moved = moved
-        self._last_of_producers = log.producers.last_offsets()
+        self._last_of_producers = last_of_producers
 
     def rewrite(self, group: list[Segment]) -> Steps[None]:
         """Put one compacted segment in the place of a group."""

@@ -261,11 +261,11 @@ class LogManager:
         self._topic_ids.pop(key, None)
         self.doomed.add(doomed, self.now_ms() + log.config.file_delete_delay_ms)
 
-    def sync_names(self) -> None:
+    def syncing_names(self) -> Steps[None]:
         """Make durable which logs there are; raise OSError."""
-        for directory in self._log_dirs.online:
+        for directory in tuple(self._log_dirs.online):
             with self._reporting(directory):
-                self.storage.sync_directory(directory)
+                yield partial(self.storage.sync_directory, directory)
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of a directory that is offline; return whose they are."""

@@ -37,7 +37,7 @@ def retention(
 
     def trim(key: TopicPartition, log: Log) -> Steps[None]:
         now_ms = manager.now_ms()
-        log.producers.expire(now_ms - log.config.producer_id_expiration_ms)
+        yield from log.producers.expire(now_ms - log.config.producer_id_expiration_ms)
         if trimming.retention(log, now_ms, up_to(key)):
             yield from removal(manager, failed)
 
@@ -84,6 +84,7 @@ def checkpoint(
             if mend(log):
                 mended(log)
             log.durability.check_in_service()
+        yield from flushing.snapshot_in_steps(log)
         syncs = flushing.syncs_of_ended(log, now_ms)
         if syncs is not None:
             yield from flushing.flush_in_steps(log, syncs)

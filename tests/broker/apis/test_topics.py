@@ -17,6 +17,7 @@ from tests.broker.apis.requests import (
     leader_and_isr,
     new_topic,
     produce_fields,
+    update_metadata,
     values_of,
 )
 
@@ -320,3 +321,13 @@ def test_an_idempotent_producer_is_known_after_a_restart() -> None:
     later = after.send(ApiKey.INIT_PRODUCER_ID, 4)
     assert (len(set(ids)), later.producer_epoch) == (3, 0)
     assert later.producer_id > max(ids)
+
+
+def test_a_topic_that_a_controller_says_has_no_replicas_gets_no_partitions() -> None:
+    """`make fuzz`, seed 320: whoever looked for the first replica failed."""
+    world = World()
+    create(world, new_topic("t"))
+    told = update_metadata(("t", 0), leader=-1, replicas=())
+    world.command(ApiKey.UPDATE_METADATA, told)
+    wanted = {"name": "t", "count": 2}
+    assert error_of(extend(world, wanted)) is ErrorCode.unknown_topic_or_partition

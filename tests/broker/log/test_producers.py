@@ -1,5 +1,7 @@
 """Idempotent producers: retries, gaps and zombies, and what survives a restart."""
 
+import errno
+import random
 import struct
 
 import pytest
@@ -7,9 +9,11 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.disk.memory import Faults
 from broker.disk.storage import join, read_whole
 from broker.log import flushing, reading, trimming
-from broker.log.producers import BatchMetadata, Producers
+from broker.log.producers import PRODUCERS_PER_STEP, BatchMetadata, Producers
+from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import parse_header
 from tests.broker.log.witness import HOME, NOW_MS, batch, open_log
@@ -168,11 +172,137 @@ def test_a_follower_learns_from_its_leaders_batches():
 def test_producers_are_forgotten_when_they_are_silent_for_long():
     log = open_log()
     send(log, 0)
-    log.producers.expire(NOW_MS)
+    run(log.producers.expire(NOW_MS))
     assert refused(log, 2) is ErrorCode.out_of_order_sequence_number
-    log.producers.expire(NOW_MS + 1)
+    run(log.producers.expire(NOW_MS + 1))
     assert len(log.producers) == 0
     send(log, 2)
+
+
+# ---- very many of them ----
+
+MANY = 3 * PRODUCERS_PER_STEP
+
+
+def crowded(**settings):
+    """Return a log of two segments, at the start of whose second many were known."""
+    log = open_log(**settings)
+    for number in range(MANY):
+        send(log, 0, producer_id=number)
+    log.roll(NOW_MS)
+    return log
+
+
+def snapshots(storage):
+    return [name for name in storage.names(HOME) if name.endswith(".snapshot")]
+
+
+def known(log):
+    """Return what a log knows of its producers."""
+    return {
+        each: (state.epoch, *state.batches)
+        for each in range(2 * MANY)
+        if (state := log.producers._known(each)) is not None
+    }
+
+
+def test_a_roll_puts_off_the_snapshot_of_many_which_is_that_of_the_roll():
+    log = crowded()
+    assert snapshots(log.storage.disk) == []
+    rolled_at, then = log.log_end_offset, known(log)
+    # They go on meanwhile: between the steps, and when a step is at work on them.
+    send(log, 1, producer_id=7)
+    send(log, 0, producer_id=MANY)
+    for number, call in enumerate(flushing.snapshot_in_steps(log), 1):
+        send(log, number, producer_id=MANY)
+        if number == 2:
+            send(log, 0, epoch=1, producer_id=8)
+        if call is not None:
+            call()
+    assert snapshots(log.storage.disk) == [f"{rolled_at:020d}.snapshot"]
+    written = Producers()
+    assert written.decode(
+        read_whole(log.storage, join(HOME, f"{rolled_at:020d}.snapshot"))
+    )
+    assert {
+        each: (state.epoch, *state.batches) for each, state in written._states.items()
+    } == then
+    now = known(log)
+    assert now != then
+    flushing.flush(log)
+    again = open_log(log.storage.disk.after_power_loss(random.Random(1)))
+    assert known(again) == now == known(log)
+    # The next one begins with all of them.
+    log.roll(NOW_MS)
+    assert log.producers.frozen is not None
+    run(flushing.snapshot_in_steps(log))
+    assert len(snapshots(log.storage.disk)) == 2
+    assert log.producers.frozen is None
+    assert run(flushing.snapshot_in_steps(log)) is None
+
+
+def test_without_the_snapshot_that_was_put_off_a_recovery_knows_the_same():
+    log = crowded()
+    send(log, 1, producer_id=7)
+    assert known(open_log(log.storage.disk.after_kill())) == known(log)
+    flushing.settle(log)
+    assert known(open_log(log.storage.disk, opening={"clean": True})) == known(log)
+
+
+def test_producers_are_unknown_whose_batches_went_before_the_snapshot_was_written():
+    """Else what an older snapshot says of them would make their next one a gap."""
+    log = crowded()
+    send(log, 1, producer_id=7)
+    log.roll(NOW_MS)
+    trimming.delete_records_before(log, log.log_end_offset)
+    again = open_log(
+        log.storage.disk.after_kill(),
+        opening={"log_start_offset": log.log_start_offset},
+    )
+    assert known(again) == {}
+    send(again, 2, producer_id=7)
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_what_is_put_off_is_dropped_when_the_log_is_cut(steps):
+    log = crowded()
+    send(log, 1, producer_id=7)
+    work = flushing.snapshot_in_steps(log)
+    for _ in range(steps):
+        step = next(work, None)
+    trimming.truncate_to(log, 10, NOW_MS)
+    if steps == 4:
+        step()
+    run(work)
+    assert log.producers.frozen is None
+    assert snapshots(log.storage.disk) == []
+    assert sorted(known(log)) == list(range(10))
+
+
+def test_producers_that_are_many_are_forgotten_a_few_at_a_time():
+    log = crowded()
+    # Not while they are being written down.
+    run(log.producers.expire(NOW_MS + 1))
+    assert len(log.producers) == MANY
+    run(flushing.snapshot_in_steps(log))
+    steps = log.producers.expire(NOW_MS + 1)
+    next(steps)
+    assert len(log.producers) == MANY - PRODUCERS_PER_STEP
+    send(log, 1, producer_id=MANY - 1)
+    send(log, 0, producer_id=MANY)
+    run(steps)
+    assert sorted(known(log)) == [MANY]
+
+
+def test_a_full_disk_puts_a_snapshot_off_once_more():
+    log = crowded()
+    frozen = log.producers.frozen
+    log.storage.disk.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        run(flushing.snapshot_in_steps(log))
+    assert log.producers.frozen is frozen
+    run(flushing.snapshot_in_steps(log))
+    assert len(snapshots(log.storage.disk)) == 1
 
 
 # ---- snapshot files ----
