@@ -102,7 +102,7 @@ def analyze(
         else:
             worlds = hold_together(studies, silent, load_theory(run_dir))
             by_world = {it.manifest.world: it for it in incidents if it is not None}
-            _write_worlds(worlds, out_dir, by_world)
+            write_worlds(worlds, out_dir, by_world)
     if alone:
         show(studies[0], console)
         if incidents[0] is not None:
@@ -141,7 +141,7 @@ def _manifests(directory: Path) -> tuple[list[Manifest], dict[str, str]]:
     return found, silent
 
 
-def _write_worlds(
+def write_worlds(
     worlds: Worlds, out_dir: Path, incidents: Mapping[str, Incident] = NO_INCIDENTS
 ) -> None:
     """Write one report over several worlds, and in it each world's own, by its name.

@@ -134,6 +134,7 @@ def test_a_session_that_expires_is_followed_by_another() -> None:
 
     async def scenario(members: Members) -> None:
         await members.create("t")
+        await in_sync(members)
         victim = members.leader("t")
         before = members.broker(victim).coordinator.broker_epoch
         members.cut_off(victim)

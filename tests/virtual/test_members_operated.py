@@ -71,6 +71,7 @@ def test_a_topic_is_deleted_from_a_broker_that_was_away() -> None:
 def test_a_preferred_leader_is_elected_on_demand() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t")
+        await in_sync(members)
         preferred = members.leader("t")
         await members.stop(preferred)
         await members.start(preferred)

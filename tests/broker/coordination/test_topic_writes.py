@@ -43,7 +43,12 @@ def silent_channels() -> ControllerChannels:
         raise ConnectionRefusedError
 
     return ControllerChannels(
-        0, connect, random.Random(1), timeout_ms=1000, answered=lambda *_: None
+        0,
+        connect,
+        random.Random(1),
+        timeout_ms=1000,
+        answered=lambda *_: None,
+        merges=False,
     )
 
 

@@ -100,6 +100,8 @@ class Replicas(RuleBasedStateMachine):
             isr=self.isr,
             partition_epoch=self.partition_epoch,
             replicas=EVERYBODY,
+            adding_replicas=(),
+            removing_replicas=(),
         )
         self.replicas[number].hears(self.word)
 
