@@ -24,4 +24,4 @@ class Metric:
 # What a source yields: samples, and None where others may be let run before the next.
 Samples: TypeAlias = Iterable[Metric | None]
 # How many objects a source tells of between two such moments.
-PIECE: Final = 128
+PIECE: Final = 32
