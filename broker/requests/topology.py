@@ -71,6 +71,12 @@ class Topology:
     lending: Lending | None = None
 
 
+def has_control_plane(config: BrokerConfig) -> bool:
+    """Tell whether controllers have a plane, and a listener, of their own."""
+    named = config.control_plane_listener is not None
+    return named or config[DOORKEEPER_SCHEDULER] in (PLANES, PLANES_LENDING)
+
+
 def build(config: BrokerConfig, rng: random.Random) -> Topology:
     """Make the planes that ``config`` describes; ``rng`` is for policies that draw.
 

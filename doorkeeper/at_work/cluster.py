@@ -17,6 +17,7 @@ import click
 from broker.apis.common.answer import Row
 from broker.config import BrokerConfig
 from broker.protocol.api_keys import ApiKey
+from broker.requests.topology import has_control_plane
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -29,6 +30,7 @@ _LOOK_S: Final = 0.2
 # What a broker has of its own; nobody else can say it for all.
 _OWN: Final = ("broker.id", "node.id", "listeners", "log.dirs", "zookeeper.connect")
 _REPLICAS_MAX: Final = 3
+_DATA, _CONTROL = "PLAINTEXT", "CONTROLLER"
 
 
 class ClusterError(Exception):
@@ -52,7 +54,7 @@ def run(
         if key in settings:
             raise ClusterError(f"{key} is each broker's own")
     shared = {**_replicated(brokers), **settings}
-    BrokerConfig.load(None, shared)
+    shared |= _control_plane(BrokerConfig.load(None, shared))
     with (
         _directory(directory) as at,
         _signals() as asked,
@@ -79,6 +81,21 @@ def _replicated(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": replicas,
         # All stop together: there is nobody to hand partitions over to.
         "controlled.shutdown.enable": "false",
+    }
+
+
+def _control_plane(config: BrokerConfig) -> dict[str, str]:
+    """Return what has a controller find the control planes, where there are any.
+
+    A broker that adds one by itself cannot know that all others have one, too, and
+    its controller would go to the data planes.
+    """
+    if not has_control_plane(config):
+        return {}
+    return {
+        "control.plane.listener.name": _CONTROL,
+        "inter.broker.listener.name": _DATA,
+        "listener.security.protocol.map": f"{_DATA}:PLAINTEXT,{_CONTROL}:PLAINTEXT",
     }
 
 
@@ -139,10 +156,13 @@ class _Cluster:
         click.echo(f"bootstrap.servers={addresses}")
 
     def _broker(self, number: int, port: int, shared: Mapping[str, str]) -> Child:
+        listeners = f"{_DATA}://{HOST}:{port}"
+        if "control.plane.listener.name" in shared:
+            listeners += f",{_CONTROL}://{HOST}:0"
         keys = {
             **shared,
             "broker.id": str(number),
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": listeners,
             "log.dirs": str(self._at / f"broker-{number}"),
         }
         command = [sys.executable, "-m", "doorkeeper", "serve"]

@@ -130,6 +130,19 @@ def test_a_cluster_has_replicas_stops_in_order_and_has_all_when_it_is_back(
         assert "zookeeper" not in complaints
 
 
+def test_a_controller_goes_to_the_control_planes() -> None:
+    with cluster("--brokers", "2", "--scheduler", "planes") as running:
+        clients = {int(it.split(":")[1]) for it in running.bootstrap.split(",")}
+        for broker in running.children("doorkeeper"):
+            sockets = broker.net_connections("inet")
+            listening = {it.laddr.port for it in sockets if it.status == "LISTEN"}
+            (control,) = listening - clients
+            # All brokers know of all by now, and who told them has not hung up.
+            assert [it for it in sockets if it.laddr.port == control and it.raddr]
+        assert produce(running, ["a"]) == [None]
+        assert running.end() == (0, "")
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
