@@ -349,7 +349,7 @@ def test_the_last_offset_of_a_producer_is_that_of_its_last_batch(count):
         at = 10 * number
         producers.append(7, 0, BatchMetadata(at, at + 9, at, at + 9, NOW_MS))
     producers.append(8, 0, BatchMetadata(0, 0, 3, 3, NOW_MS))
-    assert producers.last_offsets() == {10 * count - 1, 3}
+    assert run(producers.last_offsets()) == {10 * count - 1, 3}
 
 
 @given(
