@@ -92,6 +92,8 @@ def record_played(
             offered_ns, intended_ns, replayed.column("class")
         ),
         violations=_violations(records),
+        broker_cpu_s=played.leader_cpu.used_s,
+        broker_cpu_wait_s=played.leader_cpu.waited_s,
     )
 
 

@@ -27,7 +27,7 @@ from experiments.design.config import Experiment
 from experiments.load import frames
 from experiments.load.senders import senders
 from experiments.load.trace import Trace
-from experiments.processes.children import RunFailed
+from experiments.processes.children import CpuTime, RunFailed
 from experiments.records.recording import NEVER
 from experiments.worlds.world import Trial
 
@@ -44,7 +44,8 @@ class Played:
 
     ``offered_ns`` is when each request of the trace was taken up, ``decisions`` are the
     controller's on partitions that existed, ``found`` is how many records of each
-    attempt the last leaders have.
+    attempt the last leaders have. ``leader_cpu`` is what the broker that leads at first
+    had of its CPU under load.
     """
 
     book: Book
@@ -53,6 +54,7 @@ class Played:
     origin_ns: int
     ended_ns: int
     found: Counter[int]
+    leader_cpu: CpuTime
 
 
 def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
@@ -93,7 +95,9 @@ class Scene:
             await nursery.start(self._decisions.run)
             await self._set_up()
             origin_ns = self._stage.now_ns() + _LEAD_NS
+            before = self._stage.lives.cpu_time(self._cluster.leader)
             offered_ns = await self._under_load(origin_ns)
+            after = self._stage.lives.cpu_time(self._cluster.leader)
             ended_ns = self._stage.now_ns()
             await trio.sleep(_SETTLE_S)
             found = await self._in_the_end()
@@ -105,6 +109,7 @@ class Scene:
             origin_ns=origin_ns,
             ended_ns=ended_ns,
             found=found,
+            leader_cpu=after - before,
         )
 
     def _made(self, seed: str) -> Iterable[Client]:

@@ -10,6 +10,7 @@ import trio
 
 from broker.client.connection import Stream
 from experiments.cluster.wire import Wire
+from experiments.processes.children import CpuTime
 
 _NS = 1_000_000_000
 # What a transport raises where the other side is not there, or is not any more.
@@ -58,6 +59,9 @@ class Lives(Protocol):
 
     async def fill(self, number: int, *, full: bool) -> None:
         """Leave a broker's disk no room, or have room again."""
+
+    def cpu_time(self, number: int) -> CpuTime:
+        """Return what a broker has had of its CPU, if it still is in its first life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

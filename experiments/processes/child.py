@@ -39,12 +39,17 @@ def bind(binding: Binding) -> None:
     """Bind this process."""
     if binding.cpu is not None:
         os.sched_setaffinity(0, {binding.cpu})
-    os.setpriority(os.PRIO_PROCESS, 0, binding.nice)
+    favour(binding.nice)
+    die_with(binding.parent)
+
+
+def favour(nice: int) -> None:
+    """Give this process a nice value, against those of other sessions, too."""
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
     if _AUTOGROUP.exists():
         # Nice values order the processes of one session; between sessions, where the
         # kernel groups by them (sched(7), autogroup), this file does.
-        _AUTOGROUP.write_text(str(binding.nice), encoding="utf-8")
-    die_with(binding.parent)
+        _AUTOGROUP.write_text(str(nice), encoding="utf-8")
 
 
 def die_with(parent: int) -> None:

@@ -1,15 +1,20 @@
-"""Which CPU each process of a run is pinned to, and the priority they share."""
+"""Which CPU each process of a run is pinned to, and at which priority."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.processes.child import Binding
+from experiments.processes.child import Binding, favour
 
 _NICE = -15
+# Whoever shares the generator's CPU gives way to it: a request that is sent late is one
+# that was never offered.
+_BEHIND = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,24 @@ class Pinning:
     def binding(self, cpu: int | None) -> Binding:
         """Return what binds a child of this process to a CPU."""
         return Binding(parent=os.getpid(), cpu=cpu, nice=self.nice)
+
+    def behind_generator(self) -> Binding:
+        """Return what binds a child to the generator's CPU, behind the generator."""
+        nice = self.nice + _BEHIND
+        return Binding(parent=os.getpid(), cpu=self.generator, nice=nice)
+
+    @contextlib.contextmanager
+    def as_generator(self) -> Iterator[None]:
+        """Have this process run where, and as favoured as, a generator does."""
+        allowed, nice = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
+        if self.generator is not None:
+            os.sched_setaffinity(0, {self.generator})
+        favour(self.nice)
+        try:
+            yield
+        finally:
+            favour(nice)
+            os.sched_setaffinity(0, allowed)
 
     def environment(self) -> dict[str, Any]:
         """Say where the processes run, as the manifest has it."""

@@ -75,7 +75,7 @@ def calibrate(
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
-    if not WORLDS[world.name].rows:
+    if not WORLDS[world.name].rows or experiment.cluster is not None:
         return calibrate_by_load(experiment, world, watcher, source)
     dense, sparse = (
         _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)

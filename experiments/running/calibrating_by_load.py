@@ -9,6 +9,10 @@ where the share of the CPU in use is the one that the config writes.
 
 All traffic is taken to cost that factor times its nominal cost. Where its entries cost
 in other proportions than nominally, the total load is right and its parts are not.
+
+Brokers of a cluster are calibrated so, too: what a request costs there, the broker that
+leads pays in part when a follower asks for it. The CPU is that broker's, and nothing
+befalls it.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.running.progress import Watcher
-from experiments.running.trials import on_its_machine
+from experiments.running.trials import attempts_file, on_its_machine
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 4
@@ -78,7 +82,7 @@ def _baseline(experiment: Experiment) -> Experiment:
     header = experiment.experiment.model_copy(update={"again": False})
     limits = experiment.limits.model_copy(update=_UNDISTURBED)
     arms = (experiment.arm(header.baseline),)
-    changed = {"experiment": header, "limits": limits, "arms": arms}
+    changed = {"experiment": header, "limits": limits, "arms": arms, "faults": ()}
     return experiment.model_copy(update=changed)
 
 
@@ -93,6 +97,7 @@ def _factor(
         files = RunFiles(
             requests=Path(scratch, "requests.parquet"),
             samples=Path(scratch, "samples.parquet"),
+            attempts=attempts_file(trial, Path(scratch)),
         )
         for _ in range(_ATTEMPTS):
             result = world.run(there, replayed, files)

@@ -115,7 +115,7 @@ class Bench:
             files = RunFiles(
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
-                attempts=_attempts_file(trial, Path(scratch)),
+                attempts=attempts_file(trial, Path(scratch)),
             )
             there, replayed = on_its_machine(trial, drawn)
             result = checked(self._world.run(there, replayed, files), drawn)
@@ -203,7 +203,7 @@ def _told(trial: Trial, world: str) -> dict[str, Any]:
     return told
 
 
-def _attempts_file(trial: Trial, at: Path) -> Path | None:
+def attempts_file(trial: Trial, at: Path) -> Path | None:
     """Return where a run on a cluster puts its attempts."""
     return None if trial.experiment.cluster is None else at / "attempts.parquet"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from broker.observation.recording.recording import MEASURES, SampleRow
 from doorkeeper import cli
 from experiments.design import calibration
+from experiments.design.capacity import nominal_us
 from experiments.design.config import parse
 from experiments.load.trace import Trace
 from experiments.records import recording
@@ -28,6 +30,7 @@ from tests.experiments.test_capacity import CONTENT
 
 BILLED_NS = {"control": 150_000, "bulk": 800_000}
 UNBILLED_NS = 50_000
+INCIDENT = Path("experiments/configs/kafka-4453.toml")
 
 
 class Measured:
@@ -50,7 +53,7 @@ class Measured:
         return 1.0
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
-        billed = np.array([BILLED_NS[name] for name in trace.column("traffic")])
+        billed = np.array([BILLED_NS.get(name, 0) for name in trace.column("traffic")])
         stamps = trace.table["intended_ns"].to_numpy() + 1_000_000
         waited = np.where(np.arange(len(trace)) % 10 == 0, 5_000_000, 0)
         measures = {name: np.zeros(len(trace), np.int64) for name in MEASURES}
@@ -137,6 +140,36 @@ def test_without_rows_all_costs_are_nominal_times_what_the_load_takes() -> None:
         assert cost.low_us == pytest.approx(cost.mean_us)
     expected = [1.0, 0.375, 0.25, 0.25, 0.25]
     assert broker.stretches == pytest.approx(expected)
+
+
+def test_a_cluster_is_calibrated_by_its_load_and_nothing_befalls_it() -> None:
+    """Its clients' attempts need a file, and a leader that steps down does less."""
+    content = tomllib.loads(INCIDENT.read_text(encoding="utf-8"))
+    broker = Led()
+    found = calibrate(parse(content), broker, Silence(), "a test")
+    assert {name: cost.mean_us for name, cost in found.costs.items()} == {
+        "produce": pytest.approx(1000.0),
+        "produce-acks-1": pytest.approx(1000.0),
+        "metadata": pytest.approx(25.0),
+    }
+    assert broker.stretches == pytest.approx([1.0, 0.25, 0.25, 0.25, 0.25])
+
+
+class Led(Measured):
+    """A cluster whose leader needs a quarter of what the file states for a request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stretches: list[float] = []
+
+    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        assert trial.experiment.faults == ()
+        assert out.attempts is not None
+        result = super().run(trial, trace, out)
+        costs_us = nominal_us(trial.experiment)
+        work_us = sum(costs_us[name] for name in trace.column("traffic"))
+        self.stretches.append(trial.stretch)
+        return replace(result, broker_cpu_s=0.25 * work_us * 1e-6)
 
 
 def test_without_rows_and_nominal_costs_nothing_can_be_said() -> None:

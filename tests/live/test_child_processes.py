@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,20 @@ def test_a_child_stays_on_its_cpu_at_its_priority(tmp_path: Path) -> None:
     binding = pinning.binding(cpu).text()
     with child(BIND, tmp_path, binding) as bound:
         assert bound.line(20) == f"[[{cpu}], {pinning.nice}]"
+
+
+def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> None:
+    pinning = Pinning.here()
+    before = (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
+    with pinning.as_generator(), child(BIND, tmp_path, behind(pinning)) as bound:
+        cpus, nice = json.loads(bound.line(20))
+        assert set(cpus) == os.sched_getaffinity(0)
+        assert nice > os.getpriority(os.PRIO_PROCESS, 0)
+    assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+def behind(pinning: Pinning) -> str:
+    return pinning.behind_generator().text()
 
 
 def test_a_child_whose_parent_is_gone_ends_at_once(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 """Several broker processes on the loopback interface, and a scene played to them.
 
 The broker that leads at first has a CPU of its own, for its backlog is what is looked
-at; the others, ZooKeeper, the controller and the clients share the second one. Clients
-are tasks of this process, on the same monotonic clock as the brokers.
+at; the others, ZooKeeper, the controller and the clients share the second one, where
+brokers with replicas give way: they have work without end, and all wait for the rest.
+Clients are tasks of this process, on the same monotonic clock as the brokers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,7 +68,7 @@ class ClusterRun:
         (port,) = free_ports(1)
         with self._zookeeper(port), self._brokers(port) as brokers:
             fault = ""
-            with self._beside_the_others():
+            with self._pinning.as_generator():
                 try:
                     played = trio.run(self._scene, brokers, port)
                 except* RunFailed as failures:
@@ -137,14 +137,3 @@ class ClusterRun:
         while True:
             await trio.sleep(_TICK_S)
             self._tick()
-
-    @contextlib.contextmanager
-    def _beside_the_others(self) -> Iterator[None]:
-        """Keep this process off the first broker's CPU."""
-        allowed = os.sched_getaffinity(0)
-        if self._pinning.generator is not None:
-            os.sched_setaffinity(0, {self._pinning.generator})
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, allowed)

@@ -16,7 +16,8 @@ import trio
 from experiments.cluster.membership import Endpoints, listener_names, member_keys
 from experiments.cluster.recorded import BrokerRecord
 from experiments.design.faults import Fill
-from experiments.processes.children import Child
+from experiments.processes.child import Binding
+from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import brokers
@@ -153,6 +154,13 @@ class LiveBrokers:
         child, disk = self._up[number], brokers.data(self._files(number))
         await trio.to_thread.run_sync(happens, child, disk)
 
+    def cpu_time(self, number: int) -> CpuTime:
+        """Return what a broker has had of its CPU, if it still is in its first life."""
+        lives = sum(it.broker == number for it in self._records)
+        if lives > 1 or number not in self._up:
+            return UNKNOWN_CPU_TIME
+        return self._up[number].cpu_time()
+
     # ---- processes ----------------------------------------------------------------
 
     def _start(self, number: int) -> None:
@@ -162,7 +170,7 @@ class LiveBrokers:
         record = at / f"life-{lives}.rows"
         if number < self._cluster.brokers:
             self._records.append(BrokerRecord(number, record))
-        experiment, pinning = self._trial.experiment, self._pinning
+        experiment = self._trial.experiment
         endpoints = Endpoints(
             host=HOST,
             data=self.ports[number],
@@ -172,17 +180,23 @@ class LiveBrokers:
         keys = member_keys(
             experiment, self._trial.arm, number, endpoints, experiment.live.set
         )
-        # The first CPU is for who leads.
-        leads = number == self._cluster.leader
         disk = small_disk(brokers.data(at)) if number in self._filled else ()
         child = brokers.start_with(
             {**keys, "doorkeeper.record.file": str(record)},
             at,
-            pinning.binding(pinning.broker if leads else pinning.generator),
+            self._binding(number),
             self._tick,
             within=disk,
         )
         self._up[number] = self._stack.enter_context(child)
+
+    def _binding(self, number: int) -> Binding:
+        """Bind who leads to the first CPU, the controller beside the clients."""
+        if number == self._cluster.leader:
+            return self._pinning.binding(self._pinning.broker)
+        if number == self._cluster.brokers:
+            return self._pinning.binding(self._pinning.generator)
+        return self._pinning.behind_generator()
 
     def _wait(self, number: int) -> None:
         # Who was killed and comes back waits for the end of its last session.

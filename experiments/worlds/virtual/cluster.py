@@ -39,7 +39,7 @@ from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.frames import topic_of
 from experiments.load.trace import Trace
-from experiments.processes.children import RunFailed
+from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime, RunFailed
 from experiments.simulation.network_faults import Host, HostNetwork, between
 from experiments.simulation.zookeeper.server import ZooKeeperServer
 from experiments.simulation.zookeeper.service import ZooKeeperService
@@ -210,6 +210,10 @@ class ClusterRun:
             storage.fill_up()
         else:
             storage.capacity_bytes = None
+
+    def cpu_time(self, number: int) -> CpuTime:
+        """Nothing uses a CPU where a handler waits for its request's demand."""
+        return UNKNOWN_CPU_TIME
 
     async def _live(
         self, broker: VirtualBroker, task_status: trio.TaskStatus[None]
