@@ -239,6 +239,21 @@ def test_a_round_that_the_machine_spoiled_is_repeated_and_kept(tmp_path: Path) -
     assert arms[0] == arms[1], "the same order again"
 
 
+def test_a_spoiled_round_is_broken_off_where_that_is_seen(tmp_path: Path) -> None:
+    """Time is scarce; but the last try is played whole, for each trial has a run."""
+    steady = FakeWorld()
+    run(tmp_path / "steady", steady)
+    of_round = [it for it in steady.order if it.startswith("b001")]
+    second = of_round[1].rpartition("-t")[0]
+    slow = (3_000_000, 3_000_000)
+    tries = {f"{second}-t{number}": slow for number in range(2)}
+    manifest = run(tmp_path / "unsteady", FakeWorld(probes=tries))
+    played = [it["run_id"] for it in manifest["runs"] if it["block"] == 1]
+    again = [it.replace("-t0", "-t1") for it in of_round]
+    assert sorted(played) == sorted([*of_round[:2], *again])
+    assert not any(it["valid"] for it in manifest["runs"] if it["block"] == 1)
+
+
 def test_a_machine_that_stays_unsteady_costs_the_round(tmp_path: Path) -> None:
     slow = (3_000_000, 3_000_000)
     world = FakeWorld(probes={"b001-wfq-t0": slow, "b001-wfq-t1": slow})

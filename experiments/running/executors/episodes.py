@@ -1,9 +1,10 @@
 """Rounds of episodes where all arms are alive: in turn, and again if they are spoiled.
 
-When a round is over, the machine-speed gate looks at the times of a fixed loop around
-its episodes. If they are too far apart the round is played again, in the same order;
-the spoiled one is kept with the reason. A session whose processes fail is a failed run
-for each of its trials, and the next session starts anew.
+After each episode the machine-speed gate looks at the times of a fixed loop around
+those of the round so far. If they are too far apart the round is broken off and played
+again, in the same order; what was played of the spoiled one is kept with the reason. A
+session whose processes fail is a failed run for each of its trials, and the next
+session starts anew.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from experiments.processes.children import RunFailed
 from experiments.records.environment import now
 from experiments.running import speed
 from experiments.running.executor import Todo
+from experiments.running.speed import ProbesNs
 from experiments.running.trials import (
     Deck,
     Outcome,
@@ -97,20 +99,25 @@ class InEpisodes:
         assert first.experiment.episodes is not None
         band = first.experiment.episodes.speed_band
         replayed = self._deck.draw(first)
-        for repetition in range(first.experiment.limits.retries + 1):
-            trials = [
-                replace(each.trial, attempt=each.trial.attempt + repetition)
-                for each in round_
-            ]
-            probes_ns = {
-                trial.arm.name: session.play(*on_its_machine(trial, replayed))
-                for trial in trials
-            }
-            fault = speed.fault(probes_ns, band)
+        retries = first.experiment.limits.retries
+        for repetition in range(retries + 1):
+            last, fault = repetition == retries, ""
+            probes_ns: dict[str, ProbesNs] = {}
+            trials = []
+            for work in round_:
+                trial = replace(work.trial, attempt=work.trial.attempt + repetition)
+                trials.append(trial)
+                probes_ns[trial.arm.name] = session.play(
+                    *on_its_machine(trial, replayed)
+                )
+                fault = speed.fault(probes_ns, band)
+                # Every trial has a last run, whatever it is worth.
+                if fault and not last:
+                    break
             if not fault:
                 return
             played.spoiled.update({trial.run_id: fault for trial in trials})
-            if repetition < first.experiment.limits.retries:
+            if not last:
                 played.again.update(trial.run_id for trial in trials)
 
     def _outcome(self, work: Work, episode: Episode, played: _Played) -> Outcome:
