@@ -66,8 +66,11 @@ class World:
         settings: dict[str, str] | None = None,
         storage: Any = None,
         threads: Calls | None = None,
+        clock_moved_ms: int = 0,
     ) -> None:
         self.now_ns = 0
+        # What an operator has put the wall clock forward, or back if negative.
+        self.clock_moved_ms = clock_moved_ms
         self.storage = storage or MemoryStorage()
         self.settings = {**SETTINGS, **(settings or {})}
         config = BrokerConfig.load(None, self.settings)
@@ -76,12 +79,16 @@ class World:
             config,
             storage=self.storage,
             now_ns=lambda: self.now_ns,
-            now_ms=lambda: START_MS + self.now_ns // MS,
+            now_ms=self.now_ms,
             rng=rng,
             threads=threads,
         )
         self.apis = KafkaApis(self.broker)
         self.broker.open(config.advertised, lambda: None)
+
+    def now_ms(self) -> int:
+        """Return the time of the wall clock."""
+        return START_MS + self.now_ns // MS + self.clock_moved_ms
 
     def restarted(self, *, storage: Any = None) -> World:
         """Return another broker on the same disk, or on what is left of it."""
