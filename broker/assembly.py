@@ -93,7 +93,7 @@ def assemble(
             new_id=lambda: draw_uuid(rng),
         )
     else:
-        coordinator = _member(config, now_ms, rng, connect)
+        coordinator = _member(config, now_ns, now_ms, rng, connect)
     return Broker(
         config,
         coordinator=coordinator,
@@ -111,6 +111,7 @@ def assemble(
 
 def _member(
     config: BrokerConfig,
+    now_ns: Callable[[], int],
     now_ms: Callable[[], int],
     rng: random.Random,
     connect: Connect,
@@ -120,6 +121,7 @@ def _member(
         open_session=_sessions(config, rng, connect),
         connect=connect,
         new_id=lambda: draw_uuid(rng),
+        now_ns=now_ns,
         now_ms=now_ms,
         rng=rng,
     )

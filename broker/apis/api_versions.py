@@ -47,20 +47,23 @@ def declare(apis: Mapping[int, Api]) -> Api:
             return _answer(ErrorCode.invalid_request, ())
         return _answer(ErrorCode.none, apis.values())
 
-    return Api(
+    def handle_at_once(request: Request, broker: Broker) -> Response | None:
+        """Answer, in version 0, a version that we do not speak."""
+        if request.api_version in listing.served:
+            return None
+        request.error_code = int(ErrorCode.unsupported_version)
+        found = _answer(ErrorCode.unsupported_version, (listing,))
+        return (encode(ApiKey.API_VERSIONS, 0, request.correlation_id, found),)
+
+    listing = Api(
         key=ApiKey.API_VERSIONS,
         versions=(0, 4),
         request_class=METADATA,
         handle=handle,
+        handle_at_once=handle_at_once,
         refusable=False,
     )
-
-
-def unsupported(request: Request, api: Api) -> Response:
-    """Answer, in version 0, a version that we do not speak."""
-    request.error_code = int(ErrorCode.unsupported_version)
-    found = _answer(ErrorCode.unsupported_version, (api,))
-    return (encode(ApiKey.API_VERSIONS, 0, request.correlation_id, found),)
+    return listing
 
 
 def _answer(error: ErrorCode, listed: Iterable[Api]) -> Row:

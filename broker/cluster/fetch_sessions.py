@@ -7,10 +7,11 @@ partitions of which there is nothing new. Partitions with data go to the end of 
 session, so that ``max_bytes`` starves none of them.
 
 The cache has a bounded number of sessions. A full one makes room by ending the session
-that was unused longest, if that is long enough (two minutes); for a follower, also a
-consumer's in use. Else the reader gets no session and goes on in full, which is legal.
-
-Left out: Kafka's preference for large sessions over small ones.
+that was unused longest, if that is long enough (two minutes). Else one in use goes that
+is worth less than the new one: followers are worth more than consumers, then more
+partitions more than few, and nobody's session goes within its first two minutes but a
+consumer's for a follower. Else the reader gets no session and goes on in full, which is
+legal.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
+
+from sortedcontainers import SortedList
 
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.hot import FetchPartition
@@ -81,12 +84,24 @@ class _Entry:
         return news
 
 
+class _Worth(NamedTuple):
+    """What a session is worth to the cache: Kafka's ``EvictableKey``."""
+
+    is_follower: bool
+    partitions: int
+    session_id: int
+
+
 @dataclass(slots=True, kw_only=True)
 class _Session:
     session_id: int
     uses_topic_ids: bool
     is_follower: bool
+    created_ns: int
     used_ns: int
+    # As the cache has it, and whether it may give way to any other session.
+    worth: _Worth | None = None
+    is_old: bool = False
     epoch: int = INITIAL_EPOCH + 1
     entries: dict[Address, _Entry] = field(default_factory=dict)
 
@@ -108,6 +123,9 @@ class FetchSessions:
         self._rng = rng
         # Least recently used first.
         self._sessions: dict[int, _Session] = {}
+        # Those that may give way to any session worth more, and to a follower's.
+        self._give_way = SortedList()
+        self._give_way_to_followers = SortedList()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -129,7 +147,7 @@ class FetchSessions:
         FETCH_SESSION_TOPIC_ID_ERROR: errors of the whole request.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             if epoch == FINAL_EPOCH:
                 return _Sessionless(targets)
             return _Full(self, targets, uses_topic_ids, is_follower)
@@ -143,11 +161,10 @@ class FetchSessions:
         session.want(targets)
         for address in forgotten:
             session.entries.pop(address, None)
-        del self._sessions[session_id]
         if not session.entries:
+            self._end(session_id)
             return _Sessionless(())
-        self._sessions[session_id] = session
-        session.used_ns = now_ns
+        self._use(session, now_ns)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         return _Incremental(session)
 
@@ -155,31 +172,67 @@ class FetchSessions:
         self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
     ) -> int:
         """Begin a session in which ``outcome`` has been told; 0 if there is no room."""
-        if not self._make_room(now_ns, is_follower=is_follower):
+        if not self._make_room(_Worth(is_follower, len(outcome), NO_SESSION), now_ns):
             return NO_SESSION
         session_id = self._rng.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, 2**31 - 1)
-        session = self._sessions[session_id] = _Session(
+        session = _Session(
             session_id=session_id,
             uses_topic_ids=uses_topic_ids,
             is_follower=is_follower,
+            created_ns=now_ns,
             used_ns=now_ns,
         )
         session.want(target for target, _ in outcome)
         for target, row in outcome:
             session.entries[target.topic, target.partition].tell(row)
+        self._use(session, now_ns)
         return session_id
 
-    def _make_room(self, now_ns: int, *, is_follower: bool) -> bool:
+    def _make_room(self, wanted: _Worth, now_ns: int) -> bool:
+        """Have a slot free for a session of that worth; return whether there is one."""
         if len(self._sessions) < self._slots:
             return True
-        for session in self._sessions.values():
-            stale = now_ns - session.used_ns > EVICTION_NS
-            if stale or (is_follower and not session.is_follower):
-                del self._sessions[session.session_id]
-                return True
-        return False
+        unused = next(iter(self._sessions.values()), None)
+        if unused is None:
+            return False
+        if now_ns - unused.used_ns > EVICTION_NS:
+            self._end(unused.session_id)
+            return True
+        least = self._give_way_to_followers if wanted.is_follower else self._give_way
+        if not least or wanted < least[0]:
+            return False
+        self._end(least[0].session_id)
+        return True
+
+    def _use(self, session: _Session, now_ns: int) -> None:
+        """Note that a session is used now, and what it is worth by now."""
+        session_id = session.session_id
+        self._sessions.pop(session_id, None)
+        self._sessions[session_id] = session
+        session.used_ns = now_ns
+        worth = _Worth(session.is_follower, len(session.entries), session_id)
+        is_old = now_ns - session.created_ns > EVICTION_NS
+        if worth == session.worth and is_old == session.is_old:
+            return
+        self._forget_worth(session)
+        session.worth, session.is_old = worth, is_old
+        if is_old:
+            self._give_way.add(worth)
+        if is_old or not session.is_follower:
+            self._give_way_to_followers.add(worth)
+
+    def _end(self, session_id: int) -> None:
+        """End a session, if there is one of that id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._forget_worth(session)
+
+    def _forget_worth(self, session: _Session) -> None:
+        if session.worth is not None:
+            self._give_way.discard(session.worth)
+            self._give_way_to_followers.discard(session.worth)
 
 
 class _Sessionless:

@@ -98,6 +98,6 @@ def _states(partition: Partition) -> dict[str, int]:
         "replicascount": replicas,
         "laststableoffsetlag": lag,
         "underreplicated": int(isr < replicas),
-        "underminisr": int(isr < least),
+        "underminisr": int(partition.is_under_min_isr),
         "atminisr": int(partition.is_leader and isr == least),
     }

@@ -3,7 +3,8 @@
 Kafka's ``Partition``. The controller's word comes as a
 `LeaderAndIsrPartitionState`; epochs only go up. The leader appends, and the high
 watermark is the smallest log end offset in the ISR: of a lone replica its own, else
-what its followers' fetches have shown. Consumers read up to the high watermark (with
+what its followers' fetches have shown. It stays where it is while fewer are in sync
+than acks=all needs (KIP-966). Consumers read up to the high watermark (with
 no transactions it is also the last stable offset), followers to the end.
 
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
@@ -11,8 +12,6 @@ One thread runs all this, and nothing here suspends: a partition needs neither K
 
 A follower's log is written and cut by its fetcher (``broker.replication``). The leader
 proposes who is in the ISR, and the controller decides (KIP-497).
-
-Left out: reassignment.
 """
 
 from __future__ import annotations
@@ -155,16 +154,24 @@ class Partition:
         """
         if not self.is_leader:
             raise self.not_leader()
-        if acks == ALL_REPLICAS and len(self.isr) < (least := self.effective_min_isr):
+        if acks == ALL_REPLICAS and self.is_under_min_isr:
+            least = self.effective_min_isr
             told = f"the in-sync replicas are {self.isr}, expected {least}"
             raise KafkaError(ErrorCode.not_enough_replicas, told)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
-        if len(self.maximal_isr) == 1:
+        if not self.followers:
             self.high_watermark = self.log.log_end_offset
+        elif len(self.maximal_isr) == 1:
+            self.advance_high_watermark()
         return appended
 
     def advance_high_watermark(self) -> bool:
-        """Move the high watermark to what the whole ISR has; True if it moved."""
+        """Move the high watermark to what the whole ISR has; True if it moved.
+
+        Kafka's ``maybeIncrementLeaderHW``.
+        """
+        if self.is_under_min_isr:
+            return False
         ends = [
             self.log.log_end_offset
             if replica == self.local_id
@@ -183,16 +190,9 @@ class Partition:
         """Note how far a follower has come; True if a watermark may have moved."""
         follower = self.followers[replica]
         low_moved = log_start_offset > follower.log_start_offset
-        end = self.log.log_end_offset
-        if log_end_offset >= end:
-            follower.caught_up_ns = now_ns
-        elif log_end_offset >= follower.end_at_last_fetch:
-            # It has all that there was then: Kafka's ``lastCaughtUpTimeMs``.
-            follower.caught_up_ns = max(follower.caught_up_ns, follower.last_fetch_ns)
-        follower.end_at_last_fetch = end
-        follower.log_end_offset = log_end_offset
-        follower.log_start_offset = log_start_offset
-        follower.last_fetch_ns = now_ns
+        follower.note_fetch(
+            log_end_offset, log_start_offset, self.log.log_end_offset, now_ns
+        )
         moved = replica in self.maximal_isr and self.advance_high_watermark()
         return moved or low_moved
 
@@ -221,14 +221,19 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
             return None
-        if len(self.isr) < self.effective_min_isr:
+        if self.is_under_min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 
     @property
     def effective_min_isr(self) -> int:
-        """Of what acks=all needs, as many as there are replicas (Kafka 3.7)."""
-        return min(self._min_insync(), len(self.replicas))
+        """Of what acks=all needs, a leader: as many as there are (Kafka 3.7)."""
+        return min(self._min_insync(), len(self.followers) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Tell whether this leads, and has fewer in sync than acks=all needs."""
+        return self.is_leader and len(self.isr) < self.effective_min_isr
 
     # ---- the ISR ----------------------------------------------------------------
 
@@ -239,23 +244,16 @@ class Partition:
         """
         if not self.is_leader or self.proposed_isr is not None:
             return False
+        end, followers = self.log.log_end_offset, self.followers
         kept = tuple(
-            replica
-            for replica in self.isr
-            if replica not in self.followers or self._keeps_up(replica, now_ns, lag_ns)
+            each
+            for each in self.isr
+            if each not in followers or followers[each].keeps_up(end, now_ns, lag_ns)
         )
         if len(kept) == len(self.isr):
             return False
         self.proposed_isr = kept
         return True
-
-    def _keeps_up(self, replica: int, now_ns: int, lag_ns: int) -> bool:
-        follower = self.followers[replica]
-        if follower.caught_up_ns < 0:
-            # Its time begins with the first look since this leadership began.
-            follower.caught_up_ns = now_ns
-        has_all = follower.log_end_offset == self.log.log_end_offset
-        return has_all or now_ns - follower.caught_up_ns <= lag_ns
 
     def propose_expansion(self, replica: int) -> bool:
         """Propose an ISR with a follower that has all that is committed.

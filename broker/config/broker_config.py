@@ -18,6 +18,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from posixpath import normpath
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -51,7 +52,7 @@ from broker.config.network import (
     QUEUED_MAX_REQUESTS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
-from broker.config.properties import parse_properties
+from broker.config.properties import read_properties
 from broker.config.storage import (
     LOG_DIR,
     LOG_DIRS,
@@ -121,7 +122,7 @@ class BrokerConfig:
         if path is None:
             base: dict[str, str] = dict(_WITHOUT_FILE)
         else:
-            base = parse_properties(Path(path).read_text(encoding="utf-8"))
+            base = read_properties(path)
         return cls.from_written({**base, **(overrides or {})})
 
     @classmethod
@@ -177,8 +178,9 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """``log.dirs``, or else ``log.dir``."""
-        return split(self[LOG_DIRS] or self[LOG_DIR])
+        """``log.dirs``, or else ``log.dir``; between two commas nothing is meant."""
+        written = split(self[LOG_DIRS] or self[LOG_DIR])
+        return tuple(each.rstrip("/") or "/" for each in written if each)
 
     @property
     def retention_ms(self) -> int:
@@ -240,6 +242,8 @@ def find_key(name: str) -> Key[Any] | None:
 
 def _listener_key(name: str, value: str) -> tuple[str, Key[Any]]:
     """Return the listener and the key that ``listener.name.NAME.KEY`` stands for."""
+    if not name:
+        raise ConfigError("a line without a key", value, "key=value")
     key = find_key(name)
     if key is not None:
         listener = name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
@@ -319,7 +323,18 @@ def _check_numbers(config: BrokerConfig) -> None:
         names = (LOG_RETENTION_MS.name, LOG_RETENTION_MINUTES.name)
         name = next((n for n in names if n in config.written), LOG_RETENTION_HOURS.name)
         raise ConfigError(name, config.written[name], "a positive number, or -1")
+    _check_log_dirs(config)
     _check_admission(config)
+
+
+def _check_log_dirs(config: BrokerConfig) -> None:
+    """Refuse to put data where nobody said, or twice into one place."""
+    key = LOG_DIRS.name if LOG_DIRS.name in config.written else LOG_DIR.name
+    found = config.written.get(key, config[LOG_DIR])
+    if not split(found) or not config.log_dirs:
+        raise ConfigError(key, found, "at least one directory")
+    if len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
+        raise ConfigError(key, found, "each directory once")
 
 
 def _check_admission(config: BrokerConfig) -> None:

@@ -4,7 +4,8 @@ Follows ``java.util.Properties.load``: ``#`` and ``!`` begin a comment line; the
 ends at the first unescaped ``=``, ``:`` or white space; a line that ends in an odd
 number of backslashes goes on in the next one, whose leading white space is dropped;
 ``\t \n \r \f \uXXXX`` are escapes, and a backslash before any other character is that
-character. A later value of a key replaces an earlier one. Text is UTF-8.
+character. A later value of a key replaces an earlier one. Text is UTF-8, perhaps with
+the mark that editors of Windows put before it.
 
 >>> parse_properties("a=1\n# no\nb : two \\\n   words\n")
 {'a': '1', 'b': 'two words'}
@@ -13,11 +14,31 @@ character. A later value of a key replaces an earlier one. Text is UTF-8.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from broker.protocol.errors import ConfigError
 
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# Bytes of what is no text that are shown.
+_SHOWN: Final = 20
+
+
+def read_properties(path: str | Path) -> dict[str, str]:
+    """Return the keys and values of a file; raise OSError.
+
+    Raises `ConfigError`, which names file and line, where it is not UTF-8.
+    """
+    content = Path(path).read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        start = fault.start
+        line = content.count(b"\n", 0, start) + 1
+        found = content[start : start + _SHOWN]
+        raise ConfigError(f"{path}, line {line}", found, "text in UTF-8") from None
+    return parse_properties(text)
 
 
 def parse_properties(text: str) -> dict[str, str]:

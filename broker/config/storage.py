@@ -122,6 +122,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: Final = floating(
     "log.cleaner.io.max.bytes.per.second",
     1.7976931348623157e308,
     "The cleaner's reading and writing together stay below this rate.",
+    low=1.0,
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE: Final = long(
     "log.cleaner.dedupe.buffer.size",

@@ -11,10 +11,14 @@ from typing import Final
 
 from broker.controller.context import ControllerContext
 from broker.controller.states import PartitionState, ReplicaState
-from broker.observation.metric import PIECE, Metric
+from broker.coordination.controller_events import ControllerMeters, timer_name
+from broker.observation.metric import NO_LABELS, PIECE, Metric, summary
 from broker.protocol.topic_partition import TopicPartition
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+_EVENTS: Final = "kafka_controller_controllereventmanager_"
+_STATS: Final = "kafka_controller_controllerstats_"
+_NS_PER_MS: Final = 1e6
 _CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _GAUGES: Final = (
     "activecontrollercount",
@@ -56,7 +60,7 @@ def controller_metrics(
             if not number % PIECE:
                 yield None
         yield Metric(
-            name="kafka_controller_controllerstats_uncleanleaderelections",
+            name=_STATS + "uncleanleaderelections",
             kind="counter",
             value=context.unclean_elections,
             suffix="_total",
@@ -73,6 +77,21 @@ def controller_metrics(
             value=waiting,
             labels={"broker_id": str(broker)},
         )
+
+
+def event_metrics(meters: ControllerMeters, waiting: int) -> Iterator[Metric | None]:
+    """Iterate over what a broker's terms are and were busy with.
+
+    ``waiting`` is how many events are in the queue.
+    """
+    state, queue = meters.state, _EVENTS + "eventqueue"
+    yield Metric(name=_CONTROLLER + "controllerstate", kind="gauge", value=state)
+    yield Metric(name=queue + "size", kind="gauge", value=waiting)
+    yield from summary(queue + "timems", NO_LABELS, meters.waited_ns, _NS_PER_MS)
+    for state, took_ns in meters.took_ns.items():
+        yield None
+        name = _STATS + timer_name(state).lower()
+        yield from summary(name, NO_LABELS, took_ns, _NS_PER_MS)
 
 
 def _count_leader(

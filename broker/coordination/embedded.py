@@ -168,7 +168,8 @@ class EmbeddedCoordinator(Alone):
                 await self._create_replicas(topic, topic.partitions)
         except KafkaError:
             if self._exists(topic):
-                self._forget(topic)
+                # On a disk without room nothing could be noted first.
+                self._registry.retract(_forgetting(topic))
                 await self._remove(topic.name)
             raise
         return topic
@@ -182,18 +183,10 @@ class EmbeddedCoordinator(Alone):
         deleting = self._registry.state.deleting
         if name not in deleting or name in self._removing:
             topic = self._topic(name)
-            self._forget(topic)
+            self._remember(_forgetting(topic))
             # Clients are told first, so that nobody is sent to a replica that is gone.
             self._announce_deletion(name, self._registry.state.deleting[name])
         await self._remove(name)
-
-    def _forget(self, topic: Topic) -> None:
-        deletion = Deletion(
-            topic_id=topic.topic_id, partitions=len(topic.leader_epochs)
-        )
-        self._remember(
-            Change(topics={topic.name: None}, deleting={topic.name: deletion})
-        )
 
     async def _remove(self, name: str) -> None:
         """Remove the logs of a topic that is being deleted, and forget it wholly."""
@@ -293,7 +286,7 @@ class EmbeddedCoordinator(Alone):
             self._delete(topic.name, index, topic.topic_id)
         known = self.topics[topic.name]
         kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
-        self._remember(Change(topics={topic.name: kept}))
+        self._registry.retract(Change(topics={topic.name: kept}))
 
     # ---- the rest ---------------------------------------------------------------
 
@@ -362,6 +355,12 @@ class EmbeddedCoordinator(Alone):
         self._broker.update_metadata(
             self._commands.announce(topic, indexes, leader=leader)
         )
+
+
+def _forgetting(topic: Topic) -> Change:
+    """Return the change that forgets a topic, and notes that its logs are to go."""
+    deletion = Deletion(topic_id=topic.topic_id, partitions=len(topic.leader_epochs))
+    return Change(topics={topic.name: None}, deleting={topic.name: deletion})
 
 
 def _next_life(topic: Topic, found: Mapping[TopicPartition, FoundLog]) -> Topic:

@@ -7,7 +7,8 @@ written by two brokers, each without the other's directory; which of them is rig
 an operator can say.
 
 It is a file and not a directory because Kafka takes every directory beside its logs for
-a partition. A value in memory changes only after a file has.
+a partition. A value in memory changes only after a file has, but for what is taken
+back.
 
 Cost: a change writes and syncs O(change) bytes in each directory; a start writes all.
 """
@@ -101,6 +102,22 @@ class Registry:
 
         self._write(write)
         self.state.apply(change, self._generation)
+
+    def retract(self, change: Change) -> None:
+        """Take back what could not be carried out: make a change, and never fail.
+
+        Where no directory takes it, it holds in memory, and the next change writes it,
+        too. A start before that finds all that was to be taken back.
+        """
+        try:
+            self.change(change)
+        except OSError as refused:
+            logger.warning(
+                "the registry is behind until its next change",
+                extra=fields(fault=refused),
+            )
+            # No file is as it was left, or this would have been written.
+            self.state.apply(change, self._generation)
 
     def _write(self, write: Callable[[RegistryFile], None]) -> None:
         refused: OSError | None = None

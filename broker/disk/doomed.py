@@ -19,10 +19,18 @@ DELETED: Final = ".deleted"
 class _Due(NamedTuple):
     due_ms: int
     path: str
+    since_ms: int
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Return how long it has to wait; not at all if the clock was put back."""
+        return 0 if now_ms < self.since_ms else max(self.due_ms - now_ms, 0)
 
 
 class Doomed:
-    """Paths, each with the time from which it may go. Cost: O(log n) each."""
+    """Paths, each with the time from which it may go. Cost: O(log n) each.
+
+    On the wall clock, which may be put back: what then lies in the future is due.
+    """
 
     def __init__(self) -> None:
         self._paths: list[_Due] = []
@@ -30,17 +38,17 @@ class Doomed:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def add(self, path: str, due_ms: int = 0) -> None:
-        """Note that a path is to be removed at ``due_ms`` or later."""
-        heapq.heappush(self._paths, _Due(due_ms, path))
+    def add(self, path: str, now_ms: int = 0, delay_ms: int = 0) -> None:
+        """Note that a path is to be removed ``delay_ms`` from now or later."""
+        heapq.heappush(self._paths, _Due(now_ms + delay_ms, path, now_ms))
 
-    def next_ms(self) -> int | None:
-        """Return when `take` has something to give."""
-        return self._paths[0].due_ms if self._paths else None
+    def wait_ms(self, now_ms: int) -> int | None:
+        """Return how long until `take` has something to give; None: nothing ever."""
+        return self._paths[0].wait_ms(now_ms) if self._paths else None
 
     def take(self, now_ms: int) -> str | None:
         """Take the path that was due first; None if none is due."""
-        if self._paths and self._paths[0].due_ms <= now_ms:
+        if self.wait_ms(now_ms) == 0:
             return heapq.heappop(self._paths).path
         return None
 

@@ -63,7 +63,9 @@ def claim(
             found[directory] = read_properties(storage, directory, META_PROPERTIES)
         except OSError as error:
             log_dirs.take_offline(directory, error)
-    cluster_ids = {pairs["cluster.id"] for pairs in found.values() if pairs}
+    cluster_ids = {
+        pairs["cluster.id"] for pairs in found.values() if "cluster.id" in pairs
+    }
     if len(cluster_ids) > 1:
         raise ConfigError("log.dirs", sorted(cluster_ids), "directories of one cluster")
     if of_cluster is not None and cluster_ids - {of_cluster}:
@@ -75,18 +77,20 @@ def claim(
         if owner != str(node_id):
             path = join(directory, META_PROPERTIES)
             raise ConfigError("node.id", node_id, f"{owner}, as in {path}")
-        if not pairs:
-            # A broker of Apache Kafka under ZooKeeper reads no other version than 0.
-            version = "1" if of_cluster is None else "0"
-            ours = {"version": version, "cluster.id": cluster_id}
-            if of_cluster is None:
-                ours |= {"node.id": str(node_id), "directory.id": kafka_uuid(new_id())}
-            else:
-                ours["broker.id"] = str(node_id)
-            try:
-                write_properties(storage, directory, META_PROPERTIES, ours)
-            except OSError as error:
-                log_dirs.take_offline(directory, error)
+        if "cluster.id" in pairs:
+            continue
+        # A broker of Apache Kafka under ZooKeeper reads no other version than 0; one
+        # from before there were ids of clusters has written all but that.
+        version = "1" if of_cluster is None else "0"
+        ours = {"version": version, "cluster.id": cluster_id}
+        if of_cluster is None:
+            ours |= {"node.id": str(node_id), "directory.id": kafka_uuid(new_id())}
+        else:
+            ours["broker.id"] = str(node_id)
+        try:
+            write_properties(storage, directory, META_PROPERTIES, ours)
+        except OSError as error:
+            log_dirs.take_offline(directory, error)
     return cluster_id
 
 

@@ -1,11 +1,10 @@
 """From a request to its response: find the handler, decode, handle, encode.
 
 Kafka's ``KafkaApis``. All of it runs inside the handler's coroutine, so that decoding
-and encoding are charged to the request. What cannot be decoded, and a version that is
-not served, closes the connection, as in Kafka; only ApiVersions has an answer for a
-version that it does not know (KIP-511). What admission has turned away is decoded and
-refused (`broker.handling.error_answer`). Whatever a handler raises ends its request and
-nothing else (`broker.handling.failures`); only a broken rule of the planes goes on.
+and encoding are charged to the request. What cannot be decoded closes the connection,
+as in Kafka. What admission has turned away is decoded and refused
+(`broker.handling.error_answer`). Whatever a handler raises ends its request and nothing
+else (`broker.handling.failures`); only a broken rule of the planes goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from broker.apis import api_versions
 from broker.apis.common.answer import first_error
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
@@ -31,7 +29,6 @@ from broker.node.metrics import log_dir_metrics
 from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
-from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import decode, encode_in_steps
 from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
@@ -78,15 +75,11 @@ class KafkaApis:
         self.broker.open(listeners, timer_moved)
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
-        """Return the response, if it can be had at once, or the coroutine for it."""
-        api = APIS.get(request.api_key)
-        if api is None:
-            return CLOSE
-        first, last = api.versions
-        if not first <= request.api_version <= last:
-            if api.key is ApiKey.API_VERSIONS:
-                return api_versions.unsupported(request, api)
-            return CLOSE
+        """Return the response, if it can be had at once, or the coroutine for it.
+
+        ``request`` is one that `broker.network.intake` lets pass.
+        """
+        api = APIS[request.api_key]
         handle_at_once = api.handle_at_once
         if handle_at_once is not None:
             try:

@@ -30,7 +30,9 @@ def flush_due(log: Log, now_ms: int) -> bool:
     waiting = log.log_end_offset - log.durability.recovery_point
     config = log.config
     return waiting > 0 and (
-        waiting >= config.flush_messages or now_ms - log.flushed_ms >= config.flush_ms
+        waiting >= config.flush_messages
+        # A last flush in the future tells that the clock was put back.
+        or not 0 <= now_ms - log.flushed_ms < config.flush_ms
     )
 
 
@@ -57,7 +59,8 @@ def syncs_of_ended(
     log.check_open()
     offset = 0
     for number in range(1, len(log.segments)):
-        if now_ms - log.segments[number].created_ms >= age_ms:
+        # One from the future is as old as can be: the clock was put back.
+        if not 0 <= now_ms - log.segments[number].created_ms < age_ms:
             offset = log.segments[number].base_offset
     if offset <= log.durability.recovery_point:
         return None

@@ -13,8 +13,6 @@ from broker.network.transport import Connection, Selector
 from broker.protocol.buffer import Piece
 from broker.requests.request import Request
 
-ANONYMOUS = "User:ANONYMOUS"
-
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _MUTED: Final = MuteState.MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
@@ -35,7 +33,6 @@ class KafkaChannel:
         "host",
         "listener",
         "mute_state",
-        "principal",
         "reading_ns",
         "receive",
         "request",
@@ -57,7 +54,6 @@ class KafkaChannel:
         self.connection_id = connection_id
         self.host = host
         self.listener = listener
-        self.principal = ANONYMOUS
         self.mute_state = MuteState.NOT_MUTED
         self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)
         self.request: Request | None = None

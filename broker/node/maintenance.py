@@ -164,10 +164,10 @@ class Maintenance:
 
     def _removal_ns(self) -> int | None:
         """Return when something is to be removed: files have their time."""
-        at_ns, due_ms = self._removal.next_ns(), self._logs.doomed.next_ms()
-        if at_ns is None or due_ms is None:
+        at_ns = self._removal.next_ns()
+        wait_ms = self._logs.doomed.wait_ms(self._logs.now_ms())
+        if at_ns is None or wait_ms is None:
             return None if self._removal.is_idle else at_ns
-        wait_ms = max(due_ms - self._logs.now_ms(), 0)
         return max(at_ns, self._now_ns() + wait_ms * _NS_PER_MS) if wait_ms else at_ns
 
     def work(self, now_ns: int) -> None:

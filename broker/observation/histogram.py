@@ -33,6 +33,8 @@ class Histogram:
 
     def quantile(self, q: float) -> float:
         """Return the middle of the bucket that holds the ``q`` quantile; 0 if empty."""
+        if not self.count:
+            return 0.0
         rank = q * self.count
         seen = 0
         for bucket, count in enumerate(self._counts):

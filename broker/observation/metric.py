@@ -1,11 +1,13 @@
-"""One sample of one metric, as every source of metrics yields it."""
+"""Samples of metrics, as every source of metrics yields them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from broker.observation.histogram import Histogram
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -25,3 +27,21 @@ class Metric:
 Samples: TypeAlias = Iterable[Metric | None]
 # How many objects a source tells of between two such moments.
 PIECE: Final = 32
+_QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
+
+
+def summary(
+    name: str, labels: Mapping[str, str], histogram: Histogram, unit: float
+) -> Iterator[Metric]:
+    """Iterate over the quantiles, the count and the sum of a histogram, in ``unit``."""
+    for q in _QUANTILES:
+        yield Metric(
+            name=name,
+            kind="summary",
+            value=histogram.quantile(q) / unit,
+            labels={**labels, "quantile": str(q)},
+        )
+    for suffix, value in (("_count", histogram.count), ("_sum", histogram.sum / unit)):
+        yield Metric(
+            name=name, kind="summary", value=value, labels=labels, suffix=suffix
+        )

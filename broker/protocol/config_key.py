@@ -139,7 +139,8 @@ def floating(
     def parse(written: str) -> float:
         expected = f"a number from {low} to {high}"
         try:
-            value = float(written)
+            # float() alone would also take "1_000".
+            value = math.nan if "_" in written else float(written)
         except ValueError:
             raise ValueError(expected) from None
         if not low <= value <= high:

@@ -97,9 +97,13 @@ class ReplicaFetcherManager:
         # Rounds that ended by a fault of this broker's own.
         self.failures = 0
 
-    def fetchers(self) -> list[ReplicaFetcher]:
+    def fetchers(self) -> dict[FetcherId, ReplicaFetcher]:
         """Return the fetchers that there are now."""
-        return [running.fetcher for running in self._running.values()]
+        return {name: running.fetcher for name, running in self._running.items()}
+
+    def address_of(self, leader: int) -> tuple[str, int] | None:
+        """Return where a leader is reached, if that is known."""
+        return self._find(leader)
 
     # ---- what a controller decides ----------------------------------------------
 
@@ -227,6 +231,8 @@ class _Task:
         except KafkaError:
             fetcher.failed(asked)
             return True
+        finally:
+            fetcher.note_request()
         steps = fetcher.take(asked, answer)
         more = True
         while more:

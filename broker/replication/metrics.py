@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.observation.metric import PIECE, Metric
-from broker.replication.fetcher_manager import ReplicaFetcherManager
+from broker.replication.fetcher_manager import FetcherId, ReplicaFetcherManager
 from broker.replication.isr_changes import IsrProposals
+from broker.replication.replica_fetcher import ReplicaFetcher
 
 _MANAGER: Final = "kafka_server_replicafetchermanager_"
 
@@ -30,28 +31,70 @@ def isr_metrics(proposals: IsrProposals) -> Iterator[Metric]:
 
 def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric | None]:
     """Iterate over the metrics of all followers. Cost: O(followers)."""
-    following = [each for one in fetchers.fetchers() for each in one.following.values()]
-    for number, each in enumerate(following, 1):
-        topic, index = each.partition.key
-        yield Metric(
-            name="kafka_server_fetcherlagmetrics_consumerlag",
-            kind="gauge",
-            value=each.lag or 0,
-            labels={"topic": topic, "partition": str(index)},
-        )
+    running = fetchers.fetchers()
+    following = [
+        (name, each)
+        for name, fetcher in running.items()
+        for each in fetcher.following.values()
+    ]
+    for number, (name, each) in enumerate(following, 1):
+        # Before the first answer nobody knows.
+        if each.lag is not None:
+            topic, index = each.partition.key
+            yield Metric(
+                name="kafka_server_fetcherlagmetrics_consumerlag",
+                kind="gauge",
+                value=each.lag,
+                labels={
+                    "clientid": _client_id(name),
+                    "topic": topic,
+                    "partition": str(index),
+                },
+            )
         if not number % PIECE:
             yield None
+    for name, fetcher in running.items():
+        yield from _fetcher_stats(name, fetcher, fetchers.address_of(name.leader))
     gauges = {
         # In messages.
-        "maxlag": max((each.lag or 0 for each in following), default=0),
-        "failedpartitionscount": sum(each.fenced for each in following),
+        "maxlag": max((each.lag or 0 for _, each in following), default=0),
+        # In requests per second, of the slowest fetcher.
+        "minfetchrate": min(
+            (each.rate.per_s(each.now_ns()) for each in running.values()), default=0.0
+        ),
+        "failedpartitionscount": sum(each.fenced for _, each in following),
+        # A round that fails is counted below, and its fetcher goes on.
+        "deadthreadcount": 0,
     }
-    for name, value in gauges.items():
+    for gauge, value in gauges.items():
         labels = {"clientid": "Replica"}
-        yield Metric(name=_MANAGER + name, kind="gauge", value=value, labels=labels)
+        yield Metric(name=_MANAGER + gauge, kind="gauge", value=value, labels=labels)
     yield Metric(
         name="doorkeeper_replica_fetcher_failures",
         kind="counter",
         value=fetchers.failures,
         suffix="_total",
     )
+
+
+def _client_id(name: FetcherId) -> str:
+    """Return the name of the thread that Kafka would fetch in."""
+    return f"ReplicaFetcherThread-{name.number}-{name.leader}"
+
+
+def _fetcher_stats(
+    name: FetcherId, fetcher: ReplicaFetcher, address: tuple[str, int] | None
+) -> Iterator[Metric]:
+    host, port = address or ("", -1)
+    for counted, count in (("requests", fetcher.requests), ("bytes", fetcher.bytes)):
+        yield Metric(
+            name=f"kafka_server_fetcherstats_{counted}",
+            kind="counter",
+            value=count,
+            labels={
+                "clientid": _client_id(name),
+                "brokerhost": host,
+                "brokerport": str(port),
+            },
+            suffix="_total",
+        )

@@ -38,6 +38,7 @@ from broker.disk.failures import LogUnavailable
 from broker.log.flushing import flush_due
 from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
 from broker.observation.logs import fields
+from broker.observation.minute_rate import MinuteRate
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
@@ -102,9 +103,17 @@ class ReplicaFetcher:
     quota: Quota
     now_ns: Callable[[], int]
     now_ms: Callable[[], int]
+    # Fetches that have come to an end, and the records appended: Kafka's FetcherStats.
+    requests: int = 0
+    bytes: int = 0
+    rate: MinuteRate = field(init=False)
     # What has got so much that it must be durable before it is fetched on.
     to_flush: list[Following] = field(default_factory=list)
     following: dict[TopicPartition, Following] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin to measure."""
+        self.rate = MinuteRate(self.now_ns())
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from now on, under its present leader epoch."""
@@ -196,6 +205,11 @@ class ReplicaFetcher:
 
     # ---- answers ----------------------------------------------------------------
 
+    def note_request(self) -> None:
+        """Count a Fetch that is over, answered or not."""
+        self.requests += 1
+        self.rate.mark(self.now_ns())
+
     def failed(self, asked: Asked) -> None:
         """Leave all that was asked alone for a while: the request had no answer."""
         for each, _ in asked.offsets.values():
@@ -257,6 +271,7 @@ class ReplicaFetcher:
             log, now_ms = partition.log, self.now_ms()
             self._begin_with_whole_batch(partition, found.records)
             log.append_as_follower(found.records, now_ms)
+            self.bytes += len(found.records)
             self.quota.note(partition.key, len(found.records))
             if log.flushes and flush_due(log, now_ms):
                 self.to_flush.append(each)

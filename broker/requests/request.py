@@ -38,7 +38,6 @@ class Peer(Protocol):
     connection_id: int
     host: str
     listener: str
-    principal: str
 
 
 class DeclaredApi(Protocol):

@@ -264,10 +264,22 @@ _ONLY_FORWARD: Final = {
 
 
 def watermarks(history: History) -> Iterator[Anomaly]:
-    """Find high watermarks outside of their logs."""
+    """Find high watermarks outside of their logs, or that moved with too few in sync.
+
+    The latter is what consumers may read although acks=all would have been refused.
+    """
     for look in history.replicas:
         if not look.log_start_offset <= look.high_watermark <= look.log_end_offset:
             yield Anomaly("high-watermark-outside", _seen(look))
+    # One ISR of one leader.
+    led = [look for look in history.replicas if look.is_leader]
+    isrs = attrgetter("broker", "life", "partition", "leader_epoch", "partition_epoch")
+    for _, looks in _grouped(led, isrs):
+        for one, other in pairwise(looks):
+            too_few = len(one.isr) < min(one.min_isr, other.min_isr)
+            if too_few and other.high_watermark > one.high_watermark:
+                what = f"{one.isr} of {one.min_isr} in sync: {_seen(other)}"
+                yield Anomaly("high-watermark-under-min-isr", what)
 
 
 CHECKS: Final[tuple[Check, ...]] = (

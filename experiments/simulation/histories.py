@@ -88,7 +88,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One look at a replica; ``life`` counts the starts of its broker."""
+    """One look at a replica; ``life`` counts the starts of its broker.
+
+    ``partition_epoch`` counts the changes of its ISR; ``min_isr`` is how many acks=all
+    asks for, and how many there are at most.
+    """
 
     broker: int
     life: int
@@ -99,6 +103,8 @@ class Replica:
     log_start_offset: int
     log_end_offset: int
     isr: tuple[int, ...]
+    partition_epoch: int
+    min_isr: int
     at_ns: int
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from broker.protocol.wire.codec import request_type
 from broker.protocol.wire.introspect import FIXED, FieldKind, kind_of
-from broker.protocol.wire.writer import encode_varint
+from broker.protocol.wire.varint import encode_varint
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.record_batches import extreme_batch
 

@@ -7,7 +7,7 @@ import struct
 
 from broker.protocol.records.batch import HEADER, HEADER_SIZE, seal
 from broker.protocol.records.codecs import compress
-from broker.protocol.wire.writer import encode_varint
+from broker.protocol.wire.varint import encode_varint
 from tests.broker.apis.requests import START_MS, batch
 from tests.fuzzing.drawn import either, one_in
 

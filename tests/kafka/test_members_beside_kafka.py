@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from broker.client.background import background
@@ -89,7 +90,9 @@ class Cluster:
             at / "ours",
             broker_id="1",
             zookeeper_connect=f"127.0.0.1:{self.ports.zookeeper}",
-            zookeeper_session_timeout_ms="6000",
+            # It is stopped for a while, too; on a slow machine that ends its session.
+            doorkeeper_log_level="error",
+            zookeeper_session_timeout_ms="30000",
             replica_lag_time_max_ms="2500",
             offsets_topic_replication_factor="1",
             # A free port: there is no control plane here.
@@ -125,10 +128,13 @@ def has_grown(cluster: Cluster, name: str, before: float) -> bool:
     return count_of(cluster, name) > before
 
 
-def create(cluster: Cluster, name: str, leader_first: list[int]) -> AdminClient:
+def create(
+    cluster: Cluster, name: str, leader_first: list[int], **configs: str
+) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     until(lambda: len(admin.list_topics(timeout=10).brokers) == 2, "two brokers")
-    topic = NewTopic(name, 1, replica_assignment=[leader_first])
+    config = {key.replace("_", "."): value for key, value in configs.items()}
+    topic = NewTopic(name, 1, replica_assignment=[leader_first], config=config)
     admin.create_topics([topic])[name].result(TIMEOUT_S)
     until(lambda: isr(admin, name) == {0, 1}, "both in sync")
     return admin
@@ -263,6 +269,57 @@ def test_our_restart_takes_nothing_from_anybody(cluster: Cluster, governs: int) 
     assert _values(cluster, name) == ["a", "b", "c"]
     ours = AdminClient({"bootstrap.servers": cluster.ours.bootstrap})
     until(lambda: len(ours.list_topics(timeout=10).brokers) == 2, "two brokers")
+
+
+@pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
+def test_what_too_few_replicas_have_is_not_read_whoever_leads(
+    cluster: Cluster, leader: int
+) -> None:
+    """KIP-966: with fewer in sync than min.insync.replicas nothing is committed."""
+    make_controller(cluster, leader)
+    name = f"too-few-under-{leader}"
+    create(cluster, name, [leader, 1 - leader], min_insync_replicas="2")
+    bootstrap = (cluster.bootstrap, cluster.ours.bootstrap)[leader]
+    produce(bootstrap, name, ["a"])
+    until(lambda: end_of(bootstrap, name) == 1, "the first record is committed")
+    other = (cluster.ours.pid, cluster.kafka.pid)[leader]
+    os.kill(other, signal.SIGSTOP)
+    try:
+        until(lambda: kept_isr(cluster, name) == (leader,), "the leader is alone")
+        produce(bootstrap, name, ["b"], acks="1")
+        # Time for the leader to hear what the znode says already.
+        time.sleep(1)
+        produce(bootstrap, name, ["c"], acks="1")
+        assert end_of(bootstrap, name) in (1, None)
+    finally:
+        os.kill(other, signal.SIGCONT)
+    until(lambda: end_of(bootstrap, name) == 3, "all is committed")
+    until(partial(are_same, cluster, name), "the same bytes")
+    assert _values(cluster, name) == ["a", "b", "c"]
+
+
+def end_of(bootstrap: str, name: str) -> int | None:
+    """Return where consumers of a topic's only partition may read up to.
+
+    None: the leader has a new epoch, and does not say before all have its beginning.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    try:
+        _, high = consumer.get_watermark_offsets(Place(name, 0), timeout=TIMEOUT_S)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE:
+            raise
+        return None
+    finally:
+        consumer.close()
+    return int(high)
+
+
+def kept_isr(cluster: Cluster, name: str) -> tuple[int, ...]:
+    """Return the ISR that ZooKeeper has of a topic's only partition."""
+    path = paths.partition_state(TopicPartition(name, 0))
+    found = ask_zookeeper(cluster, lambda session: session.get(path))
+    return read_leadership(found[0], 0).isr
 
 
 def test_znodes_that_kafka_has_written_mean_what_we_would_write(

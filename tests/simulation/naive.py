@@ -87,6 +87,8 @@ def look(end: int, **changes: Any) -> Replica:
         "log_start_offset": 0,
         "log_end_offset": end,
         "isr": (0,),
+        "partition_epoch": 1,
+        "min_isr": 1,
         "at_ns": end,
     }
     return Replica(**{**fields, **changes})

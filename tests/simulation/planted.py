@@ -131,6 +131,19 @@ def move_the_high_watermark_back(patch: Patch) -> None:
     patch.setattr(Partition, "advance_high_watermark", advance)
 
 
+def commit_with_too_few(patch: Patch) -> None:
+    """A leader moves the high watermark whoever is in sync, as Kafka did before 3.7."""
+    advance = Partition.advance_high_watermark
+
+    def regardless(self: Partition) -> bool:
+        needed, self._min_insync = self._min_insync, lambda: 1
+        moved = advance(self)
+        self._min_insync = needed
+        return moved
+
+    patch.setattr(Partition, "advance_high_watermark", regardless)
+
+
 def forget_producers_on_a_fail_over(patch: Patch) -> None:
     """A follower does not remember which batches it has copied."""
     patch.setattr(Producers, "replay", lambda self, header: None)

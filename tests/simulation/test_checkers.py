@@ -74,6 +74,9 @@ PLANTED = {
         replicas=[look(2, high_watermark=1), look(1, high_watermark=1)]
     ),
     "high-watermark-outside": History(replicas=[look(2, high_watermark=3)]),
+    "high-watermark-under-min-isr": History(
+        replicas=[look(1, min_isr=2), look(2, min_isr=2)]
+    ),
 }
 
 
@@ -114,6 +117,12 @@ ALLOWED = {
     ),
     "a broker that was started anew begins below": History(
         replicas=[look(2), look(1, life=1)]
+    ),
+    "there were enough in between": History(
+        replicas=[look(1, min_isr=2), look(2, min_isr=2, partition_epoch=3)]
+    ),
+    "a follower hears how far its leader is": History(
+        replicas=[look(it, min_isr=2, is_leader=False) for it in (1, 2)]
     ),
     "a follower cuts what its leader does not have": History(
         replicas=[

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from doorkeeper.cli import main
 from experiments.simulation.swarm.scenarios import Fault, draw
 from experiments.simulation.swarm.swarm import Verdict, judge, swarm, with_faults
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted import PLANTED, commit_with_too_few
 
 ROOT = Path(__file__).parent.parent.parent
 # Quick ones, with kills, silent links, failing disks, and nothing of the kind.
@@ -28,6 +28,8 @@ LONG = (
     "two controllers",
 )
 SEARCHED_SEEDS = 200
+# Three replicas, faults, and a producer with acks=1.
+ALL_ASKED_FOR = 0
 
 
 def failures(verdict: Verdict) -> list[str]:
@@ -123,6 +125,18 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     scenario = replace(draw(planted.seed), zookeeper=planted.zookeeper)
     kinds = {anomaly.kind for anomaly in judge(scenario).anomalies}
     assert kinds & planted.kinds
+
+
+def test_what_too_few_have_is_committed_on_no_bad_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seldom do so many fail that a day has it: here every replica is asked for."""
+    drawn = draw(ALL_ASKED_FOR)
+    scenario = replace(drawn, min_insync=drawn.replicas)
+    assert not judge(scenario).anomalies
+    commit_with_too_few(monkeypatch)
+    kinds = {anomaly.kind for anomaly in judge(scenario).anomalies}
+    assert kinds == {"high-watermark-under-min-isr"}
 
 
 def test_the_command_tells_a_failure_and_how_to_see_it_again(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import pytest
+import trio
+
 from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.observation.metric import Metric
 from broker.replication.metrics import replica_fetcher_metrics
@@ -74,5 +77,41 @@ def test_what_followers_are_sent_is_what_they_get() -> None:
         # None of it was throttled.
         assert told(members)["kafka_server_leaderreplication_byte_rate"] == 0
         assert told(members)["kafka_server_fetcherlagmetrics_consumerlag"] == 0
+        # Whoever follows fetches what it gets, and nothing else.
+        assert told(members)["kafka_server_fetcherstats_bytes"] == 2 * size
 
     with_members(scenario)
+
+
+def test_fetchers_are_counted_and_measured() -> None:
+    async def scenario(members: Members) -> None:
+        await members.create("t")
+        await in_sync(members)
+        await trio.sleep(300)
+        before = samples(members, 1)
+        await trio.sleep(60)
+        (fetcher,) = members.broker(1).replication.fetchers.fetchers().values()
+        told_of = samples(members, 1)
+        name = "kafka_server_fetcherstats_requests"
+        (requests,) = (it for it in told_of if it.name == name)
+        assert requests.labels == {
+            "clientid": "ReplicaFetcherThread-0-0",
+            "brokerhost": "127.0.0.1",
+            "brokerport": "9092",
+        }
+        # An idle follower asks again when replica.fetch.wait.max.ms are over.
+        grown = requests.value - next(it.value for it in before if it.name == name)
+        manager = "kafka_server_replicafetchermanager_"
+        gauges = {it.name: it.value for it in told_of if it.name.startswith(manager)}
+        assert gauges[manager + "minfetchrate"] == pytest.approx(grown / 60, rel=0.05)
+        assert gauges[manager + "deadthreadcount"] == 0
+        assert gauges[manager + "failedpartitionscount"] == 0
+        assert fetcher.requests == requests.value
+
+    with_members(scenario)
+
+
+def samples(members: Members, number: int) -> list[Metric]:
+    """Return what one broker tells of its fetchers."""
+    fetchers = members.broker(number).replication.fetchers
+    return [it for it in replica_fetcher_metrics(fetchers) if it is not None]

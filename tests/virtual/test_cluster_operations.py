@@ -297,6 +297,7 @@ def test_one_broker_says_that_it_is_controller_and_what_is_wrong() -> None:
         await members.until(lambda: members.leader("t") == 1)
         await members.until(lambda: sum(told(members, "activebrokercount")) == 2)
         assert sum(told(members, "preferredreplicaimbalancecount")) == 1
+        assert told(members, "controllerstate") == [0, 0]
         assert sum(told(members, "offlinepartitionscount")) == 0
         await members.kill(1)
         await members.until(lambda: sum(told(members, "offlinepartitionscount")) == 2)

@@ -41,6 +41,28 @@ def test_a_follower_that_lags_leaves_the_isr_and_comes_back_when_it_has_all() ->
     with_brokers(scenario)
 
 
+def test_what_too_few_have_is_not_read_until_the_follower_is_back() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+        leader = brokers.partition(0)
+        stop_fetching(brokers, 1)
+        assert (await brokers.produce(0, b"b", acks=1))[0] is ErrorCode.none
+        await brokers.until(lambda: leader.isr == (0,))
+        refused, _ = await brokers.produce(0, b"c")
+        assert refused is ErrorCode.not_enough_replicas
+        assert (await brokers.produce(0, b"d", acks=1))[0] is ErrorCode.none
+        assert leader.log.log_end_offset == 3
+        assert (await brokers.fetch(0)).high_watermark == 1
+        fetch_again(brokers, 1)
+        await brokers.until(lambda: leader.high_watermark == 3)
+        assert leader.isr == (0, 1)
+        assert (await brokers.produce(0, b"e"))[0] is ErrorCode.none
+
+    with_brokers(scenario, min_insync_replicas="2")
+
+
 def test_an_idle_follower_that_has_everything_stays() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.introduce()

@@ -28,19 +28,13 @@ from broker.client.network_client import Connect
 from broker.client.signals import Changes
 from broker.cluster.metadata_cache import NO_CONTROLLER
 from broker.cluster.topics import Topic
-from broker.config import (
-    CONTROLLED_SHUTDOWN_ENABLE,
-    CONTROLLED_SHUTDOWN_MAX_RETRIES,
-    CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
-    CONTROLLER_SOCKET_TIMEOUT_MS,
-    BrokerConfig,
-)
+from broker.config import CONTROLLED_SHUTDOWN_ENABLE, BrokerConfig
 from broker.controller.alter_partition import IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.controller import KafkaController
 from broker.controller.decisions import Decisions
 from broker.controller.elections import ElectionType
-from broker.coordination.controller_metrics import controller_metrics
+from broker.coordination.controller_events import ControllerState
 from broker.coordination.coordinator import (
     BrokerRack,
     Controlled,
@@ -75,7 +69,7 @@ class ZooKeeperCoordinator:
     """One member, ``config.node_id``.
 
     ``open_session`` begins a session with ZooKeeper, ``connect`` reaches other brokers,
-    ``new_id`` draws ids of topics, ``now_ms`` is the wall clock.
+    ``new_id`` draws ids of topics, ``now_ms`` is the wall clock, ``now_ns`` the other.
     """
 
     _broker: Controlled
@@ -87,6 +81,7 @@ class ZooKeeperCoordinator:
         open_session: Callable[[], ZooKeeperSession],
         connect: Connect,
         new_id: Callable[[], UUID],
+        now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
     ) -> None:
@@ -98,7 +93,9 @@ class ZooKeeperCoordinator:
         self._connect = connect
         self._new_id = new_id
         self._rng = rng
-        self._member = Member(config, connect=connect, now_ms=now_ms, rng=rng)
+        self._member = Member(
+            config, connect=connect, now_ns=now_ns, now_ms=now_ms, rng=rng
+        )
         self._configs = self._member.configs
         self._membership = Membership(self._member, open_session)
         self._errands = Errands()
@@ -176,11 +173,8 @@ class ZooKeeperCoordinator:
             nursery.start_soon(self._membership.run)
 
     def metrics(self) -> Iterator[Metric | None]:
-        """Iterate over what a controller says of the cluster."""
-        governing = self._member.governing
-        if governing is None:
-            return controller_metrics(None, {})
-        return controller_metrics(governing.core.context, governing.queued)
+        """Iterate over what a controller says of the cluster, and of its work."""
+        return self._member.metrics()
 
     async def withdraw(self) -> None:
         """Have others lead what this broker leads."""
@@ -190,14 +184,11 @@ class ZooKeeperCoordinator:
         cache = self._broker.metadata_cache
         listener = config.inter_broker_listener_name
         await hand_over(
-            self._id,
+            config,
             lambda: self.broker_epoch,
             lambda: cache.endpoint(listener, cache.controller_id),
             connect=self._connect,
             rng=self._rng,
-            attempts=config[CONTROLLED_SHUTDOWN_MAX_RETRIES],
-            pause_s=config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000,
-            timeout_ms=config[CONTROLLER_SOCKET_TIMEOUT_MS],
         )
 
     async def leave(self) -> None:
@@ -326,10 +317,12 @@ class ZooKeeperCoordinator:
             raise KafkaError(ErrorCode.not_controller)
         return governing
 
-    async def _decided(self, steps: Callable[[KafkaController], Decisions[R]]) -> R:
+    async def _decided(
+        self, state: ControllerState, steps: Callable[[KafkaController], Decisions[R]]
+    ) -> R:
         governing = self._governing()
         return await self._errands.send(
-            lambda: governing.ask(lambda: steps(governing.core))
+            lambda: governing.ask(state, lambda: steps(governing.core))
         )
 
     async def controlled_shutdown(
@@ -337,7 +330,8 @@ class ZooKeeperCoordinator:
     ) -> Sequence[TopicPartition]:
         """Move leaderships off a broker that stops; return those that remain."""
         return await self._decided(
-            lambda core: core.controlled_shutdown(broker_id, broker_epoch)
+            ControllerState.CONTROLLED_SHUTDOWN,
+            lambda core: core.controlled_shutdown(broker_id, broker_epoch),
         )
 
     def topic_name(self, topic_id: UUID) -> str | None:
@@ -352,7 +346,8 @@ class ZooKeeperCoordinator:
     ) -> Mapping[TopicPartition, Judgement]:
         """Judge what a leader proposes for its ISRs."""
         return await self._decided(
-            lambda core: core.alter_partition(broker_id, broker_epoch, proposals)
+            ControllerState.ISR_CHANGE,
+            lambda core: core.alter_partition(broker_id, broker_epoch, proposals),
         )
 
     async def elect_leaders(
@@ -364,7 +359,10 @@ class ZooKeeperCoordinator:
         """Elect leaders, of all partitions if none is named; return the outcomes."""
         core = self._governing().core
         wanted = list(core.context.all_partitions()) if keys is None else keys
-        outcomes = await self._decided(lambda it: it.elect_leaders(wanted, kind))
+        outcomes = await self._decided(
+            ControllerState.MANUAL_LEADER_BALANCE,
+            lambda it: it.elect_leaders(wanted, kind),
+        )
         elected = {
             key: leadership.leader
             for key, outcome in outcomes.items()
@@ -392,7 +390,8 @@ class ZooKeeperCoordinator:
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Begin reassignments, or cancel them (None)."""
         return await self._decided(
-            lambda core: core.alter_partition_reassignments(wanted)
+            ControllerState.ALTER_PARTITION_REASSIGNMENT,
+            lambda core: core.alter_partition_reassignments(wanted),
         )
 
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:

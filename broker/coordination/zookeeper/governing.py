@@ -1,7 +1,7 @@
 """A broker's term as controller: events come in, one is handled at a time.
 
 Kafka's ``ControllerEventManager``. Watches that have gone off, answers of brokers,
-requests of clients and the clock make jobs of one queue; each reads what it needs,
+requests of clients and the clock make events of one queue; each reads what it needs,
 hands it to the core (`broker.controller`), and carries out what that decides. The term
 ends with the session, or when another broker is found to have been elected.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
@@ -22,6 +23,11 @@ from broker.controller.decisions import (
     NOTHING_FOUND,
     ControllerRequest,
     Decisions,
+)
+from broker.coordination.controller_events import (
+    ControllerEvent,
+    ControllerMeters,
+    ControllerState,
 )
 from broker.coordination.zookeeper.carrying_out import CarryingOut
 from broker.coordination.zookeeper.channels import (
@@ -58,9 +64,9 @@ _FIRST_REBALANCE_S: Final = 5.0
 class Governing:
     """One term: ``core`` decides, and ``billed`` is entered for that.
 
-    ``listeners`` names those on which brokers are told, the first that they have.
-    ``rebalance_s`` is how often leaders are balanced; None: never. ``learn`` reads the
-    configs of topics that are new.
+    ``meters`` are those of all terms. ``listeners`` names those on which brokers are
+    told, the first that they have. ``rebalance_s`` is how often leaders are balanced;
+    None: never. ``learn`` reads the configs of topics that are new.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Governing:
         term: Term,
         open_channels: Callable[[Answered], ControllerChannels],
         *,
+        meters: ControllerMeters,
         listeners: tuple[str, ...],
         rebalance_s: float | None,
         learn: Callable[[PatientZnodes, Collection[str]], Awaitable[None]],
@@ -81,11 +88,12 @@ class Governing:
         self._znodes = znodes
         self._channels = open_channels(self.answered)
         self._carry_out = CarryingOut(znodes, term, self._channels, self.look_at)
+        self._meters = meters
         self._listeners = listeners
         self._rebalance_s = rebalance_s
         self._learn = learn
         self._billed = billed
-        self._jobs: deque[tuple[object, Job]] = deque()
+        self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
         self._filled = Signal()
         # Who waits for an answer; the end of the term sets them all.
@@ -96,65 +104,83 @@ class Governing:
         """How many requests each broker has not answered."""
         return self._channels.queued
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be handled."""
+        return len(self._events)
+
     async def run(self) -> None:
         """Govern until cancelled; raise `ControllerMoved` or `SessionExpired`."""
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._channels.run)
-                await self._start()
+                await self._meters.handle(
+                    self._event(ControllerState.CONTROLLER_CHANGE, self._start)
+                )
                 if self._rebalance_s is not None:
                     nursery.start_soon(self._balance, self._rebalance_s)
                 while True:
-                    while not self._jobs:
+                    while not self._events:
                         await self._filled.wait()
-                    name, job = self._jobs.popleft()
+                    name, event = self._events.popleft()
                     self._queued.discard(name)
-                    await job()
+                    await self._meters.handle(event)
         finally:
             for answered in self._asking:
                 answered.set()
 
-    # ---- who puts jobs into the queue -------------------------------------------
+    # ---- who puts events into the queue -----------------------------------------
 
     def look_at(self, path: str) -> None:
         """Look at what a znode holds by now, once for all that changed before."""
-        job = {
-            paths.TOPICS: self._topics,
-            paths.TOPICS_TO_DELETE: self._deletions,
-            paths.REASSIGNMENT: self._reassignment,
-            paths.PREFERRED_ELECTION: self._preferred_election,
-            paths.ISR_CHANGES: self._isr_changes,
-            paths.LOG_DIR_EVENTS: self._log_dir_events,
-        }.get(path)
+        states = ControllerState
+        known: dict[str, tuple[ControllerState, Job]] = {
+            paths.TOPICS: (states.TOPIC_CHANGE, self._topics),
+            paths.TOPICS_TO_DELETE: (states.TOPIC_DELETION, self._deletions),
+            paths.REASSIGNMENT: (
+                states.ALTER_PARTITION_REASSIGNMENT,
+                self._reassignment,
+            ),
+            paths.PREFERRED_ELECTION: (
+                states.MANUAL_LEADER_BALANCE,
+                self._preferred_election,
+            ),
+            paths.ISR_CHANGES: (states.ISR_CHANGE, self._isr_changes),
+            paths.LOG_DIR_EVENTS: (states.LOG_DIR_CHANGE, self._log_dir_events),
+        }
         above, _, name = path.rpartition("/")
         if path == paths.BROKER_IDS or above == paths.BROKER_IDS:
-            self._put(paths.BROKER_IDS, self._brokers)
+            self._put(paths.BROKER_IDS, states.BROKER_CHANGE, self._brokers)
         elif above == paths.TOPICS:
-
-            async def read() -> None:
-                await self._partitions(name)
-
-            self._put(path, read)
-        elif job is not None:
-            self._put(path, job)
+            self._put(path, states.TOPIC_CHANGE, partial(self._partitions, name))
+        elif path in known:
+            self._put(path, *known[path])
 
     def answered(self, broker: int, request: ControllerRequest, response: Any) -> None:
         """Take in a broker's answer."""
         core = self.core
         if isinstance(request, LeaderAndIsrRequest):
-            self.tell(lambda: core.leader_and_isr_answered(broker, request, response))
+            self.tell(
+                ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+                lambda: core.leader_and_isr_answered(broker, request, response),
+            )
         elif isinstance(request, StopReplicaRequest):
-            self.tell(lambda: core.stop_replica_answered(broker, request, response))
+            self.tell(
+                ControllerState.TOPIC_DELETION,
+                lambda: core.stop_replica_answered(broker, request, response),
+            )
 
-    def tell(self, steps: Callable[[], Decisions[None]]) -> None:
+    def tell(
+        self, state: ControllerState, steps: Callable[[], Decisions[None]]
+    ) -> None:
         """Have the core take something in, in its turn."""
 
         async def handle() -> None:
             await self._drive(steps())
 
-        self._put(object(), handle)
+        self._put(object(), state, handle)
 
-    async def ask(self, steps: Callable[[], Decisions[R]]) -> R:
+    async def ask(self, state: ControllerState, steps: Callable[[], Decisions[R]]) -> R:
         """Return what the core answers; raise `KafkaError`, NOT_CONTROLLER at the end.
 
         Cancelled, it is done all the same.
@@ -170,7 +196,7 @@ class Governing:
             answered.set()
 
         self._asking.add(answered)
-        self._put(object(), handle)
+        self._put(object(), state, handle)
         try:
             await answered.wait()
         finally:
@@ -182,16 +208,19 @@ class Governing:
             raise answer
         return answer
 
-    def _put(self, name: object, job: Job) -> None:
+    def _put(self, name: object, state: ControllerState, job: Job) -> None:
         if name not in self._queued:
             self._queued.add(name)
-            self._jobs.append((name, job))
+            self._events.append((name, self._event(state, job)))
             self._filled.notify()
+
+    def _event(self, state: ControllerState, job: Job) -> ControllerEvent:
+        return ControllerEvent(state, self._meters.now_ns(), job)
 
     async def _balance(self, period_s: float) -> None:
         await trio.sleep(_FIRST_REBALANCE_S)
         while True:
-            self.tell(self.core.auto_rebalance)
+            self.tell(ControllerState.AUTO_LEADER_BALANCE, self.core.auto_rebalance)
             await trio.sleep(period_s)
 
     # ---- jobs -------------------------------------------------------------------

@@ -15,6 +15,12 @@ import trio
 from broker.client.config import COMMON, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.versions import Row
+from broker.config import (
+    CONTROLLED_SHUTDOWN_MAX_RETRIES,
+    CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS,
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    BrokerConfig,
+)
 from broker.observation.logs import fields
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -23,25 +29,26 @@ logger = getLogger(__name__)
 
 
 async def hand_over(
-    broker_id: int,
+    config: BrokerConfig,
     broker_epoch: Callable[[], int],
     find_controller: Callable[[], tuple[str, int] | None],
     *,
     connect: Connect,
     rng: random.Random,
-    attempts: int,
-    pause_s: float,
-    timeout_ms: int,
 ) -> bool:
     """Ask until nothing is led any more; tell whether that was so in the end."""
-    settings = {"client_id": str(broker_id), "request_timeout_ms": timeout_ms}
+    broker_id = config.node_id
+    settings = {
+        "client_id": str(broker_id),
+        "request_timeout_ms": config[CONTROLLER_SOCKET_TIMEOUT_MS],
+    }
     client = NetworkClient(read_settings(COMMON, settings), connect, rng)
     why = "no controller is known"
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
-        for attempt in range(attempts):
+        for attempt in range(config[CONTROLLED_SHUTDOWN_MAX_RETRIES]):
             if attempt:
-                await trio.sleep(pause_s)
+                await trio.sleep(config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000)
             address = find_controller()
             if address is None:
                 continue

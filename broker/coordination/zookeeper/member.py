@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from logging import getLogger
 from typing import Any
@@ -21,6 +21,8 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.controller.controller import ControllerConfig, KafkaController
+from broker.coordination.controller_events import ControllerMeters, ControllerState
+from broker.coordination.controller_metrics import controller_metrics, event_metrics
 from broker.coordination.coordinator import Controlled
 from broker.coordination.zookeeper.channels import Answered, ControllerChannels
 from broker.coordination.zookeeper.configs import ClusterConfigs, broker_entity
@@ -32,6 +34,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 )
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.observation.logs import fields
+from broker.observation.metric import Metric
 from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
@@ -40,7 +43,8 @@ logger = getLogger(__name__)
 class Member:
     """A broker, ``config.node_id``; `broker` is there once it is open.
 
-    ``connect`` reaches other brokers, ``now_ms`` is the wall clock.
+    ``connect`` reaches other brokers, ``now_ms`` is the wall clock, ``now_ns`` the one
+    of durations.
     """
 
     broker: Controlled
@@ -50,12 +54,14 @@ class Member:
         config: BrokerConfig,
         *,
         connect: Connect,
+        now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
     ) -> None:
         self.broker_id = config.node_id
         self.configs = ClusterConfigs()
         self.governing: Governing | None = None
+        self.meters = ControllerMeters(now_ns)
         # Entered for all work that is done for no request.
         self.billed: AbstractContextManager[object] = nullcontext()
         self.now_ms = now_ms
@@ -64,6 +70,15 @@ class Member:
         self._rng = rng
         # The session in which all configs have been read.
         self._read_in: PatientZnodes | None = None
+
+    def metrics(self) -> Iterator[Metric | None]:
+        """Iterate over what a controller says of the cluster, and of its work."""
+        governing = self.governing
+        if governing is None:
+            yield from controller_metrics(None, {})
+        else:
+            yield from controller_metrics(governing.core.context, governing.queued)
+        yield from event_metrics(self.meters, governing.waiting if governing else 0)
 
     def registration(self) -> bytes:
         """Return what the broker registers."""
@@ -95,6 +110,7 @@ class Member:
             znodes,
             term,
             self._open_channels,
+            meters=self.meters,
             listeners=(control.name, listener) if control else (listener,),
             rebalance_s=period_s if config[AUTO_LEADER_REBALANCE_ENABLE] else None,
             learn=self.configs.read_topics,
@@ -149,7 +165,10 @@ class Member:
         governing = self.governing
         if governing is not None:
             core = governing.core
-            governing.tell(lambda: core.unclean_election_enabled(topic))
+            governing.tell(
+                ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+                lambda: core.unclean_election_enabled(topic),
+            )
 
 
 def _at_once(verb: Coroutine[Any, Any, None]) -> None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.groups.state.messages import OffsetCommit, Record
+from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.varint import decode_varint
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
@@ -269,15 +271,11 @@ class _Reader:
             self._take(self._varint())
 
     def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise UnreadableRecord("found a varint of more than five bytes")
+        try:
+            value, self._at = decode_varint(self._data, self._at)
+        except (IndexError, MalformedFrame) as fault:
+            raise UnreadableRecord(f"found no varint: {fault}") from fault
+        return value
 
     def _take(self, size: int) -> bytes:
         end = self._at + size

@@ -64,7 +64,8 @@ class LogCleaner:
         self._up_to = up_to
         self._failed = failed
         self._busy: set[TopicPartition] = set()
-        self._not_before_ms: dict[Log, int] = {}
+        # From when and for how long a log is left alone.
+        self._left_alone: dict[Log, tuple[int, int]] = {}
         # The time from which the throttle lets more bytes pass.
         self._paid_up_to_ns = 0
         self.cleaned_bytes = 0
@@ -98,10 +99,10 @@ class LogCleaner:
         else:
             if log.cleaner_offset == before:
                 # Else a truncation at each step would be a round without end.
-                self._not_before_ms[log] = now_ms + self._config().backoff_ms
+                self._left_alone[log] = now_ms, self._config().backoff_ms
 
     def _leave_alone(self, log: Log, error: Exception) -> None:
-        self._not_before_ms[log] = self._manager.now_ms() + _TRY_AGAIN_MS
+        self._left_alone[log] = self._manager.now_ms(), _TRY_AGAIN_MS
         self._failed(log.directory, error)
 
     def _filthiest(self) -> Steps[TopicPartition | None]:
@@ -109,8 +110,11 @@ class LogCleaner:
         best: TopicPartition | None = None
         most = -1.0
         now_ms = self._manager.now_ms()
-        self._not_before_ms = {
-            log: at_ms for log, at_ms in self._not_before_ms.items() if at_ms > now_ms
+        self._left_alone = {
+            log: (since_ms, for_ms)
+            for log, (since_ms, for_ms) in self._left_alone.items()
+            # The wall clock may have been put back meanwhile.
+            if 0 <= now_ms - since_ms < for_ms
         }
         for number, (key, log) in enumerate(list(self._manager.logs.items()), 1):
             if not number % _LOGS_PER_STEP:
@@ -122,7 +126,7 @@ class LogCleaner:
 
     def _ratio(self, key: TopicPartition, log: Log, now_ms: int) -> float:
         """Return the share of dirty bytes of a log that is due, else -1."""
-        left_alone = key in self._busy or log in self._not_before_ms
+        left_alone = key in self._busy or log in self._left_alone
         if left_alone or not log.config.compacts or log.closed is not None:
             return -1.0
         up_to = self._up_to(key)

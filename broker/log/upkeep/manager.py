@@ -259,7 +259,7 @@ class LogManager:
             self.storage.rename(log.directory, doomed)
         self._take(key)
         self._topic_ids.pop(key, None)
-        self.doomed.add(doomed, self.now_ms() + log.config.file_delete_delay_ms)
+        self.doomed.add(doomed, self.now_ms(), log.config.file_delete_delay_ms)
 
     def syncing_names(self) -> Steps[None]:
         """Make durable which logs there are; raise OSError."""

@@ -51,7 +51,7 @@ def removal(manager: LogManager, failed: Failed) -> Steps[None]:
             yield from manager.remove(path)
         except OSError as error:
             failed(path, error)
-            manager.doomed.add(path, manager.now_ms() + _TRY_AGAIN_MS)
+            manager.doomed.add(path, manager.now_ms(), _TRY_AGAIN_MS)
 
 
 def flush(manager: LogManager, failed: Failed) -> Steps[None]:

@@ -16,8 +16,7 @@ from typing import Final
 from broker.network.memory_pool import MemoryPool
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
-from broker.observation.histogram import Histogram
-from broker.observation.metric import NO_LABELS, Metric, Samples
+from broker.observation.metric import NO_LABELS, Metric, Samples, summary
 from broker.observation.metrics.request_metrics import PHASES, RequestMetrics, Stats
 from broker.protocol.errors import ErrorCode
 from broker.requests.topology import CONTROL_PLANE
@@ -25,7 +24,6 @@ from planes import PlaneCore
 from planes.clock import NowNs
 
 _NS_PER_MS: Final = 1e6
-_QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
 
 
 MoreMetrics = Callable[[], Samples]
@@ -153,8 +151,8 @@ def _of_requests(
 ) -> Iterator[Metric]:
     for phase, histogram in zip(PHASES, stats.phases, strict=True):
         name = f"{prefix}_{phase.lower()}"
-        yield from _summary(name, labels, histogram, _NS_PER_MS)
-    yield from _summary(f"{prefix}_requestbytes", labels, stats.size, 1)
+        yield from summary(name, labels, histogram, _NS_PER_MS)
+    yield from summary(f"{prefix}_requestbytes", labels, stats.size, 1)
     for version, count in stats.versions.items():
         yield Metric(
             name=f"{prefix}_requests",
@@ -170,22 +168,6 @@ def _of_requests(
             value=count,
             labels={**labels, "error": ErrorCode(error).name.upper()},
             suffix="_total",
-        )
-
-
-def _summary(
-    name: str, labels: Mapping[str, str], histogram: Histogram, unit: float
-) -> Iterator[Metric]:
-    for q in _QUANTILES:
-        yield Metric(
-            name=name,
-            kind="summary",
-            value=histogram.quantile(q) / unit,
-            labels={**labels, "quantile": str(q)},
-        )
-    for suffix, value in (("_count", histogram.count), ("_sum", histogram.sum / unit)):
-        yield Metric(
-            name=name, kind="summary", value=value, labels=labels, suffix=suffix
         )
 
 

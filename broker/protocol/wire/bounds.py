@@ -23,7 +23,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.introspect import FIXED, FieldKind, has_array, kind_of
-from broker.protocol.wire.writer import STRING_BYTES_MAX, encode_varint
+from broker.protocol.wire.varint import decode_varint, encode_varint
+from broker.protocol.wire.writer import STRING_BYTES_MAX
 
 # Walks (frame, offset, length of the frame); returns the offset where it stopped.
 Check: TypeAlias = "Callable[[bytes, int, int, Walk], int]"
@@ -64,7 +65,7 @@ class _Source:
         self.lines = ["def check(f, o, n, w):"]
         self.names: dict[str, Any] = {
             "int32": _INT32.unpack_from,
-            "varint": _varint,
+            "varint": decode_varint,
             "long_string": _long_string,
             "long_bytes": _long_bytes,
             "tags": _skip_tags,
@@ -230,13 +231,13 @@ class _Tagged(NamedTuple):
 def _skip_tags(
     frame: bytes, count_at: int, length: int, known: Mapping[int, _Tagged], walk: Walk
 ) -> int:
-    count, offset = _varint(frame, count_at)
+    count, offset = decode_varint(frame, count_at)
     edits = walk.edits
     before, tags_at, kept = len(edits), offset, count
     for _ in range(count):
         start = offset
-        tag, size_at = _varint(frame, start)
-        size, offset = _varint(frame, size_at)
+        tag, size_at = decode_varint(frame, start)
+        size, offset = decode_varint(frame, size_at)
         end = offset + size
         if end > length:
             raise MalformedFrame(f"tagged field of {size} bytes ends beyond the frame")
@@ -270,27 +271,16 @@ def _removed(edits: Iterable[tuple[int, int, bytes]]) -> int:
 
 
 def _long_string(frame: bytes, offset: int) -> int:
-    length, offset = _varint(frame, offset)
+    length, offset = decode_varint(frame, offset)
     if length - 1 > STRING_BYTES_MAX:
         raise MalformedFrame(f"string of {length - 1} bytes")
     return offset + max(length - 1, 0)
 
 
 def _long_bytes(frame: bytes, offset: int) -> int:
-    length, offset = _varint(frame, offset)
+    length, offset = decode_varint(frame, offset)
     # An overlong zero is null too.
     return offset + max(length - 1, 0)
-
-
-def _varint(frame: bytes, offset: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-    raise MalformedFrame("varint of more than five bytes")
 
 
 def _refuse_items() -> None:

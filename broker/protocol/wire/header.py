@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.wire.varint import decode_varint
 
 _FIXED: Final = struct.Struct(">hhi")
 _WITH_LENGTH: Final = struct.Struct(">hhih")
@@ -68,13 +69,17 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
 
 def skip_tagged_fields(frame: bytes | memoryview, offset: int) -> int:
     """Return the offset behind the tagged fields that start at ``offset``."""
-    count, offset = _unsigned_varint(frame, offset)
-    for _ in range(count):
-        _, offset = _unsigned_varint(frame, offset)
-        size, offset = _unsigned_varint(frame, offset)
-        offset += size
-        if offset > len(frame):
-            raise MalformedFrame(f"tagged field of {size} bytes ends beyond the frame")
+    try:
+        count, offset = decode_varint(frame, offset)
+        for _ in range(count):
+            _, offset = decode_varint(frame, offset)
+            size, offset = decode_varint(frame, offset)
+            offset += size
+            if offset > len(frame):
+                told = f"tagged field of {size} bytes ends beyond the frame"
+                raise MalformedFrame(told)
+    except IndexError:
+        raise MalformedFrame("varint ends beyond the frame") from None
     return offset
 
 
@@ -87,20 +92,6 @@ def _without_client_id(frame: bytes | memoryview) -> RequestHeader:
     if key != _CONTROLLED_SHUTDOWN or version != 0:
         raise MalformedFrame(f"header of {len(frame)} bytes, expected 10")
     return RequestHeader(key, version, correlation_id, "", 8)
-
-
-def _unsigned_varint(frame: bytes | memoryview, offset: int) -> tuple[int, int]:
-    """Return the value at ``offset`` and the offset behind it; at most five bytes."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if offset >= len(frame):
-            raise MalformedFrame("varint ends beyond the frame")
-        byte = frame[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-    raise MalformedFrame("varint of more than five bytes")
 
 
 def _last_key() -> int:

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.protocol.buffer import Piece
-from broker.protocol.wire.writer import cut, encode_string, encode_varint
+from broker.protocol.wire.varint import encode_varint
+from broker.protocol.wire.writer import cut, encode_string
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")

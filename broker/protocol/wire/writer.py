@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 from kio.serial._implicit_defaults import get_tagged_field_default
 
 from broker.protocol.wire.introspect import FIXED, FieldKind, kind_of
+from broker.protocol.wire.varint import encode_varint
 
 # Appends the pieces of an entity's encoding to a list; the other one in steps.
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
@@ -254,19 +255,6 @@ def _tags_writer(
 # ---- values ----
 
 
-def encode_varint(value: int) -> bytes:
-    """Return ``value`` as an unsigned varint."""
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 _I16: Final = struct.Struct(">h")
 
 

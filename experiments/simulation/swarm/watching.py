@@ -11,8 +11,9 @@ from experiments.simulation.cluster import Cluster, SimulatedBroker
 from experiments.simulation.histories import History, Replica
 
 _LOOK_S: Final = 0.02
-# Its life, whether it leads, leader epoch, high watermark, log start, log end, ISR.
-_State = tuple[int, bool, int, int, int, int, tuple[int, ...]]
+# Its life, whether it leads, leader epoch, high watermark, log start, log end, ISR,
+# partition epoch, and how many acks=all asks for.
+_State = tuple[int, bool, int, int, int, int, tuple[int, ...], int, int]
 
 
 class Watcher:
@@ -44,6 +45,8 @@ class Watcher:
                 log.log_start_offset,
                 log.log_end_offset,
                 partition.isr,
+                partition.partition_epoch,
+                partition.effective_min_isr,
             )
             # Looked at fifty times a second, and seldom another one.
             if self._last.get((each.id, key)) != state:
@@ -52,16 +55,18 @@ class Watcher:
 
 
 def _replica(broker: int, key: TopicPartition, state: _State, at_ns: int) -> Replica:
-    life, is_leader, leader_epoch, high_watermark, start, end, isr = state
+    life, is_leader, epoch, high_watermark, start, end, isr, version, least = state
     return Replica(
         broker=broker,
         life=life,
         partition=key,
         is_leader=is_leader,
-        leader_epoch=leader_epoch,
+        leader_epoch=epoch,
         high_watermark=high_watermark,
         log_start_offset=start,
         log_end_offset=end,
         isr=isr,
+        partition_epoch=version,
+        min_isr=least,
         at_ns=at_ns,
     )

@@ -58,32 +58,23 @@ def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[
     world, point = study.manifest.world, comparison.manifest.point.name
     where = f"At {point}, the" if point else "The"
     witness, about = worlds.witness.manifest.world, subject(cells[0].witness)
-    alike = _having(cells, "agrees")
-    if alike:
-        said = listed([_both(it, world) for it in alike])
-        yield f"{where} {witness} and the {world} world agree: the {about} is {said}."
     within = percent(worlds.margin)
-    half = _having(cells, "size open")
-    if half:
-        said = listed([_both(it, world) for it in half])
-        yield (
-            f"{where} {witness} and the {world} world agree in direction; whether in "
-            f"size, to within {within}, is open: the {about} is {said}."
-        )
-    apart = _having(cells, "size differs")
-    if apart:
-        said = listed([_both(it, world) for it in apart])
-        yield (
-            f"{where} {witness} and the {world} world agree in direction, not in size: "
-            f"the {about} is {said}."
-        )
-    against = _having(cells, "contradicts")
-    if against:
-        said = listed([_both(it, world) for it in against])
-        yield (
-            f"{where} {witness} and the {world} world contradict each other: the "
-            f"{about} is {said}."
-        )
+    found: dict[Agreement, str] = {
+        "agrees": "agree",
+        "size open": (
+            f"agree in direction; whether in size, to within {within}, is open"
+        ),
+        "size differs": "agree in direction, not in size",
+        "contradicts": "contradict each other",
+    }
+    for word, words in found.items():
+        having = _having(cells, word)
+        if having:
+            said = listed([_both(it, world) for it in having])
+            yield (
+                f"{where} {witness} and the {world} world {words}: the {about} is "
+                f"{said}."
+            )
     undecided = _having(cells, "undecided")
     mute = [it for it in undecided if _says_nothing(it)]
     if mute:

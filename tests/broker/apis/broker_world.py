@@ -20,13 +20,14 @@ from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
 from broker.log.upkeep.chore import Calls
+from broker.network.intake import Intake
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrResponse
 from broker.protocol.schemas.stop_replica import StopReplicaResponse
 from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
-from broker.protocol.wire.header import parse_request_header
+from broker.requests.classifier import Classifier
 from broker.requests.request import CLOSE, Request, Response, Throttled
 from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
@@ -53,9 +54,11 @@ SETTINGS = {
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "2",
 }
-PEER = SimpleNamespace(
-    connection_id=1, host="10.0.0.1", listener="PLAINTEXT", principal="User:ANONYMOUS"
-)
+PEER = SimpleNamespace(connection_id=1, host="10.0.0.1", listener="PLAINTEXT")
+
+
+def _unasked(*_: object) -> None:
+    raise AssertionError("no plane has served the request")
 
 
 class World:
@@ -66,8 +69,11 @@ class World:
         settings: dict[str, str] | None = None,
         storage: Any = None,
         threads: Calls | None = None,
+        clock_moved_ms: int = 0,
     ) -> None:
         self.now_ns = 0
+        # What an operator has put the wall clock forward, or back if negative.
+        self.clock_moved_ms = clock_moved_ms
         self.storage = storage or MemoryStorage()
         self.settings = {**SETTINGS, **(settings or {})}
         config = BrokerConfig.load(None, self.settings)
@@ -76,12 +82,17 @@ class World:
             config,
             storage=self.storage,
             now_ns=lambda: self.now_ns,
-            now_ms=lambda: START_MS + self.now_ns // MS,
+            now_ms=self.now_ms,
             rng=rng,
             threads=threads,
         )
         self.apis = KafkaApis(self.broker)
+        self._intake = Intake(self.apis.serve, Classifier(APIS), APIS)
         self.broker.open(config.advertised, lambda: None)
+
+    def now_ms(self) -> int:
+        """Return the time of the wall clock."""
+        return START_MS + self.now_ns // MS + self.clock_moved_ms
 
     def restarted(self, *, storage: Any = None) -> World:
         """Return another broker on the same disk, or on what is left of it."""
@@ -147,20 +158,10 @@ class World:
     def start_frame(
         self, frame: bytes, stop_at: int = 0, verdict: Mapping[str, Any] = NO_VERDICT
     ) -> Call:
-        """Send the bytes of a request."""
-        header = parse_request_header(frame)
-        request = Request(
-            number=0,
-            api=APIS.get(header.api_key),
-            api_key=header.api_key,
-            api_version=header.api_version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id,
-            frame=frame,
-            body_offset=header.body_offset,
-            peer=PEER,
-            **verdict,
-        )
+        """Send the bytes of a request; raise `MalformedFrame` if they make none."""
+        request = self._intake.request(frame, PEER, self.now_ns, _unasked)
+        for name, value in verdict.items():
+            setattr(request, name, value)
         return Call(request, self.apis.serve(request), stop_at)
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> Any:

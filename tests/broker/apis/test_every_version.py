@@ -9,6 +9,7 @@ import pytest
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import MalformedFrame
 from tests.broker.apis.broker_world import World
 from tests.broker.apis.requests import (
     ACL_KINDS,
@@ -102,7 +103,8 @@ def test_a_version_that_is_served_is_answered(key: ApiKey, version: int) -> None
 def test_a_version_that_is_not_served_closes_the_connection(key: ApiKey) -> None:
     world = World()
     header = bytes([0, key, 0, APIS[key].versions[1] + 1, 0, 0, 0, 7, 0, 0, 0])
-    assert world.start_frame(header).closed
+    with pytest.raises(MalformedFrame, match="expected"):
+        world.start_frame(header)
 
 
 # Requests that consist of their header.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -238,21 +239,91 @@ def test_no_more_replicas_are_asked_for_than_there_are(world: World) -> None:
     """Kafka's ``effectiveMinIsr``: the only replica is enough, whatever is set."""
     world.create("two", min_insync_replicas="2")
     assert world.produce("two", b"a", acks=-1).error_code is NONE
+    assert world.produce("two", b"b", acks=1).error_code is NONE
+    assert values_of(world.fetch("two").records) == [(0, b"a"), (1, b"b")]
 
 
-def test_too_few_replicas_after_the_append_are_told(world: World) -> None:
+# ---- fewer in sync than min.insync.replicas ----
+
+
+TWO = ("two", 0)
+
+
+def in_sync(world: World, epoch: int, *isr: int) -> None:
+    """Say who is in sync of the replicas 0 and 2 of a topic that needs both."""
+    word = leader_and_isr(TWO, leader=0, leader_epoch=epoch, isr=isr, replicas=(0, 2))
+    world.command(ApiKey.LEADER_AND_ISR, word)
+
+
+def caught_up(world: World, offset: int) -> None:
+    """Let broker 2 have all before ``offset``."""
+    world.send(ApiKey.FETCH, 12, **fetch_fields({TWO: offset}, replica_id=2))
+
+
+@pytest.fixture
+def two(world: World) -> World:
     world.create("two", min_insync_replicas="2")
-    key = ("two", 0)
-    world.command(
-        ApiKey.LEADER_AND_ISR, leader_and_isr(key, leader=0, leader_epoch=1, isr=(0, 2))
-    )
-    call = world.start(ApiKey.PRODUCE, 9, **produce_fields({key: batch(b"a")}, -1))
+    in_sync(world, 1, 0, 2)
+    return world
+
+
+def test_what_too_few_have_is_not_read_until_enough_have_it(two: World) -> None:
+    """KIP-966: the high watermark stays where it is."""
+    two.produce("two", b"a")
+    caught_up(two, 1)
+    in_sync(two, 2, 0)
+    assert two.produce("two", b"b").error_code is NONE
+    found = two.fetch("two")
+    assert (found.high_watermark, values_of(found.records)) == (1, [(0, b"a")])
+    # The follower is back, and has everything; only its place in the ISR counts.
+    caught_up(two, 2)
+    assert two.fetch("two").high_watermark == 1
+    in_sync(two, 3, 0, 2)
+    assert two.fetch("two").high_watermark == 1
+    caught_up(two, 2)
+    found = two.fetch("two")
+    assert values_of(found.records) == [(0, b"a"), (1, b"b")]
+    two.check()
+
+
+def test_what_too_few_have_is_not_acknowledged(two: World) -> None:
+    fields = produce_fields({TWO: batch(b"a")}, -1, 1500)
+    call = two.start(ApiKey.PRODUCE, 9, **fields)
+    in_sync(two, 2, 0)
+    two.pass_ms(1499)
     assert not call.done
-    world.command(
-        ApiKey.LEADER_AND_ISR,
-        leader_and_isr(key, leader=0, leader_epoch=2, isr=(0,), replicas=(0, 2)),
-    )
-    assert row(call).error_code is ErrorCode.not_enough_replicas_after_append
+    two.pass_ms(1)
+    assert row(call).error_code is ErrorCode.request_timed_out
+
+
+def test_what_too_few_have_cannot_be_deleted(two: World) -> None:
+    in_sync(two, 2, 0)
+    two.produce("two", b"a")
+    assert deleted(two, 1) is ErrorCode.offset_out_of_range
+    # Up to the high watermark, which has not moved; then it waits for the follower.
+    assert deleted(two, -1) is ErrorCode.request_timed_out
+    assert two.fetch("two").log_start_offset == 0
+
+
+def deleted(world: World, offset: int) -> ErrorCode:
+    """Ask for records before ``offset`` to be deleted, and wait for no follower."""
+    topic = {"name": "two", "partitions": [{"partition_index": 0, "offset": offset}]}
+    fields = {"topics": [topic], "timeout": timedelta(milliseconds=0)}
+    call = world.start(ApiKey.DELETE_RECORDS, 2, **fields)
+    world.pass_ms(1)
+    error: ErrorCode = call.answer.topics[0].partitions[0].error_code
+    return error
+
+
+def test_too_few_replicas_after_the_append_are_told(two: World) -> None:
+    """All had the records, and fewer are left by the time somebody asks."""
+    two.produce("two", b"a")
+    caught_up(two, 1)
+    partition = two.broker.replicas.partitions[TWO]
+    assert partition.acknowledged(1) is NONE
+    in_sync(two, 2, 0)
+    told = partition.acknowledged(1)
+    assert told is ErrorCode.not_enough_replicas_after_append
 
 
 # ---- disks ----

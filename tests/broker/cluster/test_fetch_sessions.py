@@ -199,3 +199,114 @@ def test_a_session_may_begin_with_nothing(sessions: FetchSessions) -> None:
     assert reader.fetch({}, NOTHING) == []
     assert (reader.session_id > 0, len(sessions)) == (True, 1)
     assert reader.fetch({A: 0}, NOTHING) == [A]
+
+
+def test_where_all_are_in_use_a_larger_session_takes_the_place_of_a_smaller() -> None:
+    """Kafka's rule: not within the first two minutes, and never for an equal one."""
+    sessions = FetchSessions(2, random.Random(1))
+    small, large = Reader(sessions), Reader(sessions)
+    small.fetch({A: 0}, NOTHING)
+    large.fetch({A: 0, B: 0, C: 0}, NOTHING)
+
+    def comes(*wanted: tuple[str, int], now_ns: int, is_follower: bool = False) -> bool:
+        for each in (small, large):
+            each.fetch({}, NOTHING, now_ns=now_ns)
+        late = Reader(sessions, is_follower=is_follower)
+        late.fetch(dict.fromkeys(wanted, 0), NOTHING, now_ns=now_ns)
+        return late.session_id > 0
+
+    assert not comes(A, B, now_ns=EVICTION_NS)
+    assert not comes(A, now_ns=EVICTION_NS + 1)
+    assert comes(A, B, now_ns=EVICTION_NS + 1)
+    with pytest.raises(KafkaError) as gone:
+        small.fetch({}, NOTHING)
+    assert gone.value.code is ErrorCode.fetch_session_id_not_found
+    assert large.fetch({}, NOTHING, now_ns=EVICTION_NS + 1) == []
+
+
+def test_a_follower_in_use_gives_way_to_a_larger_follower_only() -> None:
+    sessions = FetchSessions(1, random.Random(1))
+    first = Reader(sessions, is_follower=True)
+    first.fetch({A: 0}, NOTHING)
+    first.fetch({}, NOTHING, now_ns=EVICTION_NS + 1)
+    everything = {A: 0, B: 0, C: 0}
+    consumer = Reader(sessions)
+    consumer.fetch(everything, NOTHING, now_ns=EVICTION_NS + 1)
+    assert consumer.session_id == 0
+    second = Reader(sessions, is_follower=True)
+    second.fetch(everything, NOTHING, now_ns=EVICTION_NS + 1)
+    assert second.session_id > 0
+
+
+class NaiveCache:
+    """Kafka's rule, by looking at all sessions each time; no two are of one size."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        # By name: follower, partitions, created, used, in the order of use.
+        self.held: dict[int, tuple[bool, int, int, int]] = {}
+
+    def use(self, name: int, is_follower: bool, size: int, now_ns: int) -> None:
+        _, _, created, _ = self.held.pop(name, (0, 0, now_ns, 0))
+        self.held[name] = is_follower, size, created, now_ns
+
+    def admits(self, is_follower: bool, size: int, now_ns: int) -> bool:
+        if len(self.held) < self.slots:
+            return True
+        stale = [n for n, held in self.held.items() if now_ns - held[3] > EVICTION_NS]
+        less = [
+            (follower, partitions, name)
+            for name, (follower, partitions, created, used) in self.held.items()
+            if used - created > EVICTION_NS or (is_follower and not follower)
+        ]
+        if stale:
+            del self.held[stale[0]]
+            return True
+        if not less or (is_follower, size) < min(less)[:2]:
+            return False
+        del self.held[min(less)[2]]
+        return True
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_more_readers_than_slots_are_served_and_share_as_in_kafka(seed: int) -> None:
+    """Readers come back whatever became of their session, and all of them are read to.
+
+    Who has a session is what a naive cache says; who has none is told everything.
+    """
+    rng = random.Random(seed)
+    slots, now_ns = 4, 0
+    sessions, naive = FetchSessions(slots, random.Random(seed)), NaiveCache(slots)
+    keys = [("t", index) for index in range(12)]
+    found = {key: row() for key in keys}
+    readers = [
+        (Reader(sessions, is_follower=rng.random() < 0.3), rng.sample(keys, size))
+        for size in range(1, 11)
+    ]
+    held = 0
+    for _ in range(400):
+        now_ns += rng.choice((0, S, 30 * S, 130 * S))
+        number = rng.randrange(len(readers))
+        reader, wanted = readers[number]
+        everything = dict.fromkeys(wanted, 0)
+        try:
+            asked = everything if reader.session_id == 0 else {}
+            epoch = INITIAL_EPOCH if reader.session_id == 0 else reader.epoch
+            told = reader.fetch(asked, found, epoch=epoch, now_ns=now_ns)
+            assert (told == []) == (not asked), "all or nothing is news"
+            admitted = number in naive.held or naive.admits(
+                reader.is_follower, len(wanted), now_ns
+            )
+        except KafkaError:
+            assert number not in naive.held
+            reader.session_id, reader.epoch = 0, INITIAL_EPOCH
+            continue
+        assert {key for key, _ in reader.asked} == set(wanted)
+        assert (reader.session_id > 0) == admitted, number
+        if reader.session_id == 0:
+            reader.epoch = INITIAL_EPOCH
+            continue
+        naive.use(number, reader.is_follower, len(wanted), now_ns)
+        held += 1
+        assert len(sessions) == len(naive.held) <= slots
+    assert held > 100

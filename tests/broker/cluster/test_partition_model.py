@@ -1,7 +1,8 @@
 """One partition under any sequence of controllers, producers, followers and kills.
 
 The model is a list of records, a leader, an ISR and what each follower has asked for;
-the high watermark is the smallest end in the ISR, and never goes back.
+the high watermark is the smallest end in the ISR, never goes back, and stays while the
+ISR is smaller than ``min.insync.replicas``.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from tests.broker.apis.requests import (
 )
 
 T = ("t", 0)
+# Mostly what is news, and of a leader that is here.
+LEADERS = st.sampled_from([0, 0, 0, 1])
+RAISED_BY = st.sampled_from([1, 1, 1, 1, 2, 0, -1])
 ISRS = st.sampled_from([(0,), (0, 1), (0, 2), (0, 1, 2)])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(
-            st.just("command"), st.sampled_from([0, 1]), ISRS, st.integers(-1, 2)
-        ),
+        st.tuples(st.just("command"), LEADERS, ISRS, RAISED_BY),
         st.tuples(st.just("produce"), st.sampled_from([1, -1])),
         st.tuples(st.just("follower"), st.sampled_from([1, 2]), st.integers(-2, 1)),
         st.tuples(st.just("restart")),
@@ -40,9 +42,10 @@ STEPS = st.lists(
 class Model:
     """What should be true of t-0."""
 
-    def __init__(self) -> None:
+    def __init__(self, min_insync: int) -> None:
         self.world = World()
-        self.world.create("t")
+        self.world.create("t", min_insync_replicas=str(min_insync))
+        self.min_insync, self.replicas = min_insync, 1
         self.records: list[bytes] = []
         self.leader, self.epoch, self.isr = 0, 0, (0,)
         self.ends: dict[int, int] = {}
@@ -54,10 +57,15 @@ class Model:
     def leads(self) -> bool:
         return self.leader == 0
 
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many are in sync as are asked for, or as there are."""
+        return len(self.isr) >= min(self.min_insync, self.replicas)
+
     def advance(self) -> None:
         """Move the high watermark, and expect who waited for it to be answered."""
         ends = [len(self.records) if i == 0 else self.ends.get(i, -1) for i in self.isr]
-        if self.leads:
+        if self.leads and self.has_enough:
             self.high_watermark = max(self.high_watermark, min(ends))
         left = []
         for call, required in self.waiting:
@@ -82,6 +90,7 @@ class Model:
             return
         assert error is NONE
         self.leader, self.epoch, self.isr = leader, epoch, isr
+        self.replicas = 3
         self.ends.clear()
         self.advance()
 
@@ -91,6 +100,9 @@ class Model:
         call = self.world.start(ApiKey.PRODUCE, 9, **fields)
         if not self.leads:
             assert outcome(call) is ErrorCode.not_leader_or_follower
+            return
+        if acks == -1 and not self.has_enough:
+            assert outcome(call) is ErrorCode.not_enough_replicas
             return
         self.records.append(value)
         if acks == -1:
@@ -122,7 +134,7 @@ class Model:
         self.world = self.world.restarted()
         self.waiting.clear()
         self.ends.clear()
-        self.leader, self.isr = 0, (0,)
+        self.leader, self.isr, self.replicas = 0, (0,), 1
         epoch = self.world.broker.replicas.partitions[T].leader_epoch
         # Nothing tells of epochs in which nothing was written: they may come again.
         self.epoch = epoch
@@ -147,11 +159,11 @@ def outcome(call: Call) -> ErrorCode:
 
 
 @settings(max_examples=150)
-@given(STEPS)
+@given(STEPS, st.integers(1, 3))
 def test_a_partition_does_what_a_list_and_an_isr_would_do(
-    steps: list[tuple[Any, ...]],
+    steps: list[tuple[Any, ...]], min_insync: int
 ) -> None:
-    model = Model()
+    model = Model(min_insync)
     for name, *arguments in steps:
         getattr(model, name)(*arguments)
         model.check()

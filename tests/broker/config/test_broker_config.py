@@ -319,6 +319,18 @@ def test_log_dirs_win_over_log_dir() -> None:
     assert config.log_dirs == ("/c",)
 
 
+def test_log_dirs_are_places_that_somebody_named(tmp_path: Path) -> None:
+    """Kafka's rules: commas may be doubled, directories may not, and there is one."""
+    assert given(log_dirs="/a,, /b/ ,").log_dirs == ("/a", "/b")
+    assert given(log_dirs="/").log_dirs == ("/",)
+    for empty in ("", " ", ","):
+        refused("log.dirs", "at least one directory", log_dirs=empty)
+    with pytest.raises(ConfigError, match=r"log\.dir: found ''"):
+        load(tmp_path, "log.dir=")
+    for twice in ("/a,/a", "/a,/a/", "/a, /b/../a"):
+        refused("log.dirs", "each directory once", log_dirs=twice)
+
+
 def test_reserved_slots_leave_some_to_others() -> None:
     bounds = {"queued_max_requests": "20", "doorkeeper_admission_reserved": "20"}
     refused(

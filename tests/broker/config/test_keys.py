@@ -42,6 +42,9 @@ KAFKA_4 = set((HERE / "kafka-4.1-names.txt").read_text().split())
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0.0 to 1.0"),
         ("log.cleaner.min.cleanable.ratio", "nan", "a number from 0.0 to 1.0"),
+        ("log.cleaner.min.cleanable.ratio", "0_1", "a number from 0.0 to 1.0"),
+        # Kafka takes it, and its cleaner then sleeps for ever.
+        ("log.cleaner.io.max.bytes.per.second", "0", "a number from 1.0"),
         ("log.cleanup.policy", "remove", "a list of compact, delete"),
         ("compression.type", "lzma", "one of uncompressed, zstd"),
         ("compression.gzip.level", "0", "a whole number from -1 to 9, and not 0"),

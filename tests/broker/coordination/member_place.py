@@ -172,6 +172,7 @@ class MemberPlace:
             open_session=self._session,
             connect=self._connect_to_broker,
             new_id=lambda: draw_uuid(self._rng),
+            now_ns=lambda: 0,
             now_ms=lambda: START_MS,
             rng=self._rng,
         )

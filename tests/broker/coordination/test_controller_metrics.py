@@ -2,7 +2,13 @@
 
 import pytest
 
-from broker.coordination.controller_metrics import controller_metrics
+from broker.coordination.controller_events import (
+    ControllerEvent,
+    ControllerMeters,
+    ControllerState,
+)
+from broker.coordination.controller_metrics import controller_metrics, event_metrics
+from broker.coordination.zookeeper.carrying_out import ControllerMoved
 from broker.observation.metric import PIECE
 from tests.broker.controller.steps import reassign, stop
 from tests.broker.controller.world import World
@@ -72,3 +78,85 @@ def test_a_scrape_lets_others_run(world):
     world.create_topic("t", *([(1, 2)] * 300))
     pieces = list(controller_metrics(world.core.context, {}))
     assert pieces.count(None) == 300 // PIECE
+
+
+# ---- events ------------------------------------------------------------------------
+
+MS = 1_000_000
+# Apache Kafka 3.9's names, of which it has one for each state but two.
+TIMERS = (
+    "ControllerChange",
+    "LeaderElection",
+    "TopicChange",
+    "TopicDeletion",
+    "PartitionReassignment",
+    "AutoLeaderBalance",
+    "ManualLeaderBalance",
+    "ControlledShutdown",
+    "IsrChange",
+    "LeaderAndIsrResponseReceived",
+    "LogDirChange",
+    "ControllerShutdown",
+    "UncleanLeaderElectionEnable",
+    "TopicUncleanLeaderElectionEnable",
+    "ListPartitionReassignment",
+    "UpdateFeatures",
+)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.ns = 0
+
+    def __call__(self):
+        return self.ns
+
+
+def events_told(meters, waiting=0):
+    """Return counts and sums of what is told, without quantiles."""
+    return {
+        it.name.rpartition("_")[2] + it.suffix: it.value
+        for it in event_metrics(meters, waiting)
+        if it and "quantile" not in it.labels
+    }
+
+
+async def test_an_event_is_told_of_while_it_is_handled_and_timed_afterwards():
+    clock = Clock()
+    meters = ControllerMeters(clock)
+    clock.ns = 5 * MS
+
+    async def handle():
+        assert events_told(meters, 3)["controllerstate"] == 2
+        assert events_told(meters, 3)["eventqueuesize"] == 3
+        clock.ns += 7 * MS
+
+    await meters.handle(ControllerEvent(ControllerState.BROKER_CHANGE, 2 * MS, handle))
+    told = events_told(meters)
+    assert (told["controllerstate"], told["eventqueuesize"]) == (0, 0)
+    assert (told["eventqueuetimems_count"], told["eventqueuetimems_sum"]) == (1, 3)
+    assert told["leaderelectionrateandtimems_count"] == 1
+    assert told["leaderelectionrateandtimems_sum"] == 7
+    assert told["isrchangerateandtimems_count"] == 0
+
+
+async def test_an_event_that_fails_is_timed_too():
+    meters = ControllerMeters(Clock())
+
+    async def handle():
+        raise ControllerMoved
+
+    with pytest.raises(ControllerMoved):
+        await meters.handle(ControllerEvent(ControllerState.ISR_CHANGE, 0, handle))
+    assert meters.state is ControllerState.IDLE
+    assert events_told(meters)["isrchangerateandtimems_count"] == 1
+
+
+def test_every_timer_has_kafkas_name():
+    told = events_told(ControllerMeters(Clock()))
+    timers = {name.removesuffix("_count") for name in told if "rateandtime" in name}
+    assert {it for it in timers if not it.endswith("_sum")} == {
+        f"{name}rateandtimems".lower() for name in TIMERS
+    }

@@ -187,6 +187,7 @@ class Fleet:
             open_session=open_session,
             connect=self._connect_to_broker,
             new_id=lambda: draw_uuid(self.rng),
+            now_ns=lambda: 0,
             now_ms=lambda: START_MS + number,
             rng=random.Random(self.rng.random()),
         )

@@ -122,6 +122,19 @@ def test_a_fresh_directory_is_claimed_and_known_again():
     )
 
 
+def test_a_directory_from_before_clusters_had_ids_is_given_one_for_good():
+    """As Kafka 0.9 left it."""
+    storage = disk()
+    storage.make_directory("/data/a")
+    write_atomically(
+        storage, "/data/a", "meta.properties", b"#\n#Fri\nversion=0\nbroker.id=4\n"
+    )
+    known = claim(storage, LogDirs(["/data/a"]), 4, lambda: uuid.UUID(int=1))
+    assert claim(storage, LogDirs(["/data/a"]), 4, uuid.uuid4) == known
+    with pytest.raises(ConfigError, match=r"node\.id: found 5, expected 4"):
+        claim(storage, LogDirs(["/data/a"]), 5, uuid.uuid4)
+
+
 def test_a_directory_of_another_broker_or_cluster_is_refused():
     storage = disk()
     for name, number in (("a", 1), ("b", 2)):

@@ -65,6 +65,19 @@ def test_a_log_that_fails_is_left_alone_for_a_while():
     assert cleaned(manager) == {A, B}
 
 
+def test_a_clock_that_is_put_back_does_not_make_it_longer():
+    now = [NOW_MS]
+    manager = open_logs(CONFIG, now_ms=lambda: now[0], keys=(A,))
+    fill(manager.logs[A], 40)
+    cleaner = cleaner_of(manager, failed=Failures())
+    manager.storage.faults = Faults(1)
+    assert run(cleaner.round())
+    assert not run(cleaner.round())
+    now[0] -= 3_600_000
+    assert run(cleaner.round())
+    assert cleaned(manager) == {A}
+
+
 def test_two_cleaners_never_take_the_same_log():
     manager = open_logs(CONFIG)
     for log in manager.logs.values():

@@ -164,7 +164,7 @@ def test_a_deleted_log_is_kept_for_a_while():
         now[0] = NOW_MS + at_ms
         run(rounds.removal(manager, Failures()))
         assert (doomed in manager.storage.names(HOME)) == is_there
-    assert manager.doomed.next_ms() is None
+    assert manager.doomed.wait_ms(NOW_MS) is None
 
 
 def test_what_cannot_be_removed_is_tried_again():
@@ -176,7 +176,7 @@ def test_what_cannot_be_removed_is_tried_again():
     failures = Failures()
     run(rounds.removal(manager, failures))
     assert len(failures) == 1
-    assert manager.doomed.next_ms() == NOW_MS + 60_000
+    assert manager.doomed.wait_ms(NOW_MS) == 60_000
     now[0] += 60_000
     run(rounds.removal(manager, failures))
     assert manager.storage.names(HOME) == [".lock"]

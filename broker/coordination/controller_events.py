@@ -1,0 +1,84 @@
+"""What a controller is busy with, how long its events wait, and how long they take.
+
+Kafka's ``ControllerState`` and the meters of its ``ControllerEventManager`` and
+``ControllerStats``. They count over all terms of a broker; it is a `ControllerEvent`
+that waits, and one of them at a time that is handled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from broker.observation.histogram import Histogram
+
+
+class ControllerState(IntEnum):
+    """What an event is about: Kafka's names and numbers."""
+
+    IDLE = 0
+    CONTROLLER_CHANGE = 1
+    BROKER_CHANGE = 2
+    TOPIC_CHANGE = 3
+    TOPIC_DELETION = 4
+    ALTER_PARTITION_REASSIGNMENT = 5
+    AUTO_LEADER_BALANCE = 6
+    MANUAL_LEADER_BALANCE = 7
+    CONTROLLED_SHUTDOWN = 8
+    ISR_CHANGE = 9
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
+    LOG_DIR_CHANGE = 11
+    CONTROLLER_SHUTDOWN = 12
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    LIST_PARTITION_REASSIGNMENT = 15
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16
+    UPDATE_FEATURES = 17
+
+
+# What Kafka does not time, and what it times under names from before it had states.
+_UNTIMED: Final = frozenset(
+    {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
+)
+_OLD_NAMES: Final = {
+    ControllerState.BROKER_CHANGE: "LeaderElection",
+    ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignment",
+}
+
+
+def timer_name(state: ControllerState) -> str:
+    """Return Kafka's name of the timer of a state."""
+    camel = state.name.title().replace("_", "")
+    return f"{_OLD_NAMES.get(state, camel)}RateAndTimeMs"
+
+
+class ControllerEvent(NamedTuple):
+    """Something to be done by a controller, since when it waits, and of which kind."""
+
+    state: ControllerState
+    since_ns: int
+    handle: Callable[[], Awaitable[None]]
+
+
+class ControllerMeters:
+    """The meters of a broker's terms as controller; ``now_ns`` is their clock."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.now_ns = now_ns
+        self.state = ControllerState.IDLE
+        self.waited_ns = Histogram()
+        self.took_ns = {
+            state: Histogram() for state in ControllerState if state not in _UNTIMED
+        }
+
+    async def handle(self, event: ControllerEvent) -> None:
+        """Handle an event that has waited long enough."""
+        began_ns = self.now_ns()
+        self.state = event.state
+        self.waited_ns.add(began_ns - event.since_ns)
+        try:
+            await event.handle()
+        finally:
+            self.state = ControllerState.IDLE
+            self.took_ns[event.state].add(self.now_ns() - began_ns)
