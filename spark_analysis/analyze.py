@@ -38,6 +38,7 @@ from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.sentences.incident_world_sentences import (
     election_sentences,
 )
+from spark_analysis.telling.sentences.world_sentences import silent_worlds
 from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.incident_table import incident_table
 from spark_analysis.telling.tables.incident_worlds_table import (
@@ -160,7 +161,7 @@ def write_worlds(
     if incidents:
         elections = hold_incidents_together(list(incidents.values()))
         numbers |= results_of_elections(elections)
-        told["election"] = election_sentences(elections)
+        told["election"] = [*silent_worlds(worlds), *election_sentences(elections)]
         first = _write_elections(elections, out_dir)
     found = json.dumps(numbers, indent=1, allow_nan=False)
     _write(out_dir / "results.json", found + "\n")

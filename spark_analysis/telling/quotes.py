@@ -72,6 +72,11 @@ def words_of_worlds(worlds: Worlds) -> dict[str, Any]:
             for study in worlds.studies
         },
         "lead": list(worlds_lead(worlds)),
+        "cautions": [
+            f"{study.manifest.world}: {text}"
+            for study in worlds.studies
+            for text in study_cautions(study)
+        ],
         "agreement": list(agreement_sentences(worlds)),
         "notes": list(worlds_notes(worlds)),
         "worlds": {study.manifest.world: words(study) for study in worlds.studies},

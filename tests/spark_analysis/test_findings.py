@@ -166,7 +166,9 @@ def root(tmp_path: Path) -> Path:
     }
     (report.parent / "manifest.json").write_text(json.dumps(manifest))
     (report / "results.json").write_text(json.dumps(RESULTS))
-    (report / "words.json").write_text(json.dumps({"lead": ["It is so."]}))
+    (report / "words.json").write_text(
+        json.dumps({"lead": ["It is so."], "cautions": []})
+    )
     return tmp_path
 
 
@@ -198,6 +200,18 @@ def test_a_page_is_prose_and_what_recordings_say(root: Path) -> None:
         "What it means.",
         "",
         "The end.",
+    ]
+
+
+def test_what_to_beware_of_stands_before_what_is_said(root: Path) -> None:
+    words = {"lead": ["It is so."], "cautions": ["live: With 1 complete block."]}
+    (root / "runs" / "one" / "report" / "words.json").write_text(json.dumps(words))
+    lines = made(root).splitlines()
+    assert lines[16:20] == [
+        "- Beware: live: With 1 complete block.",
+        "",
+        "- It is so.",
+        "<!-- end -->",
     ]
 
 

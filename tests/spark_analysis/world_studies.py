@@ -20,15 +20,16 @@ def study_in(
     *,
     base_ms: float = 10.0,
     request_ms: float | None = 0.5,
+    blocks: int = BLOCKS,
 ) -> Study:
     """Make a study of control and produce; ``ratios`` are those of control."""
     arms: dict[str, dict[str, str]] = {name: {} for name in ("fifo", *ratios)}
-    manifest = manifest_of(arms, ["control", "produce"], BLOCKS, world=world)
+    manifest = manifest_of(arms, ["control", "produce"], blocks, world=world)
     point = replace(manifest.point, mean_request_ms=request_ms, stretch=1.0)
     manifest = replace(manifest, points=(point,))
-    values = {("control", "fifo"): [base_ms * it for it in CALM]}
+    values = {("control", "fifo"): [base_ms * it for it in CALM[:blocks]]}
     for arm, ratio in ratios.items():
         values["control", arm] = [base_ms * ratio * it for it in noise]
     for arm in arms:
-        values["produce", arm] = [50.0 * it for it in CALM]
+        values["produce", arm] = [50.0 * it for it in CALM[:blocks]]
     return study_of([comparison_of(manifest, values)])

@@ -186,10 +186,16 @@ def _body(
             yield "\n".join(ahead_table(ahead, results))
     for name in section.files:
         yield _read(report / "tables" / f"{name}.md").strip()
-    if section.say:
-        words = json.loads(_read(report / "words.json"))
-        for name in section.say:
-            yield "\n".join(f"- {text}" for text in _said(words, name))
+    if not section.theory:
+        yield from _words(section, json.loads(_read(report / "words.json")))
+
+
+def _words(section: Section, words: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a reader must know before believing a number, then what was asked."""
+    if words["cautions"]:
+        yield "\n".join(f"- Beware: {text}" for text in words["cautions"])
+    for name in section.say:
+        yield "\n".join(f"- {text}" for text in _said(words, name))
 
 
 def _source(section: Section, manifests: list[dict[str, Any]]) -> str:

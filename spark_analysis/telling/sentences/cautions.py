@@ -9,7 +9,8 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.sentences.machine_sentences import machine_cautions
-from spark_analysis.telling.sentences.numbers import listed, p_value
+from spark_analysis.telling.sentences.numbers import counted, listed, p_value
+from spark_analysis.telling.sentences.silences import silences
 from spark_analysis.telling.sentences.verdict_sentences import (
     again_sentence,
     differs,
@@ -37,12 +38,10 @@ def cautions(comparison: Comparison) -> tuple[str, ...]:
     if dropped:
         blocks = ", ".join(str(block) for block in dropped)
         found.append(f"Left out, for some arm has no valid run there: block {blocks}.")
-    floor = smallest_p(len(manifest.blocks))
-    if floor > manifest.options.alpha:
-        found.append(
-            f"With {len(manifest.blocks)} complete blocks no data could give a p below "
-            f"{p_value(floor)}: every verdict is inconclusive, and none means sameness."
-        )
+    few = few_blocks_sentence(manifest)
+    if few:
+        found.append(few)
+    found += silences(comparison)
     again = comparison.again
     broken = manifest.deterministic and replays_apart(comparison)
     alarms = [c for c in comparison.of_arm(again or "") if differs(c)]
@@ -56,6 +55,19 @@ def cautions(comparison: Comparison) -> tuple[str, ...]:
         found.append(unbilled)
     found += machine_cautions(comparison)
     return tuple(found)
+
+
+def few_blocks_sentence(manifest: Manifest) -> str:
+    """Return why nothing can be decided by so few blocks, or an empty string."""
+    floor = smallest_p(len(manifest.blocks))
+    if floor <= manifest.options.alpha:
+        return ""
+    unit = "block" if manifest.episodes is None else "round"
+    there = counted(len(manifest.blocks), f"complete {unit}")
+    none = "every verdict is inconclusive, and none means sameness"
+    if len(manifest.blocks) == 1:
+        return f"With {there} nothing can be tested, and no interval has ends: {none}."
+    return f"With {there} no data could give a p below {p_value(floor)}: {none}."
 
 
 def unbilled_sentence(manifest: Manifest) -> str:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from spark_analysis.incidents.incident import Incident, IncidentCell
-from spark_analysis.telling.sentences.numbers import digits, interval, listed, percent
+from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.telling.sentences.numbers import (
+    counted,
+    digits,
+    interval,
+    listed,
+    percent,
+)
 
 CAPTION = (
     "One incident under every arm, met with the same requests: each mark is a write. "
@@ -26,7 +33,16 @@ def incident_lead(incident: Incident) -> list[str]:
         f"{_value(vain)} records meanwhile."
     ]
     said += [_of_rival(incident, arm) for arm in manifest.rivals]
-    return [*said, *_of_promises(incident)]
+    return [*_too_few(incident), *said, *_of_promises(incident)]
+
+
+def _too_few(incident: Incident) -> list[str]:
+    """Say it if no data of so few incidents could show a difference."""
+    count = len(incident.manifest.blocks)
+    if smallest_p(count) <= incident.manifest.options.alpha:
+        return []
+    told = counted(count, "complete incident")
+    return [f"With {told} no difference can be shown, and none means sameness."]
 
 
 def _of_promises(incident: Incident) -> list[str]:

@@ -70,16 +70,16 @@ def p_value(p: float) -> str:
     return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
 
 
-def change(value: float) -> str:
-    """Say a ratio as a change.
+def change(value: float, *, latency: bool = True) -> str:
+    """Say a ratio as a change: of a latency, which is lost if it is infinite, or not.
 
     >>> change(0.2), change(0.9), change(1.07), change(12.34)
     ('5.0 times lower', '10 % lower', '7.0 % higher', '12 times higher')
     """
     if value == 0:
-        return "finite instead of infinite"
+        return "finite instead of infinite" if latency else "none instead of some"
     if math.isinf(value):
-        return "infinite instead of finite"
+        return "infinite instead of finite" if latency else "some instead of none"
     if value <= 1 / _MULTIPLE:
         return f"{_multiple(1 / value)} times lower"
     if value >= _MULTIPLE:
@@ -91,6 +91,15 @@ def change(value: float) -> str:
 
 def _multiple(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}".replace(",", THIN_SPACE)
+
+
+def counted(number: int, word: str) -> str:
+    """Return how many there are of what a word names.
+
+    >>> counted(1, "block"), counted(8, "block")
+    ('1 block', '8 blocks')
+    """
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def listed(words: Iterable[str]) -> str:

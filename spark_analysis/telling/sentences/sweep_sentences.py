@@ -7,24 +7,26 @@ from collections.abc import Sequence
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.pairs import Pair, PairCell
 from spark_analysis.judging.study import Study
-from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.sentences.attribution_sentences import (
     Said,
     attribution_sentences,
 )
 from spark_analysis.telling.sentences.cautions import (
     cautions,
+    few_blocks_sentence,
     unbilled_sentence,
     violations_sentence,
 )
 from spark_analysis.telling.sentences.numbers import (
     change,
+    counted,
     listed,
     p_value,
     percent,
     ratio,
     ratio_interval,
 )
+from spark_analysis.telling.sentences.silences import study_silences
 from spark_analysis.telling.sentences.verdict_sentences import (
     again_sentence,
     differs,
@@ -75,7 +77,8 @@ def _single(cells: Sequence[PairCell]) -> str:
         return f"the same within {percent(cell.metric.margin)} ({evidence})"
     if cell.winner == "undecided":
         return f"undecided ({evidence})"
-    return f"{change(cell.ratio.value)} ({evidence})"
+    latency = cell.metric.level is not None
+    return f"{change(cell.ratio.value, latency=latency)} ({evidence})"
 
 
 def _counted(cells: Sequence[PairCell]) -> str:
@@ -166,13 +169,18 @@ def study_cautions(study: Study) -> tuple[str, ...]:
         found.append(f"Left out, without a block that has all arms: {named}.")
     short = [c for c in study.comparisons if _dropped(c)]
     if short:
-        found.append(f"At {len(short)} points some block or arm had to be left out.")
-    blocks = min(len(comparison.manifest.blocks) for comparison in study.comparisons)
-    if smallest_p(blocks) > manifest.options.alpha:
+        points = counted(len(short), "point")
+        found.append(f"At {points} some block or arm had to be left out.")
+    few = [c for c in study.comparisons if few_blocks_sentence(c.manifest)]
+    if few:
+        least = min(len(comparison.manifest.blocks) for comparison in few)
         found.append(
-            f"With {blocks} complete blocks no data could give a p below "
-            f"{p_value(smallest_p(blocks))}: no difference can be found."
+            f"At {len(few)} of {counted(len(study.comparisons), 'point')} so few "
+            f"blocks are complete (at the least {least}) that no data could give a p "
+            f"below {p_value(manifest.options.alpha)}: every verdict there is "
+            "inconclusive, and none means sameness."
         )
+    found += study_silences(study)
     if any(c.again and replays_apart(c) for c in study.comparisons):
         found += [study_again(study)] if manifest.deterministic else []
     found += filter(None, (violations_sentence(manifest), unbilled_sentence(manifest)))

@@ -46,8 +46,7 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
             f"every block{_unless_withheld(cell, f', {value}')}, as it must be in the "
             f"{comparison.manifest.world} world."
         )
-    contrast = cell.compared
-    if contrast is None:
+    if cell.compared is None:
         return (
             f"The {subject(cell)} under {cell.arm} is {value} over all runs, and not "
             f"compared: {cell.verdict.why}."
@@ -68,7 +67,7 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
     mark = " This is exploratory: the tail is thin." if cell.verdict.exploratory else ""
     why = f" No values are quoted: {cell.verdict.why}." if cell.verdict.why else ""
     return (
-        f"The {subject(cell)} is {change(contrast.ratio.value)} under {cell.arm}"
+        f"The {subject(cell)} is {finding(cell)} under {cell.arm}"
         f"{_than_under(cell, baseline)} ({grounds}{by}).{why or mark}"
     )
 
@@ -100,6 +99,8 @@ def _why_undecided(comparison: Comparison, cell: Cell) -> str:
     contrast, alpha = cell.contrast, comparison.manifest.options.alpha
     assert contrast is not None
     floor = smallest_p(contrast.blocks)
+    if contrast.blocks == 1:
+        return ". With 1 block nothing can be tested"
     if floor > alpha:
         return (
             f". With {contrast.blocks} blocks no data could give a p below "
@@ -194,7 +195,8 @@ def finding(cell: Cell) -> str:
         return "not compared"
     if differs(cell):
         assert cell.contrast is not None
-        return change(cell.contrast.ratio.value)
+        latency = cell.metric.level is not None
+        return change(cell.contrast.ratio.value, latency=latency)
     if cell.verdict.word == "equivalent":
         return f"equal within {percent(cell.metric.margin)}"
     return "identical" if cell.verdict.word == "identical" else "undecided"

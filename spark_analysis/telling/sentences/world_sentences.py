@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds, same_requests
+from spark_analysis.telling.sentences.cautions import few_blocks_sentence
 from spark_analysis.telling.sentences.lead import lead
-from spark_analysis.telling.sentences.numbers import digits, listed, percent
+from spark_analysis.telling.sentences.numbers import counted, digits, listed, percent
 from spark_analysis.telling.sentences.sweep_sentences import study_lead
 from spark_analysis.telling.sentences.verdict_sentences import finding, subject
 
@@ -22,17 +23,23 @@ def worlds_lead(worlds: Worlds) -> tuple[str, ...]:
     return (*(_of(worlds)), *_on_the_witness(worlds))
 
 
+def silent_worlds(worlds: Worlds) -> tuple[str, ...]:
+    """Return which worlds cannot be compared at all, and why."""
+    witness = worlds.witness.manifest.world
+    return tuple(
+        f"The {world} world cannot be compared ({why}): the answer stands on the "
+        f"{witness} world."
+        for world, why in worlds.silent.items()
+    )
+
+
 def worlds_notes(worlds: Worlds) -> tuple[str, ...]:
     """Say whether the worlds replayed the same requests, and how each was loaded."""
     return tuple(_notes(worlds))
 
 
 def _of(worlds: Worlds) -> Iterator[str]:
-    for world, why in worlds.silent.items():
-        yield (
-            f"The {world} world cannot be compared ({why}): the answer stands on the "
-            f"{worlds.witness.manifest.world} world."
-        )
+    yield from silent_worlds(worlds)
     for study in worlds.others:
         for comparison in worlds.witness.comparisons:
             yield from _at_point(worlds, study, comparison)
@@ -85,7 +92,13 @@ def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[
         )
     unsure = [it for it in undecided if not _says_nothing(it)]
     if unsure:
-        yield _unsteady(cells, unsure, study, witness, about)
+        arms = "any arm"
+        if len(unsure) < len(cells):
+            arms = listed([it.witness.arm for it in unsure])
+        yield (
+            f"{_why_undecided(study, comparison)} to decide the {about} under {arms}"
+            f"{_runs_lost(study)}: there the answer stands on the {witness} world."
+        )
 
 
 def _says_nothing(cell: WorldCell) -> bool:
@@ -94,26 +107,21 @@ def _says_nothing(cell: WorldCell) -> bool:
     return bool(verdict.why) and (verdict.word == "refused" or not verdict.compared)
 
 
-def _unsteady(
-    cells: Sequence[WorldCell],
-    unsure: Sequence[WorldCell],
-    study: Study,
-    witness: str,
-    about: str,
-) -> str:
-    """Say that a world could not decide, and how disturbed its runs were."""
-    manifest = study.manifest
-    arms = (
-        "under any arm"
-        if len(unsure) == len(cells)
-        else f"under {listed([it.witness.arm for it in unsure])}"
-    )
-    invalid = sum(not run.valid for run in manifest.runs)
-    runs = f" ({invalid} of {len(manifest.runs)} runs did not count)" if invalid else ""
-    return (
-        f"The {manifest.world} world was too unsteady to decide the {about} {arms}"
-        f"{runs}: there the answer stands on the {witness} world."
-    )
+def _why_undecided(study: Study, comparison: Comparison) -> str:
+    """Say that a world could not decide: for want of blocks, or disturbed."""
+    world = study.manifest.world
+    there = {it.manifest.point.name: it.manifest for it in study.comparisons}
+    manifest = there[comparison.manifest.point.name]
+    if few_blocks_sentence(manifest):
+        blocks = counted(len(manifest.blocks), "complete block")
+        return f"The {world} world has {blocks}, too few"
+    return f"The {world} world was too unsteady"
+
+
+def _runs_lost(study: Study) -> str:
+    runs = study.manifest.runs
+    lost = sum(not run.valid for run in runs)
+    return f" ({lost} of {len(runs)} runs did not count)" if lost else ""
 
 
 def _both(cell: WorldCell, world: str) -> str:
