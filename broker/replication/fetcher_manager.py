@@ -135,7 +135,8 @@ class ReplicaFetcherManager:
     def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
         name = self._of.pop(key, None)
-        if name is not None:
+        # A fetcher whose only partition's directory has failed is over.
+        if name is not None and name in self._running:
             self._running[name].fetcher.stop(key)
             self._running[name].changed.notify()
 

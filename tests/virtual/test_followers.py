@@ -46,6 +46,23 @@ def test_what_a_follower_has_to_flush_is_durable_before_it_counts() -> None:
     with_brokers(scenario, log_flush_interval_messages="1")
 
 
+def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None:
+    """It does so where the partition's directory fails (`LogUnavailable`)."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        fetchers = brokers.applications[1].broker.replication.fetchers
+        (fetcher,) = fetchers.fetchers().values()
+        fetcher.stop(KEY)
+        await brokers.until(lambda: not fetchers.fetchers())
+        # Its controller speaks of the partition again.
+        await brokers.elect(0, 2, (0, 1))
+        assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+
+    with_brokers(scenario)
+
+
 def test_a_follower_waits_until_it_is_told_where_its_leader_is() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0, 1))
