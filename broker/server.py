@@ -22,6 +22,7 @@ from broker.config import (
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_SAMPLES_MS,
     DOORKEEPER_UPKEEP_MS,
+    NUM_IO_THREADS,
     SOCKET_REQUEST_MAX_BYTES,
     BrokerConfig,
     Listener,
@@ -233,7 +234,10 @@ class BrokerServer:
             self.stop()
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Put the dynamic settings of the network into force."""
+        """Put the dynamic settings of seats and network into force."""
+        data = self.topology.planes[0]
+        if config[NUM_IO_THREADS] != data.seats:
+            self.dispatcher.resize(data, config[NUM_IO_THREADS])
         self.quotas.configure(
             network_settings.connection_limits(config, self._application.addresses)
         )

@@ -51,6 +51,12 @@ class Cpu:
         received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)
 
+    def resize(self, plane: PlaneCore, seats: int, now_ns: int) -> None:
+        """Give a plane another number of seats, which others may borrow."""
+        plane.resize(seats, now_ns)
+        for each in self.planes:
+            self.wake(each)
+
     def pick(self, now_ns: int) -> Task | None:
         """Seat and return the task that runs next, or None if no plane has one."""
         if self._alone is not None:

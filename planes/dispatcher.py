@@ -108,6 +108,11 @@ class Dispatcher:
         if not self.offer(plane, task):
             await self._room.wait(plane, task)
 
+    def resize(self, plane: PlaneCore, seats: int) -> None:
+        """Give a plane another number of seats (`PlaneCore.resize`)."""
+        self._cpu.resize(plane, seats, self.now_ns())
+        self._awaken()
+
     def debit(self, task: Task, used_ns: int) -> None:
         """Bill to a task's flow what was done for it after its turns."""
         if used_ns:

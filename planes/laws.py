@@ -82,6 +82,8 @@ class Laws:
         self._gone: tuple[_Flow, Task] | None = None
         self._window_ns = 0
         self._look_ns = 0
+        # At the beginning of the window.
+        self._seats = plane.seats_in_use
 
     def finished(self, task: Task, connection: int, now_ns: int) -> None:
         """Judge a task whose answer has been sent on a connection."""
@@ -133,7 +135,7 @@ class Laws:
         plane = self.plane
         waiting = self._waiting()
         queued = sum(task.dequeued_ns < 0 for task in waiting)
-        seats = plane.seats if plane.pool is None else plane.seated
+        seats = plane.seats_in_use if plane.pool is None else plane.seated
         if queued != plane.queued or not 0 <= plane.seated <= seats:
             self.counts[ACCOUNTING] += 1
         if self._fair:
@@ -142,6 +144,7 @@ class Laws:
             self._flows.clear()
             self._answered.clear()
         self._window_ns, self._look_ns = now_ns, now_ns + WINDOW_NS
+        self._seats = plane.seats_in_use
 
     def _compare(self, waiting: list[Task]) -> None:
         """Hold every flow against those that waited for all of the window."""
@@ -150,7 +153,7 @@ class Laws:
             for task in waiting
             if task.dequeued_ns < 0 and task.enqueued_ns <= self._window_ns
         }
-        turns = 2 * self.plane.seats + 1
+        turns = 2 * max(self.plane.seats, self._seats) + 1
         for late in behind:
             low, slack = late.received_ns / late.weight, late.longest_ns / late.weight
             self.counts[FAIRNESS] += any(

@@ -39,12 +39,17 @@ class Lending:
     ) -> None:
         first, second = planes
         self.planes = (first, second)
-        self.seats = first.seats + second.seats
         self._borrowers = frozenset(borrowers)
         self._other = {first: second, second: first}
         for plane in planes:
             assert plane.pool is None, plane
             plane.pool = self
+
+    @property
+    def seats(self) -> int:
+        """How many seats both have together."""
+        first, second = self.planes
+        return first.seats_in_use + second.seats_in_use
 
     def has_seat(self, plane: PlaneCore) -> bool:
         """Say whether the plane may seat another task."""
@@ -56,7 +61,7 @@ class Lending:
 
     def reclaims(self, plane: PlaneCore) -> bool:
         """Say whether the plane has to give a seat back at a preemption point."""
-        if plane.seated <= plane.seats:
+        if plane.seated <= plane.seats_in_use:
             return False
         other = self._other[plane]
         return self.seats - plane.seated - other.seated < self._wanted(other)

@@ -50,6 +50,8 @@ class PlaneCore:
         # How many were turned away or throttled, by class and verdict.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
+        # How many hold seats that were taken away under them, as last looked at.
+        self._leaving = 0
         # Where idle seats are lent.
         self.pool: SeatPool | None = None
         self.queued = 0
@@ -93,6 +95,19 @@ class PlaneCore:
         if self.pool is None:
             return self.seated < self.seats
         return self.pool.has_seat(self)
+
+    def resize(self, seats: int, now_ns: int) -> None:
+        """Have ``seats`` seats from now on; who has one that is gone keeps it."""
+        assert seats >= 1, seats
+        self._leaving = max(0, min(self.seated, self.seats_in_use) - seats)
+        self.seats = seats
+        self.scheduler.resize(seats, now_ns)
+
+    @property
+    def seats_in_use(self) -> int:
+        """How many seats there are with those that go when they become free."""
+        self._leaving = min(self._leaving, max(0, self.seated - self.seats))
+        return self.seats + self._leaving
 
     def occupied_ns(self, now_ns: int) -> int:
         """Return how long seats have been taken so far, summed over the seats."""
@@ -227,7 +242,7 @@ class PlaneCore:
         assert len(waiting) == len(self.scheduler)
         assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
         assert self.seated >= 0, self
-        assert self.seated <= self.seats or self.pool is not None, self
+        assert self.seated <= self.seats_in_use or self.pool is not None, self
         assert self.away >= 0, self
 
     def _judge(self, task: Task, now_ns: int) -> None:

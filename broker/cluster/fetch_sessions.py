@@ -212,11 +212,12 @@ class FetchSessions:
         self._sessions.pop(session_id, None)
         self._sessions[session_id] = session
         session.used_ns = now_ns
-        worth = _Worth(session.is_follower, len(session.entries), session_id)
         is_old = now_ns - session.created_ns > EVICTION_NS
-        if worth == session.worth and is_old == session.is_old:
+        known, size = session.worth, len(session.entries)
+        if known and known.partitions == size and session.is_old == is_old:
             return
         self._forget_worth(session)
+        worth = _Worth(session.is_follower, size, session_id)
         session.worth, session.is_old = worth, is_old
         if is_old:
             self._give_way.add(worth)

@@ -5,8 +5,8 @@ cluster-wide ones; what is set for one broker wins over what is set for all. Tho
 Kafka alters per broker only belong to listeners and to their security: listeners are
 opened at start here, and no security is served, so all of them are read-only.
 
-Numbers of seats, processors and recovery threads take effect with the next start, as
-their descriptions say; all else at once.
+Numbers of processors and recovery threads take effect with the next start, as their
+descriptions say; all else at once.
 """
 
 from __future__ import annotations
@@ -64,12 +64,27 @@ def is_alterable(name: str) -> bool:
 
 
 def check_threads(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise `ConfigError` if threads are more than halved or doubled, or all gone.
+    """Raise `ThreadsRefused` if threads are more than halved or doubled, or all gone.
 
     Kafka: ``DynamicThreadPool.validateReconfiguration``.
     """
     for name in _THREADS:
         old, new = before.values[name], after.values[name]
-        if new != old and not max(old // 2, 1) <= new <= old * 2:
-            expected = f"from half to twice the present value, {old}"
-            raise ConfigError(name, new, expected)
+        if new == old:
+            continue
+        if new <= 0:
+            raise ThreadsRefused(name, new, "value should be at least 1")
+        if new < old // 2:
+            least = f"value should be at least half the current value {old}"
+            raise ThreadsRefused(name, new, least)
+        if new > old * 2:
+            most = f"value should not be greater than double the current value {old}"
+            raise ThreadsRefused(name, new, most)
+
+
+class ThreadsRefused(ConfigError):
+    """A number of threads is too far from the present one, in Kafka's words."""
+
+    def __str__(self) -> str:
+        failed = "Dynamic thread count update validation failed for"
+        return f"{failed} {self.key}={self.found}, {self.expected}"

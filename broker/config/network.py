@@ -64,8 +64,7 @@ NUM_NETWORK_THREADS: Final = integer(
 NUM_IO_THREADS: Final = integer(
     "num.io.threads",
     8,
-    "Request handler seats of the data plane; an altered number counts from the next "
-    "start.",
+    "Request handler seats of the data plane.",
     low=1,
 )
 BACKGROUND_THREADS: Final = integer(

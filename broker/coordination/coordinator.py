@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from broker.cluster.metadata_cache import MetadataCache
@@ -35,6 +35,9 @@ from broker.protocol.schemas.stop_replica import (
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.topic_partition import TopicPartition
 from planes.lock import TaskLock
+
+# What was set, by key.
+Configs: TypeAlias = Mapping[str, str]
 
 
 class BrokerRack(NamedTuple):
@@ -229,11 +232,19 @@ class Coordinator(Protocol):
         than ``first``: somebody else has changed it.
         """
 
-    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace a topic's configs."""
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace a topic's configs.
 
-    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configs of one broker, or of all ("")."""
+        Returns False, and does nothing, if they are not ``instead_of`` any more: then
+        somebody else has altered them, and the caller looks again. None: any.
+        """
+
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
+        """Replace the dynamic configs of one broker, or of all (""), in that way."""
 
     async def producer_id_block(self) -> range:
         """Reserve producer ids that nobody else will ever be given."""

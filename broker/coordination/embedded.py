@@ -26,7 +26,7 @@ from broker.coordination.adoption import reconcile
 from broker.coordination.alone import Alone
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
-from broker.coordination.coordinator import Controlled, FoundLog, NewTopic
+from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTopic
 from broker.coordination.registry import Registry
 from broker.disk.identity import kafka_uuid
 from broker.log.steps import Steps
@@ -242,16 +242,27 @@ class EmbeddedCoordinator(Alone):
                 raise
         return True
 
-    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Replace a topic's configs, and see that they take effect."""
-        topic = replace(self._topic(name), configs=dict(configs))
-        self._remember(Change(topics={name: topic}))
+        topic = self._topic(name)
+        if instead_of not in (None, topic.configs):
+            return False
+        altered = replace(topic, configs=dict(configs))
+        self._remember(Change(topics={name: altered}))
         await self._broker.topic_changed(name)
+        return True
 
-    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Replace dynamic broker configs, and see that they take effect."""
+        if instead_of not in (None, self.broker_configs.get(broker, {})):
+            return False
         self._remember(Change(broker_configs={broker: dict(configs)}))
         await self._broker.broker_configs_changed()
+        return True
 
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then tell clients; the lock is held."""

@@ -314,6 +314,8 @@ class Broker:
         for name in self.logs.topics():
             for _ in self.logs.configure(name):
                 await preempt()
+        for _ in self.replication.fetchers.deal_anew():
+            await preempt()
 
     # ---- what a coordinator commands ----------------------------------------------
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from logging import getLogger
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -49,6 +49,8 @@ logger = getLogger(__name__)
 Find = Callable[[int], tuple[str, int] | None]
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
+# In one step of `ReplicaFetcherManager.deal_anew`.
+_PARTITIONS_AT_ONCE: Final = 100
 
 
 class FetcherId(NamedTuple):
@@ -110,11 +112,12 @@ class ReplicaFetcherManager:
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from its leader, from now on from nobody else."""
         self.stop(partition.key)
-        fetchers = max(self._config()[NUM_REPLICA_FETCHERS], 1)
-        number = _hash(partition.key) % fetchers
-        name = FetcherId(partition.leader, number)
-        if partition.leader < 0:
-            return
+        if partition.leader >= 0:
+            name = self._name(partition.key, partition.leader)
+            self._hand(partition.key, name).follow(partition)
+
+    def _hand(self, key: TopicPartition, name: FetcherId) -> ReplicaFetcher:
+        """Give a partition to a fetcher, which begins with its first one."""
         if name not in self._running:
             fetcher = ReplicaFetcher(
                 self._local_id,
@@ -127,17 +130,40 @@ class ReplicaFetcherManager:
             self._running[name] = _Running(fetcher, Signal())
             self._to_start.append(name)
             self._new.notify()
-        self._of[partition.key] = name
+        self._of[key] = name
         running = self._running[name]
-        running.fetcher.follow(partition)
         running.changed.notify()
+        return running.fetcher
 
     def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
         name = self._of.pop(key, None)
-        if name is not None:
+        # A fetcher whose only partition's directory has failed is over.
+        if name is not None and name in self._running:
             self._running[name].fetcher.stop(key)
             self._running[name].changed.notify()
+
+    def deal_anew(self) -> Iterator[None]:
+        """Give each partition to the fetcher that it belongs to by now, in steps.
+
+        Kafka: ``resizeThreadPool``. What is known of it goes with it; an answer that
+        the other fetcher still waits for counts no more.
+        """
+        for number, (key, before) in enumerate(tuple(self._of.items()), 1):
+            name = self._name(key, before.leader)
+            if name != before and self._of.get(key) == before:
+                running = self._running.get(before)
+                each = running and running.fetcher.following.get(key)
+                # Without: its directory has failed.
+                if each is not None:
+                    self.stop(key)
+                    self._hand(key, name).take_over(each)
+            if not number % _PARTITIONS_AT_ONCE:
+                yield
+
+    def _name(self, key: TopicPartition, leader: int) -> FetcherId:
+        fetchers = max(self._config()[NUM_REPLICA_FETCHERS], 1)
+        return FetcherId(leader, _hash(key) % fetchers)
 
     # ---- carrying it out --------------------------------------------------------
 
@@ -223,6 +249,8 @@ class _Task:
         fetcher = self._fetcher
         for each in fetcher.out_of_range():
             await self._realign(each)
+        # What another fetcher has had may have to be durable first.
+        await self._flush_all()
         asked = fetcher.request()
         if asked is None:
             return False

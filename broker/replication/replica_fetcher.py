@@ -18,7 +18,7 @@ says all that it wants, but for partitions that are not in sync and over the quo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from logging import getLogger
 from typing import Final, NamedTuple, Protocol
@@ -122,6 +122,14 @@ class ReplicaFetcher:
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
             # Nothing says which leader wrote what lies above the high watermark.
             self._cut(partition, partition.high_watermark)
+
+    def take_over(self, known: Following) -> None:
+        """Go on with a partition that another fetcher of its leader has had."""
+        # A copy: what the other one still waits for must not count here, nor there
+        # should the partition come back.
+        each = self.following[known.partition.key] = replace(known)
+        if each.partition.log.flushes:
+            self.to_flush.append(each)
 
     def stop(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""

@@ -112,6 +112,10 @@ class Scheduler(ABC):
         """Take back a job that left service unfinished: it waits again."""
         self.arrive(job, now_ns)
 
+    def resize(self, seats: int, now_ns: int) -> None:
+        """Learn that the plane has ``seats`` seats now; more jobs may be in service."""
+        return
+
     def next_event_ns(self, now_ns: int) -> int | None:
         """When the passing of time alone may change an answer, or None if never."""
         return None

@@ -84,6 +84,11 @@ class GpsWfq(Scheduler):
         """Let the job wait again where its tag puts it."""
         heapq.heappush(self._queue, (job.tag, job.number, job))
 
+    def resize(self, seats: int, now_ns: int) -> None:
+        """Let virtual time go at the pace of so many servers from now on."""
+        self._advance(now_ns)
+        self._rate = seats
+
     def waiting(self) -> Collection[Job]:
         """Return them in no order."""
         return [job for _, _, job in self._queue]

@@ -43,18 +43,18 @@ class Reserved(Scheduler):
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._steals = config.option("steal", 1) > 0
-        free = config.seats - 1
-        self._reserved: dict[str, int] = {}
+        self._wanted: dict[str, int] = {}
         for name in sorted(config.options):
             prefix, _, request_class = name.partition(".")
             if prefix == "seats":
-                seats = min(free, round(config.option(name, 0)))
-                self._reserved[request_class] = seats
-                free -= seats
-        self._common_free = 1 + free
-        self._own_free = dict(self._reserved)
+                self._wanted[request_class] = round(config.option(name, 0))
+        self._reserved: dict[str, int] = {}
+        self._common = 0
+        self._deal(config.seats)
+        # Of each class's own seats, and of the common ones under "".
+        self._taken = dict.fromkeys([*self._wanted, ""], 0)
         # Jobs of each reserved class, and those of all the others under "".
-        self._new: dict[str, deque[Job]] = {name: deque() for name in self._reserved}
+        self._new: dict[str, deque[Job]] = {name: deque() for name in self._wanted}
         self._new[""] = deque()
         self._back: dict[str, list[tuple[int, Job]]] = {name: [] for name in self._new}
         self._waiting = 0
@@ -66,30 +66,29 @@ class Reserved(Scheduler):
 
     def pick(self, now_ns: int) -> Job | None:
         """Take a job for a reserved seat if there is one, else for a common seat."""
-        for name, free in self._own_free.items():
-            if free and self._head(name) is not None:
-                self._own_free[name] -= 1
+        for name, seats in self._reserved.items():
+            if self._taken[name] < seats and self._head(name) is not None:
                 return self._take(name, seat=name)
-        if not self._common_free:
+        if self._taken[""] >= self._common:
             return None
         names = self._new if self._steals else [""]
         ranked = [(*head, name) for name in names if (head := self._head(name))]
         if not ranked:
             return self._take_unreserved()
-        self._common_free -= 1
         return self._take(min(ranked)[2], seat="")
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Free the seat, reserved or common."""
-        if job.tag:
-            self._own_free[job.tag] += 1
-        else:
-            self._common_free += 1
+        self._taken[job.tag] -= 1
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job before all of its queue that were never served."""
         heapq.heappush(self._back[self._queue_of(job)], (job.number, job))
         self._waiting += 1
+
+    def resize(self, seats: int, now_ns: int) -> None:
+        """Reserve so many seats anew; a job whose seat is gone keeps it."""
+        self._deal(seats)
 
     def waiting(self) -> Collection[Job]:
         """Return them by queue."""
@@ -101,13 +100,20 @@ class Reserved(Scheduler):
 
     def check(self) -> None:
         """Assert that no more seats are free than there are."""
-        for name, free in self._own_free.items():
-            assert 0 <= free <= self._reserved[name], (name, free)
-        assert self._common_free >= 0, self._common_free
+        for name, taken in self._taken.items():
+            assert taken >= 0, (name, taken)
+        assert self._common >= 1, self._common
         assert self._waiting == len(self.waiting())
 
+    def _deal(self, seats: int) -> None:
+        free = seats - 1
+        for name, wanted in self._wanted.items():
+            self._reserved[name] = min(free, wanted)
+            free -= self._reserved[name]
+        self._common = 1 + free
+
     def _queue_of(self, job: Job) -> str:
-        return job.request_class if job.request_class in self._reserved else ""
+        return job.request_class if job.request_class in self._wanted else ""
 
     def _head(self, name: str) -> tuple[int, int] | None:
         """Return the rank of a queue's first job: what came back goes first."""
@@ -119,6 +125,7 @@ class Reserved(Scheduler):
         back = self._back[name]
         job = heapq.heappop(back)[1] if back else self._new[name].popleft()
         job.tag = seat
+        self._taken[seat] += 1
         self._waiting -= 1
         return job
 
@@ -126,6 +133,5 @@ class Reserved(Scheduler):
         """Serve a class that may not steal and whose reservation came to nothing."""
         for name, seats in self._reserved.items():
             if not seats and self._head(name) is not None:
-                self._common_free -= 1
                 return self._take(name, seat="")
         return None

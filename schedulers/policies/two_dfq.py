@@ -79,6 +79,16 @@ class TwoDfq(FairQueue):
         self._advance(now_ns)
         super().resume(job, now_ns)
 
+    def resize(self, seats: int, now_ns: int) -> None:
+        """Spread requests over so many seats; of more, the highest count as the last.
+
+        They are taken last, hence no more once those who have them are gone.
+        """
+        self._advance(now_ns)
+        for seat in range(len(self._free) + len(self._seat_of), seats):
+            heapq.heappush(self._free, seat)
+        self._seats = seats
+
     def check(self) -> None:
         """Assert that seats and flows agree."""
         super().check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from broker.controller.leadership import Leadership
+from broker.protocol.topic_partition import TopicPartition
+from experiments.cluster.decisions import Decisions
+from experiments.cluster.scene import Scene
 from experiments.design.config import parse
 from experiments.load import trace
 from experiments.worlds.live.disk import small_disk
@@ -16,7 +21,7 @@ from experiments.worlds.live.world import Live
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 
 pytestmark = pytest.mark.live
-PRODUCE, METADATA, LEADER_AND_ISR = 0, 3, 4
+PRODUCE, METADATA, LEADER_AND_ISR, UPDATE_METADATA = 0, 3, 4, 6
 NO_ROOM = 56
 OLD, NEW = 0, 1
 MS = 1_000_000
@@ -28,6 +33,26 @@ def user_namespaces(tmp_path: Path) -> None:
         small_disk(tmp_path / "tried")
     except WorldError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def in_the_end(monkeypatch: pytest.MonkeyPatch) -> Mapping[TopicPartition, Leadership]:
+    """What ZooKeeper says of each partition when the load is over."""
+    found: dict[TopicPartition, Leadership] = {}
+    follow, read = Decisions.follow, Scene._in_the_end
+    followed: list[tuple[Decisions, TopicPartition]] = []
+
+    async def noting(self: Decisions, keys: Any) -> None:
+        await follow(self, keys)
+        followed.extend((self, key) for key in keys)
+
+    async def looking(self: Scene) -> Any:
+        found.update({key: decided.standing(key) for decided, key in followed})
+        return await read(self)
+
+    monkeypatch.setattr(Decisions, "follow", noting)
+    monkeypatch.setattr(Scene, "_in_the_end", looking)
+    return found
 
 
 # A record needs more than what is left of the page that its log ends in.
@@ -135,3 +160,33 @@ def test_brokers_are_slow_and_full_and_gone_and_nothing_is_lost(
     assert NO_ROOM in at["error_code"][at["api_key"] == PRODUCE]
     # Nobody but the follower was away, and it came back.
     assert set(at["broker"][done]) == {OLD}
+
+
+@pytest.mark.parametrize(
+    ("fault", "isr"),
+    [
+        ({"kind": "stop", "broker": OLD}, {NEW}),
+        ({"kind": "reassign", "replicas": [NEW]}, {NEW}),
+        ({"kind": "rebalance"}, {OLD, NEW}),
+    ],
+    ids=["stop", "reassign", "rebalance"],
+)
+def test_another_leads_as_the_operator_wished(
+    tmp_path: Path,
+    in_the_end: Mapping[TopicPartition, Leadership],
+    fault: dict[str, Any],
+    isr: set[int],
+) -> None:
+    result, requests, at = play(tmp_path, "fifo", [WRITES], {**fault, "at_s": 0.5})
+    assert result.counts["ok"] == result.counts["sent"] == requests
+    assert in_the_end
+    for standing in in_the_end.values():
+        assert (standing.leader, set(standing.isr)) == (NEW, isr)
+    done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
+    assert set(at["broker"][done]) == {OLD, NEW}
+    assert np.all(at["kept"][done] == 1)
+    # The old leader heard of it: it has handed over, and has not just been missed.
+    told = np.isin(at["api_key"], (LEADER_AND_ISR, UPDATE_METADATA))
+    heard = told & (at["broker"] == OLD)
+    assert np.any(at["received_ns"][heard] >= at["intended_ns"][heard])
+    assert np.all(at["error_code"][heard] == 0)

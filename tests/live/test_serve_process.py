@@ -155,6 +155,26 @@ def test_a_port_that_is_taken_stops_the_start_and_is_named(tmp_path):
     assert "Traceback" not in err
 
 
+def test_a_second_broker_on_its_directory_is_refused_and_disturbs_nobody(tmp_path):
+    first = serve(tmp_path)
+    port = ready(first)["PLAINTEXT"]
+    second = serve(tmp_path)
+    out, err = second.communicate(timeout=20)
+    assert (second.returncode, out) == (2, "")
+    assert "log.dirs" in err
+    assert str(tmp_path / "d") in "".join(err.split("\n"))
+    assert "Traceback" not in err
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        api_versions(client)
+    # A kill gives the directory back.
+    first.kill()
+    first.communicate(timeout=20)
+    third = serve(tmp_path)
+    ready(third)
+    third.terminate()
+    assert ends(third) == 0
+
+
 def test_metrics_are_scraped_from_the_process(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -260,6 +260,13 @@ class PlaneContract(RuleBasedStateMachine):
             self.core.unblock(it, self.now_ns)
             self.move(it, "suspended")
 
+    @rule(seats=st.integers(1, 3))
+    def resize(self, seats):
+        before = self.core.seated
+        self.core.resize(seats, self.now_ns)
+        # Who has a seat keeps it.
+        assert self.core.seated == before
+
     @rule(wait_ns=st.integers(0, 50))
     def let_time_pass(self, wait_ns):
         self.now_ns += wait_ns

@@ -46,6 +46,72 @@ def test_what_a_follower_has_to_flush_is_durable_before_it_counts() -> None:
     with_brokers(scenario, log_flush_interval_messages="1")
 
 
+def test_fetchers_are_dealt_anew_while_records_come() -> None:
+    """``num.replica.fetchers``: what is acknowledged by all is there, and durable."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        fetchers = brokers.applications[1].broker.replication.fetchers
+        used = set()
+
+        async def produce() -> None:
+            for offset in range(60):
+                assert await brokers.produce(0, b"x") == (ErrorCode.none, offset)
+                assert brokers.partition(1).log.recovery_point == offset + 1
+                used.update(n for n, it in fetchers.fetchers().items() if it.following)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            for count in (2, 4, 3, 5, 3, 2, 1):
+                await trio.sleep(0.02)
+                await alter(brokers, 1, "num.replica.fetchers", str(count))
+                followers = [n for n, it in fetchers.fetchers().items() if it.following]
+                assert len(followers) == 1
+                assert followers[0].number < count
+        assert len(used) > 1
+        assert brokers.stored(1) == brokers.stored(0)
+        assert brokers.controller.proposed == []
+        # Those that have nothing left end.
+        await brokers.until(lambda: len(fetchers.fetchers()) == 1)
+
+    with_brokers(scenario, log_flush_interval_messages="1")
+
+
+async def alter(brokers: Brokers, broker: int, key: str, value: str) -> None:
+    """Alter a broker's config, as an operator does."""
+    stream = brokers.connect(broker)
+    config = {"name": key, "config_operation": 0, "value": value}
+    resource = {"resource_type": 4, "resource_name": "", "configs": [config]}
+    answered = await ask(
+        stream,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        resources=[resource],
+        validate_only=False,
+    )
+    await stream.aclose()
+    assert answered.responses[0].error_code is ErrorCode.none
+
+
+def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None:
+    """It does so where the partition's directory fails (`LogUnavailable`)."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0, 1))
+        fetchers = brokers.applications[1].broker.replication.fetchers
+        (fetcher,) = fetchers.fetchers().values()
+        fetcher.stop(KEY)
+        await brokers.until(lambda: not fetchers.fetchers())
+        # Its key is altered, and its controller speaks.
+        await alter(brokers, 1, "num.replica.fetchers", "2")
+        await brokers.elect(0, 2, (0, 1))
+        assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+
+    with_brokers(scenario)
+
+
 def test_a_follower_waits_until_it_is_told_where_its_leader_is() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0, 1))

@@ -204,6 +204,20 @@ def test_bounds_on_connections_change_while_the_broker_runs():
     in_world(scenario)
 
 
+@every_scheduler
+def test_seats_are_altered_while_it_serves(scheduler):
+    async def scenario(world):
+        plane = world.server.topology.planes[0]
+        (reconfigure,) = world.application.config_listeners
+        await world.ask(world.connect(), METADATA)
+        for seats in (2, 4, 2, 1):
+            reconfigure(BrokerConfig.load(None, {"num.io.threads": str(seats)}))
+            assert plane.seats == seats
+            await world.ask(world.connect(), METADATA)
+
+    in_world(scenario, {"doorkeeper.scheduler": scheduler})
+
+
 def test_what_was_altered_is_in_force_after_a_restart():
     """`Handlers` remember, as a broker does, what its last life was told."""
 

@@ -62,20 +62,25 @@ async def replace_configs(
 ) -> None:
     """Give a resource the configs that ``wanted`` returns, or raise.
 
-    It is asked again where others may have altered the resource meanwhile.
+    It is asked again where others have altered the resource meanwhile, here or, under
+    ZooKeeper, at another broker.
     """
-    configs = wanted()
-    if kind == ResourceType.TOPIC:
-        check_topic_configs(configs, broker.config)
-        if not validate_only:
-            await broker.coordinator.set_topic_configs(name, configs)
-        return
-    # Hosts have to be known to take effect, and a resolver may take its time.
-    await _learn_hosts(_altered(configs, name, broker), broker)
-    configs = wanted()
-    _altered(configs, name, broker)
-    if not validate_only:
-        await broker.coordinator.set_broker_configs(name, configs)
+    coordinator, done = broker.coordinator, False
+    while not done:
+        if kind == ResourceType.BROKER:
+            # Hosts have to be known to take effect, and a resolver may take its time.
+            await _learn_hosts(_altered(wanted(), name, broker), broker)
+        configs, before = wanted(), configs_to_alter(kind, name, broker)
+        if kind == ResourceType.TOPIC:
+            check_topic_configs(configs, broker.config)
+        else:
+            _altered(configs, name, broker)
+        if validate_only:
+            return
+        if kind == ResourceType.TOPIC:
+            done = await coordinator.set_topic_configs(name, configs, before)
+        else:
+            done = await coordinator.set_broker_configs(name, configs, before)
 
 
 def configs_to_alter(kind: int, name: str, broker: Broker) -> Mapping[str, str]:

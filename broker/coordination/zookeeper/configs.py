@@ -23,6 +23,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.coordination.zookeeper.layout.json_text import MalformedZnode
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.observation.logs import fields
+from broker.zookeeper.znodes import BadVersion, NodeExists, NoNode, Znode
 
 logger = getLogger(__name__)
 
@@ -83,12 +84,16 @@ class ClusterConfigs:
         return list(changed)
 
     async def _read(self, znodes: PatientZnodes, entity: str) -> None:
+        if entity.startswith(("topics/", "brokers/")):
+            found = await znodes.find(f"/config/{entity}")
+            self._know(entity, _read_config(entity, found and found.data))
+
+    def _know(self, entity: str, configs: Mapping[str, str]) -> None:
         kind, _, name = entity.partition("/")
         if kind == "topics":
-            await self.read_topics(znodes, [name])
-        elif kind == "brokers":
-            found = await znodes.find(f"/config/{entity}")
-            self.brokers[_broker(name)] = _read_config(entity, found and found.data)
+            self.topics[name] = configs
+        else:
+            self.brokers[_broker(name)] = configs
 
     async def read_topics(self, znodes: PatientZnodes, names: Collection[str]) -> None:
         """Learn the configs of some topics."""
@@ -98,13 +103,47 @@ class ClusterConfigs:
             self.topics[name] = _read_config(f"topics/{name}", data)
 
     async def write(
-        self, znodes: PatientZnodes, entity: str, configs: Mapping[str, str]
-    ) -> None:
-        """Replace an entity's configs, and tell all brokers."""
-        await znodes.put(f"/config/{entity}", write_config(configs))
+        self,
+        entity: str,
+        configs: Mapping[str, str],
+        instead_of: Mapping[str, str] | None,
+        znodes: PatientZnodes,
+    ) -> bool:
+        """Replace an entity's configs, and tell all brokers.
+
+        Returns False if they are not ``instead_of``, unless that is None: then what
+        they are is known here, and nothing else is done.
+        """
+        path, data, done = f"/config/{entity}", write_config(configs), False
+        while not done:
+            found = await znodes.find(path)
+            present = _read_config(entity, found and found.data)
+            if instead_of is not None and present != instead_of:
+                self._know(entity, present)
+                return False
+            done = await _replaced(znodes, path, data, found)
         await znodes.create(
             paths.CONFIG_CHANGE, write_config_change(entity), sequential=True
         )
+        self._know(entity, dict(configs))
+        return True
+
+
+async def _replaced(
+    znodes: PatientZnodes, path: str, data: bytes, found: Znode | None
+) -> bool:
+    """Write a znode if it is as it was found; return whether it was."""
+    if found is None:
+        try:
+            await znodes.create(path, data)
+        except NodeExists:
+            return False
+    else:
+        try:
+            await znodes.set(path, data, version=found.stat.version)
+        except (NoNode, BadVersion):
+            return False
+    return True
 
 
 def broker_entity(broker_id: str) -> str:

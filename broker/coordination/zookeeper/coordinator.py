@@ -19,6 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -37,6 +38,7 @@ from broker.controller.elections import ElectionType
 from broker.coordination.controller_events import ControllerState
 from broker.coordination.coordinator import (
     BrokerRack,
+    Configs,
     Controlled,
     FoundLog,
     NewTopic,
@@ -50,14 +52,13 @@ from broker.coordination.zookeeper.known_topics import KnownTopics
 from broker.coordination.zookeeper.leaving import hand_over
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.membership import Membership
-from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.coordination.zookeeper.patient import PatientZnodes, in_session
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
-from broker.zookeeper.znodes import SessionExpired
 
 R = TypeVar("R")
 
@@ -251,19 +252,24 @@ class ZooKeeperCoordinator:
             await self._seen(lambda: self._is_led(name, count), timeout_ms)
         return done
 
-    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Replace a topic's configs, and see that they take effect here."""
-        entity = f"topics/{name}"
-        await self._write(lambda it: self._configs.write(it, entity, configs))
-        self._configs.topics[name] = dict(configs)
-        await self._broker.topic_changed(name)
+        write = partial(self._configs.write, f"topics/{name}", configs, instead_of)
+        if done := await self._write(write):
+            await self._broker.topic_changed(name)
+        return done
 
-    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Replace dynamic broker configs, and see that they take effect here."""
         entity = broker_entity(broker)
-        await self._write(lambda it: self._configs.write(it, entity, configs))
-        self._configs.brokers[broker] = dict(configs)
-        await self._broker.broker_configs_changed()
+        write = partial(self._configs.write, entity, configs, instead_of)
+        if done := await self._write(write):
+            await self._broker.broker_configs_changed()
+        return done
 
     async def producer_id_block(self) -> range:
         """Reserve the next thousand ids of the cluster."""
@@ -273,16 +279,8 @@ class ZooKeeperCoordinator:
 
     async def _write(self, change: Callable[[PatientZnodes], Awaitable[R]]) -> R:
         """Change znodes in the present session; one that expires meanwhile is over."""
-
-        async def errand() -> R:
-            try:
-                return await change(await self._membership.present())
-            except SessionExpired as expired:
-                raise KafkaError(
-                    ErrorCode.request_timed_out, "the session has expired"
-                ) from expired
-
-        return await self._errands.send(errand)
+        present = self._membership.present
+        return await self._errands.send(partial(in_session, present, change))
 
     def _is_led(self, name: str, count: int) -> bool:
         return all(

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.znodes import (
     BadVersion,
     ConnectionLoss,
@@ -21,6 +22,7 @@ from broker.zookeeper.znodes import (
     NoNode,
     Op,
     OpResult,
+    SessionExpired,
     Stat,
     Znode,
     Znodes,
@@ -130,13 +132,6 @@ class PatientZnodes:
                     raise
                 return found.stat
 
-    async def put(self, path: str, data: bytes) -> None:
-        """Create a znode, or replace its data."""
-        try:
-            await self.set(path, data)
-        except NoNode:
-            await self.ensure(path, data)
-
     async def delete(self, path: str, *, version: int = -1) -> None:
         """Delete a znode; one that is not there is deleted."""
         try:
@@ -156,6 +151,19 @@ async def again(call: Callable[[], Awaitable[T]]) -> T:
             return await call()
         except ConnectionLoss:
             continue
+
+
+async def in_session(
+    present: Callable[[], Awaitable[PatientZnodes]],
+    change: Callable[[PatientZnodes], Awaitable[T]],
+) -> T:
+    """Change znodes in the present session; raise REQUEST_TIMED_OUT if it expires."""
+    try:
+        return await change(await present())
+    except SessionExpired as expired:
+        raise KafkaError(
+            ErrorCode.request_timed_out, "the session has expired"
+        ) from expired
 
 
 async def side_by_side(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:

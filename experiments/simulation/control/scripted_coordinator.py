@@ -9,6 +9,7 @@ from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.alone import Alone
 from broker.coordination.coordinator import (
     BrokerRack,
+    Configs,
     Controlled,
     FoundLog,
     NewTopic,
@@ -116,11 +117,15 @@ class ScriptedCoordinator(Alone):
         """Refuse."""
         raise _refused()
 
-    async def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+    async def set_topic_configs(
+        self, name: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Refuse."""
         raise _refused()
 
-    async def set_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+    async def set_broker_configs(
+        self, broker: str, configs: Configs, instead_of: Configs | None = None
+    ) -> bool:
         """Refuse."""
         raise _refused()
 

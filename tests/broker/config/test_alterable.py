@@ -63,19 +63,29 @@ def test_a_listener_has_three_of_its_own(name: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "allowed"),
-    [(8, 16, True), (8, 17, False), (8, 4, True), (8, 3, False), (1, 2, True)],
+    ("before", "after", "refused"),
+    [
+        (8, 16, ""),
+        (8, 17, "value should not be greater than double the current value 8"),
+        (8, 4, ""),
+        (8, 3, "value should be at least half the current value 8"),
+        (7, 3, ""),
+        (1, 2, ""),
+    ],
 )
 def test_threads_are_at_most_halved_or_doubled(
-    before: int, after: int, allowed: bool
+    before: int, after: int, refused: str
 ) -> None:
+    """In the words of Kafka's ``DynamicThreadPool``."""
     old = BrokerConfig.load(None, {"num.io.threads": str(before)})
     new = old.updated({"num.io.threads": str(after)})
-    if allowed:
+    if not refused:
         check_threads(old, new)
-    else:
-        with pytest.raises(ConfigError, match=r"num\.io\.threads"):
-            check_threads(old, new)
+        return
+    failed = f"Dynamic thread count update validation failed for num.io.threads={after}"
+    with pytest.raises(ConfigError) as caught:
+        check_threads(old, new)
+    assert str(caught.value) == f"{failed}, {refused}"
 
 
 def test_what_kafka_keeps_to_itself_and_other_releases_have_is_internal() -> None:

@@ -223,6 +223,26 @@ class CoordinatorContract:
 
         self.run(scenario)
 
+    def test_of_two_who_alter_the_same_configs_one_is_told_to_look_again(self) -> None:
+        async def scenario(place: Place) -> None:
+            async with place.life() as coordinator:
+                before = {"a": "1"}
+                await served(coordinator.create_topic(new("t", a="1"), TIMEOUT_MS))
+                outcomes = await side_by_side(
+                    coordinator.set_topic_configs("t", {"b": "2"}, before),
+                    coordinator.set_topic_configs("t", {"b": "3"}, before),
+                )
+                assert set(outcomes) == {True, False}
+                assert coordinator.configs_of("t") in ({"b": "2"}, {"b": "3"})
+                outcomes = await side_by_side(
+                    coordinator.set_broker_configs("0", {"c": "4"}, {}),
+                    coordinator.set_broker_configs("0", {"c": "5"}, {}),
+                )
+                assert set(outcomes) == {True, False}
+                assert coordinator.broker_configs["0"] in ({"c": "4"}, {"c": "5"})
+
+        self.run(scenario)
+
     def test_no_producer_id_is_given_twice(self) -> None:
         async def scenario(place: Place) -> None:
             ids: list[int] = []

@@ -13,6 +13,7 @@ from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.decisions import DeleteTopic
 from broker.coordination.zookeeper.carrying_out import CarryingOut
 from broker.coordination.zookeeper.channels import ControllerChannels
+from broker.coordination.zookeeper.configs import ClusterConfigs
 from broker.coordination.zookeeper.election import elect
 from broker.coordination.zookeeper.errands import Errands
 from broker.coordination.zookeeper.joining import prepare_znodes
@@ -98,12 +99,38 @@ def test_a_topic_made_while_its_namesake_is_deleted_is_whole(seed: int) -> None:
 def test_configs_that_a_topic_has_left_are_not_the_next_ones() -> None:
     async def scenario(zoo: Zoo) -> None:
         znodes = await at(zoo)
-        await znodes.put(paths.topic_config("t"), b"left")
+        await znodes.create(paths.topic_config("t"), b"left")
         await create_topic(znodes, "t", topic(NEW), CONFIGS)
         data, _ = zoo.service.tree.get(paths.topic_config("t"))
         assert read_config(data) == CONFIGS
 
     with_zoo(scenario)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_configs_that_several_brokers_alter_at_once_have_what_each_has_set(
+    seed: int,
+) -> None:
+    """The first ones of a topic, too, whose znode is not there yet."""
+
+    async def scenario(zoo: Zoo) -> None:
+        async def alter(key: str) -> None:
+            znodes, configs, done = await at(zoo), ClusterConfigs(), False
+            await trio.sleep(zoo.rng.uniform(0, 0.002))
+            while not done:
+                before = configs.of_topic("t")
+                after = {**before, key: "1"}
+                done = await configs.write("topics/t", after, before, znodes)
+
+        async with trio.open_nursery() as nursery:
+            for key in "abc":
+                nursery.start_soon(alter, key)
+        data, stat = zoo.service.tree.get(paths.topic_config("t"))
+        assert read_config(data) == dict.fromkeys("abc", "1")
+        assert stat.version == 2
+        assert len(zoo.service.tree.children(paths.CONFIG_CHANGES)) == 3
+
+    with_zoo(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(10))

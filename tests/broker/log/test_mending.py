@@ -133,6 +133,26 @@ def test_syncing_again_alone_would_lose_what_was_confirmed():
     assert not all(kept)
 
 
+@pytest.mark.parametrize("piece_bytes", [1, 64, 250, 1 << 20])
+def test_a_segment_of_many_pieces_is_written_again_to_its_end(monkeypatch, piece_bytes):
+    monkeypatch.setattr(mending, "_CHUNK_BYTES", piece_bytes)
+    storage, log, values = filled(1)
+    with pytest.raises(KafkaError):
+        flushing.flush(log)
+    undurable = [*log.durability.unflushed, log.segments.active]
+    pieces = sum(-(-segment.size // piece_bytes) for segment in undurable)
+    written = []
+    storage.faults = Faults()
+    storage.faults.count = lambda call: written.append(call)
+    assert mending.mend(log)
+    assert (
+        sum(call.startswith("write") and ".log" in call for call in written) == pieces
+    )
+    for seed in range(20):
+        left = storage.after_power_loss(random.Random(seed))
+        assert values_of(open_log(left, **CONFIG)) == values, seed
+
+
 def test_an_error_of_the_device_is_final():
     storage, log, _ = filled(1, errno.EIO)
     with pytest.raises(KafkaError):

@@ -1,0 +1,35 @@
+"""A partition that goes to another fetcher of its leader, and comes back."""
+
+from __future__ import annotations
+
+from tests.broker.replication.replica import Replica, T
+from tests.broker.replication.test_stored_once import Replicas
+
+
+def test_what_was_asked_before_counts_no_more_when_the_partition_is_back() -> None:
+    """Else what the other fetcher got, and the leader counts on, would be cut again."""
+    replicas = Replicas()
+    replicas.begin()
+    replicas.sends_and_is_answered(0, [1])
+    replicas.leads_on_alone(0, [1, 1], heir=1, repeats=False)
+    follower = replicas.replicas[0]
+    follower.hears(replicas.word)
+    first, second = follower.fetcher, Replica(0).fetcher
+    asked = first.request()
+    assert asked is not None
+    each, offset = asked.offsets[T]
+    leader = replicas.leader.partition
+    late = replicas._answer(follower, each, offset, leader, 10_000)
+    late.partition_index = 0
+    assert late.diverging_epoch.end_offset == 1
+    second.take_over(each)
+    first.stop(T)
+    follower.fetcher = second
+    replicas.sends_and_is_answered(0, [1, 1])
+    first.take_over(second.following[T])
+    second.stop(T)
+    follower.fetcher = first
+    known = follower.headers()
+    assert len(known) > 1
+    replicas._take(follower, asked, late)
+    assert follower.headers() == known == replicas.leader.headers()
