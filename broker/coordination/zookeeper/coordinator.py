@@ -257,8 +257,9 @@ class ZooKeeperCoordinator:
     ) -> bool:
         """Replace a topic's configs, and see that they take effect here."""
         write = partial(self._configs.write, f"topics/{name}", configs, instead_of)
-        if done := await self._write(write):
-            await self._broker.topic_changed(name)
+        done = await self._write(write)
+        # What another has set is known now, too, and would be no news in a new session.
+        await self._broker.topic_changed(name)
         return done
 
     async def set_broker_configs(
@@ -267,8 +268,8 @@ class ZooKeeperCoordinator:
         """Replace dynamic broker configs, and see that they take effect here."""
         entity = broker_entity(broker)
         write = partial(self._configs.write, entity, configs, instead_of)
-        if done := await self._write(write):
-            await self._broker.broker_configs_changed()
+        done = await self._write(write)
+        await self._broker.broker_configs_changed()
         return done
 
     async def producer_id_block(self) -> range:
