@@ -54,6 +54,8 @@ from broker.config.network import (
 )
 from broker.config.properties import read_properties
 from broker.config.storage import (
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_THREADS,
     LOG_DIR,
     LOG_DIRS,
     LOG_RETENTION_HOURS,
@@ -76,6 +78,7 @@ OF_A_LISTENER: Final = frozenset(
     {MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_NETWORK_THREADS}
 )
 
+_MIB: Final = 1 << 20
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _LISTENER_PREFIX = "listener.name."
@@ -324,6 +327,7 @@ def _check_numbers(config: BrokerConfig) -> None:
         name = next((n for n in names if n in config.written), LOG_RETENTION_HOURS.name)
         raise ConfigError(name, config.written[name], "a positive number, or -1")
     _check_log_dirs(config)
+    _check_cleaner(config)
     _check_admission(config)
 
 
@@ -335,6 +339,14 @@ def _check_log_dirs(config: BrokerConfig) -> None:
         raise ConfigError(key, found, "at least one directory")
     if len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
         raise ConfigError(key, found, "each directory once")
+
+
+def _check_cleaner(config: BrokerConfig) -> None:
+    """Bound the cleaner's threads, each of which takes memory, by its memory."""
+    size, threads = config[LOG_CLEANER_DEDUPE_BUFFER_SIZE], config[LOG_CLEANER_THREADS]
+    if threads and size // threads <= _MIB:
+        expected = f"more than {_MIB} for each of log.cleaner.threads, {threads}"
+        raise ConfigError(LOG_CLEANER_DEDUPE_BUFFER_SIZE.name, size, expected)
 
 
 def _check_admission(config: BrokerConfig) -> None:

@@ -268,6 +268,8 @@ def test_a_brokers_config_changes_for_one_or_for_all(world: World) -> None:
         ("num.io.threads", "17", ErrorCode.invalid_request),
         ("num.network.threads", "0", ErrorCode.invalid_request),
         ("log.cleaner.threads", "2", NONE),
+        ("log.cleaner.dedupe.buffer.size", "1048577", NONE),
+        ("log.cleaner.dedupe.buffer.size", "1048576", ErrorCode.invalid_request),
         ("leader.replication.throttled.rate", "1000", NONE),
         ("compression.zstd.level", "5", NONE),
         ("listeners", "PLAINTEXT://:0", ErrorCode.invalid_request),

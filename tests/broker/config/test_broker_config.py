@@ -299,6 +299,32 @@ def test_retention_of_zero_is_refused() -> None:
         refused(key, "a positive number, or -1", **{key.replace(".", "_"): "0"})
 
 
+@pytest.mark.parametrize(
+    ("threads", "buffer_size"), [(0, 1), (1, 1048577), (127, 134217728), (2, 2097154)]
+)
+def test_cleaner_threads_that_have_their_memory(threads: int, buffer_size: int) -> None:
+    given(
+        log_cleaner_threads=str(threads),
+        log_cleaner_dedupe_buffer_size=str(buffer_size),
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "buffer_size"),
+    [(1, 1048576), (128, 134217728), (2, 2097153), (2147483647, 134217728)],
+)
+def test_cleaner_threads_without_their_memory_are_refused(
+    threads: int, buffer_size: int
+) -> None:
+    """As by Kafka, which divides whole numbers and wants more than 1048576."""
+    refused(
+        "log.cleaner.dedupe.buffer.size",
+        f"more than 1048576 for each of log.cleaner.threads, {threads}",
+        log_cleaner_threads=str(threads),
+        log_cleaner_dedupe_buffer_size=str(buffer_size),
+    )
+
+
 def test_finer_roll_keys_win() -> None:
     assert given().roll_ms == 604_800_000
     assert given(log_roll_hours="2", log_roll_ms="5").roll_ms == 5
