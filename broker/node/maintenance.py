@@ -47,6 +47,8 @@ logger = getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 _NEVER_NS: Final = 1 << 62
+# Kafka takes 0 for some intervals; without a pause upkeep would be due for ever.
+_PAUSE_MIN_MS: Final = 10
 
 
 class Maintenance:
@@ -102,7 +104,7 @@ class Maintenance:
     ) -> Chore:
         return Chore(
             begin,
-            lambda: self._config()[interval],
+            lambda: max(self._config()[interval], _PAUSE_MIN_MS),
             first_ns=self._first_ns,
             failed=self._round_failed,
             calls=self._calls,
@@ -130,7 +132,7 @@ class Maintenance:
 
         return Chore(
             begin,
-            lambda: 0 if found else self._config()[LOG_CLEANER_BACKOFF_MS],
+            lambda: 0 if found else self._cleaner_config().backoff_ms,
             first_ns=self._first_ns,
             failed=self._round_failed,
             calls=self._calls,
@@ -181,7 +183,7 @@ class Maintenance:
         config = self._config()
         return CleanerConfig(
             enable=config[LOG_CLEANER_ENABLE],
-            backoff_ms=config[LOG_CLEANER_BACKOFF_MS],
+            backoff_ms=max(config[LOG_CLEANER_BACKOFF_MS], _PAUSE_MIN_MS),
             io_max_bytes_per_second=config[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
             dedupe_buffer_size=config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
             io_buffer_load_factor=config[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR],

@@ -159,6 +159,25 @@ def test_the_cleaner_has_a_period_of_its_own(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "log.cleaner.backoff.ms",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.scheduler.interval.ms",
+    ],
+)
+def test_an_interval_of_zero_leaves_pauses_between_the_rounds(key: str) -> None:
+    world = World({key: "0"})
+    compacted_topic(world)
+    world.pass_ms(FIRST_MS)
+    assert cleaner_offset(world) > 0
+    for _ in range(3):
+        rest_ns = world.broker.upkeep_duty.due_ns() - world.now_ns
+        assert rest_ns == 10_000_000
+        world.pass_ms(10)
+
+
+@pytest.mark.parametrize(
     "settings", [{"log.cleaner.enable": "false"}, {"log.cleaner.threads": "0"}]
 )
 def test_a_cleaner_that_is_switched_off_cleans_nothing(
