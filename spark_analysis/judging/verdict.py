@@ -147,6 +147,11 @@ def gate(metric: Metric, measured: Measured, options: Options) -> str:
         )
     assert measured.tail is not None
     if measured.tail.effective < options.exceedances_shown:
+        if measured.tail.exceedances < options.exceedances_shown:
+            return (
+                f"{measured.tail.exceedances} of the requests lie beyond "
+                f"{metric.label}; {options.exceedances_shown:g} are needed"
+            )
         return (
             f"the {measured.tail.exceedances} requests beyond {metric.label} come in "
             f"clusters and weigh like {measured.tail.effective:.3g} "

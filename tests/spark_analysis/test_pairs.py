@@ -225,7 +225,7 @@ def test_a_sweep_is_told_by_counts_and_extremes(study: Study) -> None:
     said = pair_sentences(study, ["control"])[0]
     assert said.startswith(
         "priority against planes, p99 of control: priority is ahead at 3 of 6 points "
-        "(at most with ratio 0.5"
+        "(furthest with ratio 0.5"
     )
     assert "planes is ahead at 1 of 6 points" in said
     assert said.endswith("the same at 2 (load=0.5 share=small, load=0.7 share=large).")

@@ -121,6 +121,12 @@ def test_a_thin_tail_without_a_finding_is_refused() -> None:
     assert word(arm=TOO_THIN, contrast=None) == "refused"
 
 
+def test_few_requests_beyond_a_quantile_are_not_called_a_cluster() -> None:
+    seven = replace(HEAVY, tail=Tail(7, 1.0, 7.0))
+    found = judge(P99, seven, HEAVY, NOTHING, OPTIONS)
+    assert found.why == "7 of the requests lie beyond p99; 30 are needed"
+
+
 def test_a_thin_tail_does_not_veto_what_all_blocks_say() -> None:
     """To quote a value and to test a difference are two questions."""
     found = judge(P99, TOO_THIN, HEAVY, LOWER, OPTIONS)

@@ -11,6 +11,7 @@ import json
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import pytest
 from rich.console import Console
 
 from spark_analysis import analyze as analysis
+from spark_analysis.judging.metrics import metrics_of
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.verdict import Verdict
 from spark_analysis.judging.worlds import Worlds, hold_together
@@ -35,6 +37,7 @@ from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds
 from spark_analysis.telling.tables.worlds_table import headline_table
 from spark_analysis.telling.terminal import show_worlds
 from tests.spark_analysis import synthetic
+from tests.spark_analysis.studies import OPTIONS, P99
 from tests.spark_analysis.world_studies import BLOCKS, WILD, study_in
 
 if TYPE_CHECKING:
@@ -115,10 +118,47 @@ def test_a_world_with_too_few_requests_is_not_called_unsteady() -> None:
     agreed, mute, *_ = worlds_lead(worlds)
     assert "under wfq (live: 2.0)" in agreed
     assert mute == (
-        f"The live world says nothing of the p99 latency of control under planes "
-        f"({why}): there the answer stands on the virtual world."
+        "The live world, with 10 complete blocks, says nothing of the p99 latency of "
+        f"control under planes ({why}): there the answer stands on the virtual world."
     )
     assert "unsteady" not in " ".join(worlds_lead(worlds))
+
+
+def test_a_world_without_a_p99_is_told_by_the_quantile_below_it() -> None:
+    """Eighteen rounds had no p99, and a p95 that all decided: it was not told."""
+    p50, *_ = metrics_of(replace(OPTIONS, levels=(Fraction(1, 2), Fraction(99, 100))))
+
+    def with_p50(study: Study, p99: Verdict | None = None) -> Study:
+        (made,) = study.comparisons
+        cells = [
+            *(replace(c, metric=p50) for c in made.cells if c.metric == P99),
+            *(
+                replace(c, verdict=p99 or c.verdict)
+                if c.metric == P99 and c.contrast
+                else c
+                for c in made.cells
+            ),
+        ]
+        return replace(
+            study,
+            comparisons=(
+                replace(made, metrics=(p50, *made.metrics), cells=tuple(cells)),
+            ),
+        )
+
+    few = Verdict(
+        word="refused", why="4 of the requests lie beyond p99", compared=False
+    )
+    worlds = together(
+        with_p50(study_in("virtual", {"planes": 0.2})),
+        with_p50(study_in("live", {"planes": 0.2}), few),
+    )
+    mute, agreed, *_ = worlds_lead(worlds)
+    assert mute.startswith("The live world, with 10 complete blocks, says nothing of")
+    assert agreed == (
+        "The virtual and the live world agree: the p50 latency of control is 5.0 times "
+        "lower under planes (live: 5.0)."
+    )
 
 
 def test_opposite_findings_contradict_each_other() -> None:

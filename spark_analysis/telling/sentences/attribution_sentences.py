@@ -66,7 +66,8 @@ def _split(design: Design, of: Attribution) -> str:
     )
     return (
         f"What {design.full} does for the {of.metric.label} of {of.class_name} "
-        f"({_changed(of.whole)}), split: {alone}; of the whole, in logarithms and over "
+        f"({_changed(of.whole)}), split, with intervals for all lines of the class at "
+        f"once: {alone}; of the whole, in logarithms and over "
         f"all orders of adding them, {shares}."
     )
 

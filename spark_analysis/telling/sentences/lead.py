@@ -211,7 +211,9 @@ def _payers_counted(worse: Sequence[Cell], arms: int) -> str:
         # Latency up or goodput down: whichever is the larger factor.
         most = max(cells, key=_factor)
         extreme = f"{most.metric.label} {finding(most)} under {most.arm}"
-        parts.append(f"{name} under {count} of {arms} arms (at most {extreme})")
+        parts.append(
+            f"{name} under {count} of {arms} arms (by the largest estimate, {extreme})"
+        )
     return listed(parts)
 
 

@@ -52,6 +52,11 @@ def reasons_sentence(manifest: Manifest) -> str:
     )
 
 
+def _measured(share: float) -> str:
+    """Return a share that was measured, as per cent with two digits."""
+    return percent(float(f"{share:.2g}"))
+
+
 def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
     """Return what a reader must know of the machine; nothing of a quiet one."""
     manifest = comparison.manifest
@@ -59,11 +64,11 @@ def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
     waiting, stolen = waiting_share(manifest), stolen_share(manifest)
     if stolen is not None and stolen > STOLEN_SHARE:
         found.append(
-            f"The host gave {percent(stolen)} of the broker's CPU to other machines."
+            f"The host gave {_measured(stolen)} of the broker's CPU to other machines."
         )
     if waiting is not None and waiting > WAITING_SHARE:
         found.append(
-            f"Some process waited for a CPU during {percent(waiting)} of the time: "
+            f"Some process waited for a CPU during {_measured(waiting)} of the time: "
             "the machine was not alone with the experiment."
         )
     late = [

@@ -105,7 +105,7 @@ def _extreme(cells: Sequence[PairCell]) -> str:
     cell = pick(cells, key=lambda one: one.ratio.value if one.ratio else 1.0)
     assert cell.ratio is not None
     return (
-        f" (at most with ratio {ratio(cell.ratio.value)}, "
+        f" (furthest with ratio {ratio(cell.ratio.value)}, "
         f"{ratio_interval(cell.ratio)}, at {cell.point})"
     )
 

@@ -14,6 +14,7 @@ from spark_analysis.judging.metrics import GOODPUT
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.sentences.numbers import (
     change,
+    counted,
     interval,
     listed,
     p_value,
@@ -43,8 +44,8 @@ def sentence(comparison: Comparison, cell: Cell) -> str:
     if cell.verdict.word == "identical":
         return (
             f"The {subject(cell)} under {cell.arm} is identical to {baseline}'s in "
-            f"every block{_unless_withheld(cell, f', {value}')}, as it must be in the "
-            f"{comparison.manifest.world} world."
+            f"every {_unit(comparison)}{_unless_withheld(cell, f', {value}')}, as it "
+            f"must be in the {comparison.manifest.world} world."
         )
     if cell.compared is None:
         return (
@@ -90,20 +91,28 @@ def _evidence(comparison: Comparison, cell: Cell) -> str:
         f"ratio {ratio(contrast.ratio.value)}, {level} interval "
         f"{ratio_interval(contrast.ratio)}, p = {p_value(contrast.p)}"
     )
+    unit = _unit(comparison)
     if contrast.blocks_tied == contrast.blocks:
-        return f"{words}, equal in every block"
-    return f"{words}, lower in {contrast.blocks_lower} of {contrast.blocks} blocks"
+        return f"{words}, equal in every {unit}"
+    blocks = counted(contrast.blocks, unit)
+    return f"{words}, lower in {contrast.blocks_lower} of {blocks}"
+
+
+def _unit(comparison: Comparison) -> str:
+    """Return what a replication is called."""
+    return "block" if comparison.manifest.episodes is None else "round"
 
 
 def _why_undecided(comparison: Comparison, cell: Cell) -> str:
     contrast, alpha = cell.contrast, comparison.manifest.options.alpha
     assert contrast is not None
     floor = smallest_p(contrast.blocks)
+    blocks = counted(contrast.blocks, _unit(comparison))
     if contrast.blocks == 1:
-        return ". With 1 block nothing can be tested"
+        return f". With {blocks} nothing can be tested"
     if floor > alpha:
         return (
-            f". With {contrast.blocks} blocks no data could give a p below "
+            f". With {blocks} no data could give a p below "
             f"{p_value(floor)}, so this is no evidence of sameness either"
         )
     if contrast.p < alpha:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds, same_requests
+from spark_analysis.recordings.contract import Manifest
 from spark_analysis.telling.sentences.cautions import few_blocks_sentence
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import counted, digits, listed, percent
@@ -46,20 +48,35 @@ def _of(worlds: Worlds) -> Iterator[str]:
 
 
 def _first_cells(
-    worlds: Worlds, study: Study, comparison: Comparison
+    worlds: Worlds, study: Study, comparison: Comparison, metric: Metric
 ) -> list[WorldCell]:
     """Return the cells by which a world is told: the first class, every rival."""
     first, world = comparison.class_names[0], study.manifest.world
     point = comparison.manifest.point.name
     return [
         it
-        for it in worlds.told(world, first, comparison.headline)
+        for it in worlds.told(world, first, metric)
         if it.witness.arm in comparison.rivals and it.point == point
     ]
 
 
 def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[str]:
-    cells = _first_cells(worlds, study, comparison)
+    """Tell what a world says by the headline, or else by a quantile that it knows."""
+    headline = comparison.headline
+    yield from _in_metric(worlds, study, comparison, headline)
+    below = comparison.metrics[: comparison.metrics.index(headline)]
+    for metric in (headline, *reversed(below)):
+        cells = _first_cells(worlds, study, comparison, metric)
+        if any(it.agreement not in ("undecided", "open") for it in cells):
+            if metric != headline:
+                yield from _in_metric(worlds, study, comparison, metric)
+            return
+
+
+def _in_metric(
+    worlds: Worlds, study: Study, comparison: Comparison, metric: Metric
+) -> Iterator[str]:
+    cells = _first_cells(worlds, study, comparison, metric)
     if not cells:
         return
     world, point = study.manifest.world, comparison.manifest.point.name
@@ -87,8 +104,9 @@ def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[
     if mute:
         said = listed([f"{it.witness.arm} ({it.other.verdict.why})" for it in mute])
         yield (
-            f"The {world} world says nothing of the {about} under {said}: there the "
-            f"answer stands on the {witness} world."
+            f"The {world} world, with {_blocks_there(study, comparison)}, says nothing "
+            f"of the {about} under {said}: there the answer stands on the {witness} "
+            "world."
         )
     unsure = [it for it in undecided if not _says_nothing(it)]
     if unsure:
@@ -110,12 +128,21 @@ def _says_nothing(cell: WorldCell) -> bool:
 def _why_undecided(study: Study, comparison: Comparison) -> str:
     """Say that a world could not decide: for want of blocks, or disturbed."""
     world = study.manifest.world
-    there = {it.manifest.point.name: it.manifest for it in study.comparisons}
-    manifest = there[comparison.manifest.point.name]
-    if few_blocks_sentence(manifest):
-        blocks = counted(len(manifest.blocks), "complete block")
-        return f"The {world} world has {blocks}, too few"
+    if few_blocks_sentence(_there(study, comparison)):
+        return f"The {world} world has {_blocks_there(study, comparison)}, too few"
     return f"The {world} world was too unsteady"
+
+
+def _there(study: Study, comparison: Comparison) -> Manifest:
+    """Return what another world's manifest says of a comparison's point."""
+    points = {it.manifest.point.name: it.manifest for it in study.comparisons}
+    return points[comparison.manifest.point.name]
+
+
+def _blocks_there(study: Study, comparison: Comparison) -> str:
+    manifest = _there(study, comparison)
+    unit = "block" if manifest.episodes is None else "round"
+    return counted(len(manifest.blocks), f"complete {unit}")
 
 
 def _runs_lost(study: Study) -> str:
@@ -126,10 +153,10 @@ def _runs_lost(study: Study) -> str:
 
 def _both(cell: WorldCell, world: str) -> str:
     """Tell what two worlds found under one arm."""
-    return f"{finding(cell.witness)} under {cell.witness.arm} ({_there(cell, world)})"
+    return f"{finding(cell.witness)} under {cell.witness.arm} ({_brief(cell, world)})"
 
 
-def _there(cell: WorldCell, world: str) -> str:
+def _brief(cell: WorldCell, world: str) -> str:
     """Tell what the other world found, as briefly as the first one's words allow."""
     mine, theirs = finding(cell.witness), finding(cell.other)
     tail = mine.lstrip("0123456789.")
@@ -158,7 +185,7 @@ def _told_by_agreement(worlds: Worlds) -> bool:
     """Say whether some world agrees on every rival of the first class."""
     (comparison,) = worlds.witness.comparisons
     for study in worlds.others:
-        cells = _first_cells(worlds, study, comparison)
+        cells = _first_cells(worlds, study, comparison, comparison.headline)
         alike = {it.witness.arm for it in _having(cells, "agrees")}
         if alike == set(comparison.rivals):
             return True

@@ -65,7 +65,9 @@ def _table(worlds: Worlds, world: str, metric: Metric | None, name: str) -> Tabl
         caption=(
             f"{of} in the {witness.world} and the {world} world: value (ms, or "
             f"per second), ratio to {witness.baseline}, and the quotient of the values "
-            f"(latencies {unit}), with {level} intervals, each by itself."
+            f"(latencies {unit}), with {level} intervals, each by itself. Undecided: "
+            f"the {world} world could not tell the arm from {witness.baseline}; open: "
+            f"the {witness.world} world could not."
         ),
         columns=tuple(columns),
         rows=tuple(_row(worlds, cell, metric is None) for cell in cells),
