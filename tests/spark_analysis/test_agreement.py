@@ -67,7 +67,7 @@ def test_every_two_worlds_are_held_together_and_every_disagreement_is_told() -> 
     )
     said = agreement_sentences(worlds)
     assert said[0] == (
-        "Of 18 ratios of p99 to fifo that two worlds have, 11 are the same to within "
+        "Of 18 ratios of p99 to fifo asked of two worlds, 11 are the same to within "
         "25\u202f%, 7 are not, and 0 are open."
     )
     assert (

@@ -77,6 +77,11 @@ def test_two_that_only_work_together_are_named_together() -> None:
     comparison = cube({"rq": 0.02})
     (said,) = attribution_sentences(comparison)
     assert "comes from reader and queue together, " in said.plain
+    (said,) = attribution_sentences(cube({"rqw": 0.02}))
+    assert said.plain.endswith(
+        "comes from reader, queue and worker together: by their estimates, fewer bring "
+        "less than 90\u202f% of it."
+    )
     assert parts(comparison, "alone")["reader"] == pytest.approx(0, abs=0.05)
     shares = parts(comparison, "share")
     assert shares["reader"] == pytest.approx(0.5, abs=0.05)

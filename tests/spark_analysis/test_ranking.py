@@ -41,6 +41,7 @@ def test_a_clear_best_is_told_and_a_tie_is_not() -> None:
     assert not any(ranking.same(arm) for arm in ranking.best[1:])
     (said,) = [text for text in lead(comparison) if text.startswith("Best for it is ")]
     assert f"{ranking.best[1]} is not told apart from it" in said
+    assert f"Best for it is {ranking.first}, by its estimate (ratio" in said
 
 
 def test_arms_within_the_margin_are_called_the_same() -> None:
@@ -50,6 +51,7 @@ def test_arms_within_the_margin_are_called_the_same() -> None:
     assert ranking.same(ranking.best[1])
     said = " ".join(lead(comparison))
     assert f"{ranking.best[1]} is the same within 5" in said
+    assert "by its estimate" not in said
 
 
 def test_where_nothing_is_told_apart_no_best_is_named() -> None:

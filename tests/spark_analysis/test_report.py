@@ -181,7 +181,13 @@ def test_sameness_names_its_margin(comparison: Comparison) -> None:
 def test_no_verdict_does_not_sound_like_sameness(comparison: Comparison) -> None:
     cell = changed(comparison, "wfq", "p95_ms", Verdict(word="inconclusive"))
     assert cell.contrast is not None
-    undecided = replace(cell, contrast=replace(cell.contrast, p=0.4))
+    alone = replace(cell, contrast=replace(cell.contrast, p=0.4))
+    assert sentence(comparison, alone).endswith(
+        "The interval is of this comparison alone, and leaves out 1; the p is of all "
+        "comparisons at once, and shows no difference."
+    )
+    wide = replace(cell.contrast, p=0.4, value=1.0, low=0.5, high=2.0)
+    undecided = replace(cell, contrast=wide)
     assert sentence(comparison, undecided).endswith(
         "A difference of more than 5\u202f% is neither shown nor ruled out."
     )
@@ -194,7 +200,10 @@ def test_no_verdict_does_not_sound_like_sameness(comparison: Comparison) -> None
 
 def test_a_refusal_says_why(comparison: Comparison) -> None:
     cell = comparison.cell("fetch", "fifo", "p99.9_ms")
-    assert "is not shown: the " in sentence(comparison, cell)
+    assert re.search(
+        r"is not shown: \d+ of the requests lie beyond p99.9; \d+ are needed",
+        sentence(comparison, cell),
+    )
 
 
 def test_the_answer_names_who_gains_and_who_pays(comparison: Comparison) -> None:

@@ -181,7 +181,7 @@ def test_one_block_is_said_to_decide_nothing() -> None:
     assert sentence(comparison, cell).endswith(". With 1 block nothing can be tested.")
 
 
-def test_a_world_with_too_few_blocks_is_not_called_unsteady() -> None:
+def test_a_world_with_too_few_blocks_is_said_to_have_too_few() -> None:
     worlds = together(
         study_in("virtual", {"planes": 0.2}),
         study_in("live", {"planes": 0.2}, CALM[:1], blocks=1),

@@ -97,12 +97,12 @@ def test_intervals_that_overlap_are_no_agreement_in_size() -> None:
     assert cell.ratios is not None
     assert cell.ratios.low < 1.25 < cell.ratios.high
     assert agreement_sentences(worlds) == (
-        "Of 2 ratios of p99 to fifo that two worlds have, 1 are the same to within "
+        "Of 2 ratios of p99 to fifo asked of two worlds, 1 are the same to within "
         "25\u202f%, 0 are not, and 1 are open.",
     )
 
 
-def test_a_world_with_too_few_requests_is_not_called_unsteady() -> None:
+def test_a_world_with_too_few_requests_is_not_called_undecided() -> None:
     """Its run is too short for a p99 of its own, on whatever machine."""
     live = study_in("live", {"planes": 0.2, "wfq": 0.5})
     (calm,) = live.comparisons
@@ -121,7 +121,7 @@ def test_a_world_with_too_few_requests_is_not_called_unsteady() -> None:
         "The live world, with 10 complete blocks, says nothing of the p99 latency of "
         f"control under planes ({why}): there the answer stands on the virtual world."
     )
-    assert "unsteady" not in " ".join(worlds_lead(worlds))
+    assert "could not decide" not in " ".join(worlds_lead(worlds))
 
 
 def test_a_world_without_a_p99_is_told_by_the_quantile_below_it() -> None:
@@ -172,7 +172,7 @@ def test_opposite_findings_contradict_each_other() -> None:
     )
 
 
-def test_a_wild_live_world_is_unsteady_and_the_answer_stands_on_the_virtual_one() -> (
+def test_a_wild_live_world_decides_nothing_and_the_answer_stands_on_the_virtual() -> (
     None
 ):
     live = study_in("live", {"planes": 0.9}, WILD)
@@ -181,11 +181,11 @@ def test_a_wild_live_world_is_unsteady_and_the_answer_stands_on_the_virtual_one(
     live = replace(live, manifest=replace(live.manifest, runs=(*runs, *lost)))
     worlds = together(study_in("virtual", {"planes": 0.2}), live)
     assert agreement(worlds, "planes") == "undecided"
-    said = [text for text in worlds_lead(worlds) if "unsteady" in text]
+    said = [text for text in worlds_lead(worlds) if "could not decide" in text]
     assert said == [
-        "The live world was too unsteady to decide the p99 latency of control under "
-        f"any arm (3 of {len(runs) + 3} runs did not count): there the answer stands "
-        "on the virtual world."
+        f"The live world, with {len(WILD)} complete blocks, could not decide the p99 "
+        f"latency of control under any arm (3 of {len(runs) + 3} runs did not count): "
+        "there the answer stands on the virtual world."
     ]
     assert not any("agree:" in text for text in worlds_lead(worlds))
 

@@ -50,7 +50,7 @@ def _count(worlds: Worlds, cells: Sequence[WorldCell]) -> str:
     within, left = percent(worlds.margin), len(cells) - agree - against
     of = f"{worlds.witness.headline.label} to {worlds.witness.manifest.baseline}"
     return (
-        f"Of {len(cells)} ratios of {of} that two worlds have, {agree} are the same to "
+        f"Of {len(cells)} ratios of {of} asked of two worlds, {agree} are the same to "
         f"within {within}, {against} are not, and {left} are open."
     )
 

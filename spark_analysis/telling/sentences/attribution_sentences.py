@@ -17,6 +17,7 @@ from spark_analysis.telling.sentences.numbers import (
     THIN_SPACE,
     change,
     listed,
+    p_value,
     percent,
     ratio,
     ratio_interval,
@@ -112,7 +113,7 @@ def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     what = f"The {kind} of {of.class_name}"
     evidence = (
         f"ratio {ratio(whole.ratio.value)}, {level} interval for all lines of the "
-        f"class at once {ratio_interval(whole.ratio)}"
+        f"class at once {ratio_interval(whole.ratio)}, p = {p_value(whole.p)}"
     )
     if not whole.found:
         return Said(
@@ -138,6 +139,12 @@ def _source(design: Design, of: Attribution) -> str:
     """Name the smallest combinations that get nearly all."""
     assert of.reach is not None
     enough = _enough(design, of)
+    full = frozenset(design.factors)
+    if enough == [full] and len(full) > 1:
+        return (
+            f"{_together(design, full)}: by their estimates, fewer bring less than "
+            f"{percent(_NEARLY_ALL)} of it"
+        )
     named = ", or from ".join(
         f"{_together(design, combination)}, {_part_words(of.reach[combination])}"
         for combination in enough

@@ -68,7 +68,8 @@ def _best(comparison: Comparison, class_name: str, metric: Metric) -> tuple[str,
     unknown = [arm for arm in rest if arm not in same]
     if len(ranking.best) == len(ranking.order):
         return ("No arm is shown to be better for it than every other.",)
-    words = [f"Best for it is {best}{_how_sure(comparison, class_name, best, metric)}"]
+    sure = _how_sure(comparison, class_name, best, metric)
+    words = [f"Best for it is {best}{', by its estimate' if unknown else ''}{sure}"]
     if same:
         within = percent(metric.margin)
         words.append(f"{listed(same)} {_is(same)} the same within {within}")
@@ -165,13 +166,13 @@ def _open(comparison: Comparison, rivals: Sequence[str]) -> str:
     parts = []
     if undecided:
         count = f"{len(undecided)} of {len(cells)}"
-        parts.append(f"{count} comparisons are undecided{_at_worst(undecided)}")
+        parts.append(f"{count} comparisons are undecided{_largest_estimate(undecided)}")
     if missing:
         parts.append(f"{missing} of {len(cells)} cannot be made")
     return " and ".join(parts)
 
 
-def _at_worst(cells: Sequence[Cell]) -> str:
+def _largest_estimate(cells: Sequence[Cell]) -> str:
     """Name the largest estimate to a class's harm, and how far its interval goes."""
     harmed = [
         cell
@@ -185,8 +186,8 @@ def _at_worst(cells: Sequence[Cell]) -> str:
     most = max(harmed, key=_factor)
     assert most.contrast is not None
     return (
-        f" (at worst {most.class_name} {most.metric.label} under {most.arm}, estimated "
-        f"{change(most.contrast.ratio.value)}, interval "
+        f" (by the largest estimate, {most.class_name} {most.metric.label} "
+        f"{change(most.contrast.ratio.value)} under {most.arm}, interval "
         f"{ratio_interval(most.contrast.ratio)})"
     )
 

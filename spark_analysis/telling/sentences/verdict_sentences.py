@@ -117,6 +117,11 @@ def _why_undecided(comparison: Comparison, cell: Cell) -> str:
         )
     if contrast.p < alpha:
         return ". Test and interval disagree"
+    if not contrast.ratio.low <= 1 <= contrast.ratio.high:
+        return (
+            ". The interval is of this comparison alone, and leaves out 1; the p is of "
+            "all comparisons at once, and shows no difference"
+        )
     return (
         f". A difference of more than {percent(cell.metric.margin)} is neither shown "
         "nor ruled out"

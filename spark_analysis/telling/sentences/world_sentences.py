@@ -1,7 +1,7 @@
 """The answer of several worlds: what they agree on first, then where they do not.
 
 Said of the class and the metric that the witness tells first. A world that could not
-decide is said to be too unsteady in one sentence, and the answer stands on the witness.
+decide is told in one sentence, with its blocks, and the answer stands on the witness.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _in_metric(
     undecided = _having(cells, "undecided")
     mute = [it for it in undecided if _says_nothing(it)]
     if mute:
-        said = listed([f"{it.witness.arm} ({it.other.verdict.why})" for it in mute])
+        said = listed(_by_reason(mute))
         yield (
             f"The {world} world, with {_blocks_there(study, comparison)}, says nothing "
             f"of the {about} under {said}: there the answer stands on the {witness} "
@@ -114,9 +114,17 @@ def _in_metric(
         if len(unsure) < len(cells):
             arms = listed([it.witness.arm for it in unsure])
         yield (
-            f"{_why_undecided(study, comparison)} to decide the {about} under {arms}"
+            f"{_why_undecided(study, comparison)} the {about} under {arms}"
             f"{_runs_lost(study)}: there the answer stands on the {witness} world."
         )
+
+
+def _by_reason(cells: Sequence[WorldCell]) -> list[str]:
+    """Name arms together of which the other world is silent for the same reason."""
+    arms: dict[str, list[str]] = {}
+    for it in cells:
+        arms.setdefault(it.other.verdict.why, []).append(it.witness.arm)
+    return [f"{listed(names)} ({why})" for why, names in arms.items()]
 
 
 def _says_nothing(cell: WorldCell) -> bool:
@@ -126,11 +134,11 @@ def _says_nothing(cell: WorldCell) -> bool:
 
 
 def _why_undecided(study: Study, comparison: Comparison) -> str:
-    """Say that a world could not decide: for want of blocks, or disturbed."""
-    world = study.manifest.world
+    """Say that a world could not decide, and if that is so for want of blocks."""
+    world, blocks = study.manifest.world, _blocks_there(study, comparison)
     if few_blocks_sentence(_there(study, comparison)):
-        return f"The {world} world has {_blocks_there(study, comparison)}, too few"
-    return f"The {world} world was too unsteady"
+        return f"The {world} world has {blocks}, too few to decide"
+    return f"The {world} world, with {blocks}, could not decide"
 
 
 def _there(study: Study, comparison: Comparison) -> Manifest:
