@@ -1,4 +1,4 @@
-"""Keys that Kafka does not have: scheduling, the recording of requests, logs.
+"""Keys that Kafka does not have: scheduling, controllers, records, metrics, logs.
 
 They all begin with ``doorkeeper.``; those of admission are in `admission`. The
 classes, from the most to the least urgent: control, replication, group, metadata,
