@@ -23,6 +23,7 @@ from broker.protocol.records.batch import (
     seal,
 )
 from broker.protocol.records.codecs import UNPACKED_BYTES_MAX, compress, unpacked
+from broker.protocol.wire.varint import encode_varint
 
 _VARINT_BITS_MAX: Final = 63
 _SIGN: Final = 1 << 63
@@ -199,13 +200,7 @@ def write_varint(value: int) -> bytes:
     >>> write_varint(150).hex(), write_varint(-1).hex()
     ('ac02', '01')
     """
-    rest = (value << 1) ^ (value >> _VARINT_BITS_MAX)
-    out = bytearray()
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return encode_varint((value << 1) ^ (value >> _VARINT_BITS_MAX))
 
 
 def record_body(
