@@ -11,10 +11,12 @@ a run less.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import signal
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,9 +49,27 @@ def favour(nice: int) -> None:
     """Give this process a nice value, against those of other sessions, too."""
     os.setpriority(os.PRIO_PROCESS, 0, nice)
     if _AUTOGROUP.exists():
-        # Nice values order the processes of one session; between sessions, where the
-        # kernel groups by them (sched(7), autogroup), this file does.
-        _AUTOGROUP.write_text(str(nice), encoding="utf-8")
+        _favour_session(nice)
+
+
+def _favour_session(nice: int) -> None:
+    """Write the nice value that counts between sessions (sched(7), autogroup).
+
+    Where the kernel groups processes by sessions, their own values only order them
+    within one. A session that began while it did not has no group of its own: there the
+    values of processes count, and the kernel refuses this one as invalid. It takes one
+    value in 0.1 s of all unprivileged callers together.
+    """
+    while True:
+        try:
+            _AUTOGROUP.write_text(str(nice), encoding="utf-8")
+            return
+        except OSError as refused:
+            if refused.errno == errno.EINVAL:
+                return
+            if refused.errno != errno.EAGAIN:
+                raise
+        time.sleep(0.1)
 
 
 def die_with(parent: int) -> None:

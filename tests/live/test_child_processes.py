@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.processes.child import Binding
+from experiments.processes import child as child_module
+from experiments.processes.child import Binding, favour
 from experiments.processes.children import Child, RunFailed
 from experiments.processes.loopback import free_ports, wait_for_answer
 from experiments.processes.pinning import Pinning
@@ -45,6 +47,50 @@ def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> 
         assert set(cpus) == os.sched_getaffinity(0)
         assert nice > os.getpriority(os.PRIO_PROCESS, 0)
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+class Autogroup:
+    """The kernel's file: refuses what it is given with these errors, then takes it."""
+
+    def __init__(self, *refusals: int) -> None:
+        self.refusals = list(refusals)
+        self.taken: list[str] = []
+
+    def exists(self) -> bool:
+        return True
+
+    def write_text(self, text: str, encoding: str) -> None:
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            raise OSError(refusal, os.strerror(refusal))
+        self.taken.append(text)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "taken"),
+    [
+        ([errno.EINVAL], []),  # no group of its own: began while there were none
+        ([errno.EAGAIN, errno.EAGAIN], ["0"]),  # another process was just heard
+        ([], ["0"]),
+    ],
+)
+def test_a_session_is_favoured_where_it_is_a_group(
+    refusals: list[int], taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Autogroup(*refusals)
+    monkeypatch.setattr(child_module, "_AUTOGROUP", group)
+    monkeypatch.setattr(child_module.time, "sleep", lambda seconds: None)
+    favour(os.getpriority(os.PRIO_PROCESS, 0))
+    assert group.taken == taken
+    assert not group.refusals
+
+
+def test_a_refusal_that_is_not_about_groups_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_module, "_AUTOGROUP", Autogroup(errno.EACCES))
+    with pytest.raises(PermissionError):
+        favour(os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def behind(pinning: Pinning) -> str:
