@@ -76,8 +76,8 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
     """Return an experiment with rates as it is once its trace is stretched.
 
     What describes the load is stretched (rates, bursts, lengths, the drain, slow
-    clients, when faults happen), what was promised to somebody is not (time-outs,
-    SLOs, limits).
+    clients, when faults happen, how late a request may be sent), what was promised to
+    somebody is not (time-outs, SLOs).
     """
     if factor == 1.0:
         return experiment
@@ -90,7 +90,12 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
         }
     )
     limits = experiment.limits
-    patient = limits.model_copy(update={"drain_s": limits.drain_s * factor})
+    patient = limits.model_copy(
+        update={
+            "drain_s": limits.drain_s * factor,
+            "lateness_p99_ms": limits.lateness_p99_ms * factor,
+        }
+    )
     return experiment.model_copy(
         update={
             "workload": longer,

@@ -88,7 +88,8 @@ class Limits(Section):
     ``lateness_p99_ms``, or if other processes kept its broker from its CPU for more
     than ``broker_wait_share`` of the load's length. ``timeout_ms`` is the client's
     patience (Kafka's ``request.timeout.ms``); ``drain_s`` is how long a run waits for
-    answers after the last arrival.
+    answers after the last arrival. Where loads are shares of a machine, the lateness
+    and ``drain_s`` are in nominal time, as the load is.
 
     A block does not count if the machine's speed (``running.speed``) differed between
     its runs by more than the factor ``speed_band``; rounds of episodes have a band of

@@ -195,7 +195,7 @@ def late(p99_ns: int, limit_ms: float) -> str:
     """Say that a generator was later than its limit, or say nothing."""
     if p99_ns <= limit_ms * 1e6:
         return ""
-    return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:g} ms"
+    return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:.3g} ms"
 
 
 def disturbed(wait_s: float | None, load_s: float, limit_share: float) -> str:

@@ -255,6 +255,7 @@ def test_a_slower_machine_has_the_trace_as_much_later(factor: float) -> None:
     assert there(elsewhere).workload.duration_s == pytest.approx(4.0 * factor)
     assert there(elsewhere).workload.warmup_s == pytest.approx(0.5 * factor)
     assert there(elsewhere).limits.drain_s == pytest.approx(5.0 * factor)
+    assert there(elsewhere).limits.lateness_p99_ms == pytest.approx(1.0 * factor)
     assert there(elsewhere).limits.timeout_ms == 30_000.0
 
 
