@@ -41,7 +41,7 @@ compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world live --out $(OUT)/live --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
 
-# One trace for five witnesses, about half an hour: theory, model, virtual time, live and
+# One trace for five witnesses, half an hour to an hour: theory, model, virtual time, live and
 # Apache Kafka; and what Kafka of today makes of its data. Kafka has arms of its own.
 witness: $(STAMP) $(KAFKA_JARS)
 	for world in virtual model; do \
