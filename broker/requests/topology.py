@@ -6,7 +6,7 @@ plane). ``doorkeeper.scheduler`` names both at once: ``planes`` stands for separ
 planes with ``doorkeeper.data.scheduler`` inside the data plane, ``planes-lending`` for
 such planes that lend each other idle handlers; every other name is the policy of the
 data plane, and the planes are separate only where ``control.plane.listener.name`` is
-set.
+set. In a cluster it has to be: it is how Kafka's controllers find a control plane.
 
 The control plane has Kafka's figures: one processor, a queue of 20, one handler.
 """
@@ -29,6 +29,7 @@ from broker.config import (
     DOORKEEPER_WFQ_WEIGHTS,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
+    ZOOKEEPER_CONNECT,
     BrokerConfig,
     Key,
     Listener,
@@ -131,12 +132,12 @@ def _control_listener(config: BrokerConfig) -> Listener | None:
         return config.control_plane_listener
     if config[DOORKEEPER_SCHEDULER] not in (PLANES, PLANES_LENDING):
         return None
+    key, expected = CONTROL_PLANE_LISTENER_NAME, "the name of the control's listener"
+    if config[ZOOKEEPER_CONNECT] is not None:
+        expected += f", which {config[DOORKEEPER_SCHEDULER]} needs under ZooKeeper"
+        raise ConfigError(key.name, config[key], expected)
     if any(listener.name == _CONTROLLER.name for listener in config.listeners):
-        raise ConfigError(
-            CONTROL_PLANE_LISTENER_NAME.name,
-            config[CONTROL_PLANE_LISTENER_NAME],
-            "the name of the control plane's listener, as CONTROLLER is taken",
-        )
+        raise ConfigError(key.name, config[key], f"{expected}, as CONTROLLER is taken")
     return _CONTROLLER
 
 

@@ -53,6 +53,25 @@ def test_the_control_plane_takes_the_listener_that_is_named_for_it():
     }
 
 
+@pytest.mark.parametrize("scheduler", ["planes", "planes-lending"])
+def test_in_a_cluster_controllers_find_the_control_plane_by_its_listener(scheduler):
+    """One that is added would be registered nowhere, and nobody would use it."""
+    keys = {
+        "doorkeeper_scheduler": scheduler,
+        "zookeeper_connect": "127.0.0.1:2181",
+        "broker_id": "1",
+    }
+    with pytest.raises(ConfigError, match=r"control\.plane\.listener\.name"):
+        topology(**keys)
+    found = topology(
+        **keys,
+        listeners="PLAINTEXT://127.0.0.1:1,CTL://127.0.0.1:2",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CTL:PLAINTEXT",
+        control_plane_listener_name="CTL",
+    )
+    assert [plane.name for plane in found.planes] == ["data", "control"]
+
+
 def test_topology_and_discipline_are_independent():
     found = topology(doorkeeper_scheduler="planes", doorkeeper_data_scheduler="wfq")
     assert [type(plane.scheduler) for plane in found.planes] == [Wfq, Fifo]
