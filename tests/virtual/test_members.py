@@ -12,6 +12,7 @@ from broker.apis.common.answer import Row
 from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
+from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.virtual.members import (
     SESSION_S,
     Members,
@@ -86,6 +87,43 @@ def test_another_governs_when_the_controller_is_gone(how: str) -> None:
         assert epochs == {2}
 
     with_members(scenario)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_whom_brokers_name_as_controller_does_not_deny_it(
+    seed: int,
+) -> None:
+    """They name it with its first words; what it is asked then waits for the others."""
+
+    async def scenario(members: Members) -> None:
+        await members.create("t", 6)
+        first = members.controller
+        assert first is not None
+        await members.kill(first)
+        named = trio.Event()
+
+        def look() -> None:
+            if controllers() != {first}:
+                named.set()
+
+        def controllers() -> set[int]:
+            caches = [members.broker(it).metadata_cache for it in members.alive]
+            return {each.controller_id for each in caches}
+
+        for number in members.alive:
+            members.broker(number).metadata_cache.listeners.append(look)
+        await named.wait()
+        (other,) = controllers() - {first}
+        answered = await members.ask(
+            other,
+            ApiKey.CREATE_TOPICS,
+            7,
+            topics=[new_topic("later", replication_factor=2)],
+            timeout=SECONDS_30,
+        )
+        assert answered.topics[0].error_code is NONE
+
+    with_members(scenario, seed=seed)
 
 
 def test_a_stopping_broker_hands_over_what_it_leads() -> None:

@@ -39,8 +39,14 @@ async def elect(znodes: PatientZnodes, broker_id: int, now_ms: int) -> Term | No
     """
     while True:
         found = await _holder(znodes)
+        if found is not None and found != znodes.session_id:
+            return None
         if found is not None:
-            return await _term(znodes) if found == znodes.session_id else None
+            term = await _term(znodes)
+            # Deposed meanwhile, it would govern in the name of the next.
+            if await is_controller(znodes):
+                return term
+            continue
         await znodes.ensure(paths.CONTROLLER_EPOCH, _NO_CONTROLLER_YET)
         term = await _term(znodes)
         mine = write_controller(broker_id, now_ms)

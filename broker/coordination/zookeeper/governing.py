@@ -98,6 +98,7 @@ class Governing:
         self._filled = Signal()
         # Who waits for an answer; the end of the term sets them all.
         self._asking: set[trio.Event] = set()
+        self._is_over = False
 
     @property
     def queued(self) -> Mapping[int, int]:
@@ -126,6 +127,7 @@ class Governing:
                     self._queued.discard(name)
                     await self._meters.handle(event)
         finally:
+            self._is_over = True
             for answered in self._asking:
                 answered.set()
 
@@ -195,12 +197,13 @@ class Governing:
                 answers.append(refused)
             answered.set()
 
-        self._asking.add(answered)
-        self._put(object(), state, handle)
-        try:
-            await answered.wait()
-        finally:
-            self._asking.discard(answered)
+        if not self._is_over:
+            self._asking.add(answered)
+            self._put(object(), state, handle)
+            try:
+                await answered.wait()
+            finally:
+                self._asking.discard(answered)
         if not answers:
             raise KafkaError(ErrorCode.not_controller, "the controller has moved")
         (answer,) = answers
@@ -268,8 +271,9 @@ class Governing:
             ),
         )
         self._channels.serve(self._registrations(brokers))
-        await self._drive(self.core.start(found))
+        # With its first words brokers send clients here: those are not to be refused.
         self.has_begun = True
+        await self._drive(self.core.start(found))
 
     async def _asked(self, path: str, read: Callable[[bytes], R]) -> R | None:
         """Return what an operator asks for with a znode; a watch sees it come."""
