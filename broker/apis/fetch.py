@@ -200,14 +200,14 @@ class _Fetch:
         return partition
 
     def _note_follower(self, partition: Partition, target: Target) -> None:
-        if partition.note_follower_fetch(
-            self.replica_id,
-            target.offset,
-            target.log_start_offset,
-            self.broker.now_ns(),
-        ):
-            self.broker.replicas.note_change(partition.key)
-        self.broker.replicas.note_follower(partition, self.replica_id)
+        replica, replicas = self.replica_id, self.broker.replicas
+        low_moved = partition.note_follower_fetch(
+            replica, target.offset, target.log_start_offset
+        )
+        # Who joins the ISR by this is waited for from now on.
+        replicas.note_follower(partition, replica)
+        if partition.advance_high_watermark() or low_moved:
+            replicas.note_change(partition.key)
 
     def _is_held_back(self, partition: Partition) -> bool:
         """Tell whether a follower gets no records now (Kafka: shouldLeaderThrottle)."""

@@ -71,7 +71,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     waiting = replicas.fetch_purgatory.size
     if (
         partition is None
-        or (acks != 1 and (acks != ALL_REPLICAS or len(partition.maximal_isr) != 1))
+        or (acks != 1 and (acks != ALL_REPLICAS or partition.followers))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
         or partition.log.prepares

@@ -1,25 +1,36 @@
-"""What a leader knows of another replica of its partition."""
+"""What a leader knows of another replica of its partition, and what it asks of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+NEVER: Final = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Kafka's ``Replica``; -1: not yet anything."""
+    """Kafka's ``Replica``; -1: not yet anything.
+
+    ``caught_up_ns`` begins with its leader's epoch for who is in sync by then; who is
+    not has never caught up, and nothing waits for it.
+    """
 
     log_end_offset: int = -1
     log_start_offset: int = -1
-    last_fetch_ns: int = -1
+    last_fetch_ns: int = NEVER
     # The leader's end at that fetch, and when the follower last had all there was.
     end_at_last_fetch: int = -1
-    caught_up_ns: int = -1
+    caught_up_ns: int = NEVER
 
     def note_fetch(
         self, log_end_offset: int, log_start_offset: int, leader_end: int, now_ns: int
-    ) -> None:
-        """Note how far it has come, while the leader's log ends at ``leader_end``."""
+    ) -> bool:
+        """Note how far it has come, while the leader's log ends at ``leader_end``.
+
+        True if it has deleted records since.
+        """
         if log_end_offset >= leader_end:
             self.caught_up_ns = now_ns
         elif log_end_offset >= self.end_at_last_fetch:
@@ -27,13 +38,50 @@ class Follower:
             self.caught_up_ns = max(self.caught_up_ns, self.last_fetch_ns)
         self.end_at_last_fetch = leader_end
         self.log_end_offset = log_end_offset
-        self.log_start_offset = log_start_offset
         self.last_fetch_ns = now_ns
+        has_deleted = log_start_offset > self.log_start_offset
+        self.log_start_offset = log_start_offset
+        return has_deleted
 
-    def keeps_up(self, leader_end: int, now_ns: int, lag_ns: int) -> bool:
-        """Tell whether it has all, or had all within ``lag_ns``."""
-        if self.caught_up_ns < 0:
-            # Its time begins with the first look since this leadership began.
-            self.caught_up_ns = now_ns
-        has_all = self.log_end_offset == leader_end
-        return has_all or now_ns - self.caught_up_ns <= lag_ns
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRules:
+    """Who is in sync, who may be: one for all partitions of a broker.
+
+    ``now_ns`` is the clock of fetches, ``lag_ns`` is ``replica.lag.time.max.ms``, and
+    ``is_alive`` says of a broker whether the controller has told that it lives.
+    """
+
+    now_ns: Callable[[], int]
+    lag_ns: Callable[[], int]
+    is_alive: Callable[[int], bool]
+
+    def keeps_up(self, follower: Follower, leader_end: int) -> bool:
+        """Tell whether it has all, or had all within the lag: ``isCaughtUp``."""
+        if follower.log_end_offset == leader_end:
+            return True
+        since_ns = follower.caught_up_ns
+        return since_ns != NEVER and self.now_ns() - since_ns <= self.lag_ns()
+
+    def common_end(
+        self, leader_end: int, followers: Mapping[int, Follower], isr: Collection[int]
+    ) -> int:
+        """Return up to where all have the log that are waited for.
+
+        Those are the ISR, and who keeps up and may join it: else the leader could run
+        ahead of who is about to join for ever (``shouldWaitForReplicaToJoinIsr``).
+        """
+        end = leader_end
+        for replica, follower in followers.items():
+            if follower.log_end_offset < end and (
+                replica in isr
+                or (self.keeps_up(follower, leader_end) and self.is_alive(replica))
+            ):
+                end = follower.log_end_offset
+        return end
+
+
+# For replicas that nobody serves: there are no other brokers.
+NO_OTHERS: Final = SyncRules(
+    now_ns=lambda: 0, lag_ns=lambda: 0, is_alive=lambda broker: False
+)

@@ -92,6 +92,10 @@ class MetadataCache:
             if listener in broker.endpoints
         ]
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Tell whether a broker lives, as far as a controller has told."""
+        return broker_id in self.brokers
+
     def is_reachable(self, broker_id: int, listener: str) -> bool:
         """Tell whether a client of this listener can be sent to a broker."""
         broker = self.brokers.get(broker_id)

@@ -3,9 +3,10 @@
 Kafka's ``Partition``. The controller's word comes as a
 `LeaderAndIsrPartitionState`; epochs only go up. The leader appends, and the high
 watermark is the smallest log end offset in the ISR: of a lone replica its own, else
-what its followers' fetches have shown. It stays where it is while fewer are in sync
-than acks=all needs (KIP-966). Consumers read up to the high watermark (with
-no transactions it is also the last stable offset), followers to the end.
+what its followers' fetches have shown. It waits for those, too, that keep up and may
+join the ISR, and stays where it is while fewer are in sync than acks=all needs
+(KIP-966). Consumers read up to the high watermark (with no transactions it is also the
+last stable offset), followers to the end.
 
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
 ``leaderIsrUpdateLock`` nor a re-check after each append.
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.follower import Follower
+from broker.cluster.follower import Follower, SyncRules
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
 from broker.log.reading import read
@@ -43,6 +44,7 @@ class Partition:
 
     __slots__ = (
         "_min_insync",
+        "_sync",
         "controller_epoch",
         "epoch_start_offset",
         "followers",
@@ -70,6 +72,7 @@ class Partition:
         *,
         local_id: int,
         min_insync: Callable[[], int],
+        sync: SyncRules,
         high_watermark: int = 0,
     ) -> None:
         self.key = key
@@ -77,6 +80,7 @@ class Partition:
         self.log = log
         self.local_id = local_id
         self._min_insync = min_insync
+        self._sync = sync
         self.is_leader = self.is_reassigning = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -127,7 +131,8 @@ class Partition:
         elif not self.is_leader or state.leader_epoch > self.leader_epoch:
             # Nothing that followers fetched under another epoch counts any more.
             self.epoch_start_offset = self.log.log_end_offset
-            self.followers.clear()
+            now_ns = self._sync.now_ns()
+            self.followers = {it: Follower(caught_up_ns=now_ns) for it in state.isr}
         self.is_leader = is_leader
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
@@ -159,42 +164,37 @@ class Partition:
             told = f"the in-sync replicas are {self.isr}, expected {least}"
             raise KafkaError(ErrorCode.not_enough_replicas, told)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
-        if not self.followers:
-            self.high_watermark = self.log.log_end_offset
-        elif len(self.maximal_isr) == 1:
+        if self.followers:
             self.advance_high_watermark()
+        else:
+            self.high_watermark = self.log.log_end_offset
         return appended
 
     def advance_high_watermark(self) -> bool:
-        """Move the high watermark to what the whole ISR has; True if it moved.
+        """Move the high watermark to what all have that count; True if it moved.
 
         Kafka's ``maybeIncrementLeaderHW``.
         """
         if self.is_under_min_isr:
             return False
-        ends = [
-            self.log.log_end_offset
-            if replica == self.local_id
-            else self.followers[replica].log_end_offset
-            for replica in self.maximal_isr
-            if replica == self.local_id or replica in self.followers
-        ]
-        if not ends or min(ends) <= self.high_watermark:
+        end = self._sync.common_end(
+            self.log.log_end_offset, self.followers, self.maximal_isr
+        )
+        if end <= self.high_watermark:
             return False
-        self.high_watermark = min(ends)
+        self.high_watermark = end
         return True
 
     def note_follower_fetch(
-        self, replica: int, log_end_offset: int, log_start_offset: int, now_ns: int
+        self, replica: int, log_end_offset: int, log_start_offset: int
     ) -> bool:
-        """Note how far a follower has come; True if a watermark may have moved."""
+        """Note how far a follower has come; True if the low watermark may have moved.
+
+        The high watermark is to be advanced next, after what this does to the ISR.
+        """
+        end, now_ns = self.log.log_end_offset, self._sync.now_ns()
         follower = self.followers[replica]
-        low_moved = log_start_offset > follower.log_start_offset
-        follower.note_fetch(
-            log_end_offset, log_start_offset, self.log.log_end_offset, now_ns
-        )
-        moved = replica in self.maximal_isr and self.advance_high_watermark()
-        return moved or low_moved
+        return follower.note_fetch(log_end_offset, log_start_offset, end, now_ns)
 
     def check_follower(self, replica: int, current_leader_epoch: int) -> None:
         """Raise unless ``replica`` is one of this partition's."""
@@ -221,7 +221,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
             return None
-        if self.is_under_min_isr:
+        if len(self.maximal_isr) < self.effective_min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 
@@ -237,8 +237,8 @@ class Partition:
 
     # ---- the ISR ----------------------------------------------------------------
 
-    def propose_shrinking(self, now_ns: int, lag_ns: int) -> bool:
-        """Propose an ISR without those that have not caught up for ``lag_ns``.
+    def propose_shrinking(self) -> bool:
+        """Propose an ISR without those that do not keep up.
 
         True if there is something to propose, and nothing has been already.
         """
@@ -248,7 +248,7 @@ class Partition:
         kept = tuple(
             each
             for each in self.isr
-            if each not in followers or followers[each].keeps_up(end, now_ns, lag_ns)
+            if each not in followers or self._sync.keeps_up(followers[each], end)
         )
         if len(kept) == len(self.isr):
             return False
@@ -258,10 +258,12 @@ class Partition:
     def propose_expansion(self, replica: int) -> bool:
         """Propose an ISR with a follower that has all that is committed.
 
-        It must also have all that this leadership began with. True if there is
-        something to propose, and nothing has been already.
+        It must also be alive, and have all that this leadership began with. True if
+        there is something to propose, and nothing has been already.
         """
         if not self.is_leader or self.proposed_isr is not None or replica in self.isr:
+            return False
+        if not self._sync.is_alive(replica):
             return False
         assert self.epoch_start_offset is not None
         needed = max(self.high_watermark, self.epoch_start_offset)

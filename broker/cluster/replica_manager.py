@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
+from broker.cluster.follower import NO_OTHERS
 from broker.cluster.partition import Partition
 from broker.cluster.replica_parts import (
     Fetchers,
@@ -78,6 +79,7 @@ class ReplicaManager:
         self.leadership_listeners: list[Callable[[Partition, bool], None]] = []
         self.fetchers: Fetchers = NoFetchers()
         self.isr_changes: IsrChanges = NoIsrChanges()
+        self.sync_rules = NO_OTHERS
         self._logs = logs
         self._min_insync = min_insync
         self._is_known = is_known
@@ -265,6 +267,7 @@ class ReplicaManager:
             self._logs.open_log(key, topic_id, is_new=is_new),
             local_id=self.local_id,
             min_insync=lambda: self._min_insync(topic),
+            sync=self.sync_rules,
             high_watermark=self._logs.high_watermarks.get(key, 0),
         )
         return partition

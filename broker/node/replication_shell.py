@@ -12,6 +12,7 @@ import trio
 from broker.client.config import COMMON, read_settings
 from broker.client.connection import Stream
 from broker.client.network_client import Connect, NetworkClient
+from broker.cluster.follower import SyncRules
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import Quota
@@ -80,10 +81,13 @@ class Replication:
             rng=rng,
         )
         self.proposals = IsrProposals(lambda it: replicas.note_change(it.key))
+        rules = replicas.sync_rules = SyncRules(
+            now_ns=now_ns,
+            lag_ns=lambda: config()[REPLICA_LAG_TIME_MAX_MS] * _NS_PER_MS,
+            is_alive=metadata_cache.is_alive,
+        )
         self.expiration = IsrExpiration(
-            replicas.led,
-            lambda: config()[REPLICA_LAG_TIME_MAX_MS] * _NS_PER_MS,
-            self.proposals.submit,
+            replicas.led, rules.lag_ns, self.proposals.submit
         )
         replicas.fetchers = self.fetchers
         replicas.isr_changes = self.proposals

@@ -177,15 +177,13 @@ class IsrExpiration:
             self._round = self.led()
         piece = list(islice(self._round, PIECE))
         for partition in piece:
-            self._look_at(partition, now_ns)
+            self._look_at(partition)
         if len(piece) < PIECE:
             self._round = None
             self._next_ns = now_ns + max(self.lag_ns() // 2, 1)
 
-    def _look_at(self, partition: Partition, now_ns: int) -> None:
-        if len(partition.isr) == 1:
-            return
-        if partition.propose_shrinking(now_ns, self.lag_ns()):
+    def _look_at(self, partition: Partition) -> None:
+        if len(partition.isr) > 1 and partition.propose_shrinking():
             self.submit(partition)
 
 

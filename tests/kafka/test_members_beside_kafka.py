@@ -51,6 +51,7 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 from experiments.worlds.kafka import nodes
 from experiments.worlds.kafka.zookeeper_mode import VERSION, properties
 from tests.broker.apis.requests import values_of
+from tests.kafka.invented import KEPT_UP, in_time, keeping_up
 from tests.live.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.live]
@@ -234,6 +235,10 @@ def make_controller(cluster: Cluster, broker: int) -> None:
         if found is not None:
             ask_zookeeper(cluster, depose)
         time.sleep(0.5)
+    # Who has not heard of it sends clients to the last one, which refuses them.
+    for bootstrap in (cluster.bootstrap, cluster.ours.bootstrap):
+        told = partial(AdminClient({"bootstrap.servers": bootstrap}).list_topics, "")
+        until(lambda of=told: of(timeout=10).controller_id == broker, "it is named")
 
 
 @pytest.mark.parametrize("governs", [1, 0], ids=["ours-governs", "kafka-governs"])
@@ -361,6 +366,17 @@ def test_znodes_that_kafka_has_written_mean_what_we_would_write(
     config = found[paths.topic_config("znodes")]
     same(paths.topic_config("znodes"), write_config(read_config(config)))
     assert int(found[paths.CONTROLLER_EPOCH]) == state.controller_epoch
+
+
+@pytest.mark.parametrize("leader", [0, 1], ids=["kafka-leads", "ours-leads"])
+def test_who_keeps_up_is_waited_for(cluster: Cluster, leader: int) -> None:
+    """Not in the ISR, it may join it: ``shouldWaitForReplicaToJoinIsr``."""
+    make_controller(cluster, 0)
+    epoch, _ = ask_zookeeper(cluster, lambda it: it.get(paths.CONTROLLER_EPOCH))
+    ports = {0: cluster.ports.data, 1: cluster.ours.port}
+    where = (f"invented-{leader}", leader, ports, (0, int(epoch)))
+    # Less than replica.lag.time.max.ms of either.
+    assert in_time(keeping_up, 2, *where) == KEPT_UP
 
 
 def is_gone(home: Path, name: str) -> bool:

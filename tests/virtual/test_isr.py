@@ -136,3 +136,30 @@ def test_without_a_controller_the_isr_stays_until_one_is_known() -> None:
         await brokers.until(lambda: leader.isr == (0,))
 
     with_brokers(scenario)
+
+
+def test_a_leader_alone_waits_for_who_keeps_up_though_it_may_not_join() -> None:
+    """Kafka's ``shouldWaitForReplicaToJoinIsr``."""
+
+    async def scenario(brokers: Brokers) -> None:
+        brokers.controller.refusals = [ErrorCode.ineligible_replica] * 10_000
+        await brokers.introduce()
+        await brokers.elect(0, 1, (0,))
+        leader, follower = brokers.partition(0), brokers.partition(1)
+        await brokers.until(lambda: brokers.controller.proposed != [])
+        for end in range(1, 6):
+            assert (await brokers.produce(0, b"a"))[0] is ErrorCode.none
+            assert follower.log.log_end_offset == end
+        await brokers.until(lambda: leader.maximal_isr == (0,))
+        stop_fetching(brokers, 1)
+        # What it asked before that is answered and refused by then.
+        await trio.sleep(0.2)
+        assert leader.maximal_isr == (0,)
+        outcome, _ = await brokers.produce(0, b"b", timeout_ms=500)
+        assert outcome is ErrorCode.request_timed_out
+        assert (leader.high_watermark, leader.isr) == (5, (0,))
+        await trio.sleep(1)
+        assert (await brokers.produce(0, b"c"))[0] is ErrorCode.none
+        assert leader.high_watermark == 7
+
+    with_brokers(scenario)

@@ -1,8 +1,9 @@
 """One partition under any sequence of controllers, producers, followers and kills.
 
-The model is a list of records, a leader, an ISR and what each follower has asked for;
-the high watermark is the smallest end in the ISR, never goes back, and stays while the
-ISR is smaller than ``min.insync.replicas``.
+The model is a list of records, a leader, an ISR and what each follower has asked for,
+and when; the high watermark is the smallest end in the ISR, of who has been proposed
+for it, and of who lives and has kept up. It never goes back, and stays while the ISR is
+smaller than ``min.insync.replicas``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from tests.broker.apis.requests import (
     fetch_fields,
     leader_and_isr,
     produce_fields,
+    update_metadata,
     values_of,
 )
 
 T = ("t", 0)
+NEVER_S = -1000
+LAG_S = 30
 # Mostly what is news, and of a leader that is here.
 LEADERS = st.sampled_from([0, 0, 0, 1])
 RAISED_BY = st.sampled_from([1, 1, 1, 1, 2, 0, -1])
@@ -33,6 +37,8 @@ STEPS = st.lists(
         st.tuples(st.just("command"), LEADERS, ISRS, RAISED_BY),
         st.tuples(st.just("produce"), st.sampled_from([1, -1])),
         st.tuples(st.just("follower"), st.sampled_from([1, 2]), st.integers(-2, 1)),
+        st.tuples(st.just("live"), st.sampled_from([(), (1,), (1, 2)])),
+        st.tuples(st.just("wait"), st.sampled_from([1, LAG_S - 1, LAG_S])),
         st.tuples(st.just("restart")),
     ),
     max_size=30,
@@ -45,11 +51,16 @@ class Model:
     def __init__(self, min_insync: int) -> None:
         self.world = World()
         self.world.create("t", min_insync_replicas=str(min_insync))
-        self.min_insync, self.replicas = min_insync, 1
+        self.min_insync, self.replicas, self.now_s = min_insync, 1, 0
         self.records: list[bytes] = []
         self.leader, self.epoch, self.isr = 0, 0, (0,)
         self.ends: dict[int, int] = {}
-        self.high_watermark = 0
+        # When each had all there was; where the log ended when it asked last, and when.
+        self.caught_up_s: dict[int, int] = {}
+        self.asked: dict[int, tuple[int, int]] = {}
+        self.live_brokers: tuple[int, ...] = ()
+        self.proposed: tuple[int, ...] = ()
+        self.high_watermark = self.begun_at = 0
         # Calls with acks=-1 that wait, with the offset after their record.
         self.waiting: list[tuple[Call, int]] = []
 
@@ -62,11 +73,20 @@ class Model:
         """Whether as many are in sync as are asked for, or as there are."""
         return len(self.isr) >= min(self.min_insync, self.replicas)
 
+    def counts(self, replica: int) -> bool:
+        """Whether the high watermark waits for a replica."""
+        has_all = self.ends.get(replica, -1) == len(self.records)
+        since_s = self.caught_up_s.get(replica, NEVER_S)
+        keeps_up = has_all or self.now_s - since_s <= LAG_S
+        may_join = replica in self.live_brokers and keeps_up
+        return replica in (*self.isr, *self.proposed) or may_join
+
     def advance(self) -> None:
         """Move the high watermark, and expect who waited for it to be answered."""
-        ends = [len(self.records) if i == 0 else self.ends.get(i, -1) for i in self.isr]
+        ends = [self.ends.get(i, -1) for i in (1, 2) if self.counts(i)]
         if self.leads and self.has_enough:
-            self.high_watermark = max(self.high_watermark, min(ends))
+            end = min([len(self.records), *(ends if self.replicas > 1 else ())])
+            self.high_watermark = max(self.high_watermark, end)
         left = []
         for call, required in self.waiting:
             if not self.leads:
@@ -90,9 +110,30 @@ class Model:
             return
         assert error is NONE
         self.leader, self.epoch, self.isr = leader, epoch, isr
-        self.replicas = 3
-        self.ends.clear()
+        self.replicas, self.begun_at = 3, len(self.records)
+        self.forget()
+        self.caught_up_s = dict.fromkeys(isr, self.now_s)
         self.advance()
+
+    def forget(self) -> None:
+        """Know nothing of any follower."""
+        self.ends.clear()
+        self.caught_up_s.clear()
+        self.asked.clear()
+        self.proposed = ()
+
+    def live(self, brokers: tuple[int, ...]) -> None:
+        """Let a controller tell which other brokers live."""
+        self.live_brokers = brokers
+        addresses = {each: ("127.0.0.1", 9092 + each) for each in (0, *brokers)}
+        command = update_metadata(("elsewhere", 0), leader=0, brokers=addresses)
+        answer = self.world.command(ApiKey.UPDATE_METADATA, command)
+        assert answer.error_code is NONE
+
+    def wait(self, seconds: int) -> None:
+        """Let time pass, in which nobody looks at anything."""
+        self.now_s += seconds
+        self.world.now_ns = self.now_s * 10**9
 
     def produce(self, acks: int) -> None:
         value = b"%d" % len(self.records)
@@ -123,8 +164,22 @@ class Model:
             assert error is ErrorCode.offset_out_of_range
         else:
             assert error is NONE
-            self.ends[replica] = offset
+            self.note_fetch(replica, offset)
             self.advance()
+
+    def note_fetch(self, replica: int, offset: int) -> None:
+        end_then, then_s = self.asked.get(replica, (-1, NEVER_S))
+        if offset == len(self.records):
+            self.caught_up_s[replica] = self.now_s
+        elif offset >= end_then:
+            known_s = self.caught_up_s.get(replica, NEVER_S)
+            self.caught_up_s[replica] = max(known_s, then_s)
+        self.asked[replica] = (len(self.records), self.now_s)
+        self.ends[replica] = offset
+        is_news = replica not in self.isr and not self.proposed
+        has_enough = offset >= max(self.high_watermark, self.begun_at)
+        if is_news and has_enough and replica in self.live_brokers:
+            self.proposed = (replica,)
 
     def known_replicas(self) -> tuple[int, ...]:
         return self.world.broker.replicas.partitions[T].replicas
@@ -133,7 +188,8 @@ class Model:
         """Kill the broker; the embedded coordinator leads alone afterwards."""
         self.world = self.world.restarted()
         self.waiting.clear()
-        self.ends.clear()
+        self.forget()
+        self.live_brokers = ()
         self.leader, self.isr, self.replicas = 0, (0,), 1
         epoch = self.world.broker.replicas.partitions[T].leader_epoch
         # Nothing tells of epochs in which nothing was written: they may come again.

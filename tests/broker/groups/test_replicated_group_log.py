@@ -161,7 +161,8 @@ def test_an_append_waits_for_the_replicas_in_sync(replica: Replica) -> None:
     replica.append(ONE)
     assert replica.outcomes == []
     partition = replica.manager.get(KEY)
-    assert partition.note_follower_fetch(1, 1, 0, NOW.ns)
+    partition.note_follower_fetch(1, 1, 0)
+    assert partition.advance_high_watermark()
     replica.manager.note_change(KEY)
     assert replica.outcomes == [ErrorCode.none]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker.cluster.follower import SyncRules
 from broker.cluster.partition import Partition
 from broker.config import (
     REPLICA_FETCH_BACKOFF_MS,
@@ -27,6 +28,10 @@ FETCHING: Final = {
     REPLICA_FETCH_RESPONSE_MAX_BYTES: 1 << 20,
     REPLICA_FETCH_WAIT_MAX_MS: 0,
 }
+# Its time stands still: whoever was in sync once keeps up for ever.
+EVERYBODY_LIVES: Final = SyncRules(
+    now_ns=lambda: 0, lag_ns=lambda: 0, is_alive=lambda broker: True
+)
 # Its functions have no annotations.
 LOGS: Final[Any] = witness
 
@@ -63,6 +68,7 @@ class Replica:
             self.log,
             local_id=number,
             min_insync=lambda: 2,
+            sync=EVERYBODY_LIVES,
             high_watermark=high_watermark,
         )
         fetching: Any = FETCHING

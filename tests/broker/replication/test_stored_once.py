@@ -203,7 +203,8 @@ class Replicas(RuleBasedStateMachine):
                 parting = ours
         if parting is None:
             piece = leader.read(offset, max_bytes, is_follower=True, min_one=True)
-            leader.note_follower_fetch(replica.number, offset, log.log_start_offset, 0)
+            leader.note_follower_fetch(replica.number, offset, log.log_start_offset)
+            leader.advance_high_watermark()
         return SimpleNamespace(
             error_code=ErrorCode.none,
             high_watermark=leader.high_watermark,
