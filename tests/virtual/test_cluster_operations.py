@@ -57,7 +57,7 @@ async def led(members: Members, partitions: int) -> None:
 
 
 async def reassign(
-    members: Members, targets: dict[int, list[int] | None]
+    members: Members, targets: dict[int, list[int] | None], topic: str = "t"
 ) -> set[ErrorCode]:
     answer = await of_controller(
         members,
@@ -65,7 +65,7 @@ async def reassign(
         0,
         topics=[
             {
-                "name": "t",
+                "name": topic,
                 "partitions": [
                     {"partition_index": index, "replicas": replicas}
                     for index, replicas in targets.items()
@@ -88,13 +88,15 @@ async def reassigned(members: Members) -> None:
             await trio.sleep(0.2)
 
 
-async def elect(members: Members, kind: int, index: int = 0) -> ErrorCode:
+async def elect(
+    members: Members, kind: int, index: int = 0, topic: str = "t"
+) -> ErrorCode:
     answer = await of_controller(
         members,
         ApiKey.ELECT_LEADERS,
         2,
         election_type=kind,
-        topic_partitions=[{"topic": "t", "partitions": [index]}],
+        topic_partitions=[{"topic": topic, "partitions": [index]}],
         timeout=SECONDS_30,
     )
     code: ErrorCode = answer.replica_election_results[0].partition_result[0].error_code
