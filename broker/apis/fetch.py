@@ -88,6 +88,7 @@ class _Fetch:
     __slots__ = (
         "_bytes_read",
         "_failed",
+        "_has_waited",
         "body",
         "broker",
         "is_follower",
@@ -108,8 +109,7 @@ class _Fetch:
         self.is_follower = self.replica_id > _CONSUMER
         self.leader_only = self.is_follower or version < 11
         self.max_bytes = min(body.max_bytes, broker.config[FETCH_MAX_BYTES])
-        self._bytes_read = 0
-        self._failed = False
+        self._has_waited = False
 
     # ---- what is wanted ---------------------------------------------------------
 
@@ -170,12 +170,13 @@ class _Fetch:
             self._failed = True
         high_watermark = partition.high_watermark
         if self.is_follower and diverging is None:
-            self._note_follower(partition, target)
+            # Where a follower has come to it says once, when it asks.
+            if not self._has_waited:
+                self._note_follower(partition, target)
             if self._is_held_back(partition):
                 records = None
         if records is not None:
             self._bytes_read += records.size
-        committed_only = self.body.isolation_level == 1
         return FetchPartition(
             target.partition,
             0,
@@ -183,7 +184,7 @@ class _Fetch:
             partition.last_stable_offset,
             partition.log.log_start_offset,
             b"" if records is None else records,
-            aborted_transactions=() if committed_only else None,
+            aborted_transactions=() if self.body.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
 
@@ -228,6 +229,7 @@ class _Fetch:
 
     async def wait(self, context: Context) -> None:
         """Wait until there may be enough, or until ``max_wait_ms`` have passed."""
+        self._has_waited = True
         if not context.targets:
             return
         broker = self.broker
@@ -296,10 +298,8 @@ class _Fetch:
 
     def finds_any(self, context: Context) -> bool:
         """Tell whether one of the partitions that are wanted is here."""
-        partitions, name = (
-            self.broker.replicas.partitions,
-            self.broker.metadata_cache.name,
-        )
+        partitions = self.broker.replicas.partitions
+        name = self.broker.metadata_cache.name
         return any(
             TopicPartition(
                 name(target.topic) or ""
@@ -331,7 +331,7 @@ class _Fetch:
 def _divergence(partition: Partition, target: Target) -> EpochEnd | None:
     """Return where the reader's log parts from ours, if it does."""
     ours = partition.epoch_end_offset(target.last_fetched_epoch)
-    if ours.end_offset < 0:
+    if ours.end_offset < 0 or target.offset < partition.log.log_start_offset:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if ours.epoch < target.last_fetched_epoch or ours.end_offset < target.offset:
         return ours

@@ -80,6 +80,15 @@ class SyncRules:
                 end = follower.log_end_offset
         return end
 
+    def common_start(self, leader_start: int, followers: Mapping[int, Follower]) -> int:
+        """Return from where on all that live have the log; -1: not known of one."""
+        starts = [
+            follower.log_start_offset
+            for replica, follower in followers.items()
+            if self.is_alive(replica)
+        ]
+        return min([leader_start, *starts])
+
 
 # For replicas that nobody serves: there are no other brokers.
 NO_OTHERS: Final = SyncRules(

@@ -283,7 +283,7 @@ class Partition:
         """Take over what the controller made of a proposal; True if it is news."""
         if leader_epoch != self.leader_epoch or not self.is_leader:
             return False
-        if partition_epoch <= self.partition_epoch:
+        if partition_epoch < self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
         self._set_isr(isr)
@@ -334,9 +334,8 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of all replicas, -1 while one's is unknown."""
-        starts = [follower.log_start_offset for follower in self.followers.values()]
-        return min([self.log.log_start_offset, *starts])
+        """The smallest log start offset of all that live, -1 while one's is unknown."""
+        return self._sync.common_start(self.log.log_start_offset, self.followers)
 
     def read_end(self, *, is_follower: bool) -> int:
         """Return the offset that this kind of reader may read up to."""

@@ -169,6 +169,8 @@ def test_a_doomed_produce_fails_as_soon_as_its_leader_steps_down() -> None:
 def test_a_follower_behind_its_leaders_start_begins_there() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0,))
+        # It lives, and does not know yet where its leader is.
+        await brokers.tell_addresses(0, (0, 1))
         for _ in range(3):
             assert (await brokers.produce(0, b"x", b"y"))[0] is ErrorCode.none
         stream = brokers.connect(0)
@@ -179,7 +181,7 @@ def test_a_follower_behind_its_leaders_start_begins_there() -> None:
             1,
             topics=[{"name": "t", "partitions": [wanted]}],
         )
-        # The follower does not know of it yet, so that the answer has to wait.
+        # The follower has not heard of it, so that the answer has to wait.
         assert deleted.topics[0].partitions[0].error_code is (
             ErrorCode.request_timed_out
         )

@@ -39,6 +39,7 @@ from tests.broker.apis.requests import (
     fetch_fields,
     new_topic,
     produce_fields,
+    update_metadata,
 )
 
 NONE = ErrorCode.none
@@ -177,6 +178,12 @@ class World:
         return RESPONSES[key].from_wire(call.answer)
 
     # ---- the usual --------------------------------------------------------------
+
+    def live(self, *others: int) -> None:
+        """Let a controller tell which brokers live beside this one."""
+        addresses = {each: ("127.0.0.1", 9092 + each) for each in (0, *others)}
+        command = update_metadata(("elsewhere", 0), leader=0, brokers=addresses)
+        assert self.command(ApiKey.UPDATE_METADATA, command).error_code is NONE
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> UUID:
         """Create a topic and return its id."""

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from broker.disk.storage import FileSlice
+from broker.log.trimming import delete_records_before
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
@@ -237,6 +238,18 @@ def test_a_reader_of_an_older_history_is_told_where_it_diverges(world: World) ->
             assert told.records == b""
 
 
+def test_before_the_logs_start_nothing_diverges(world: World) -> None:
+    """Kafka: out of range, whatever the epochs say."""
+    world.produce("t", b"a", b"b", b"c")  # epoch 0
+    lead(world, leader=0, leader_epoch=5)
+    world.produce("t", b"d")
+    delete_records_before(world.broker.replicas.partitions[T].log, 3)
+    for epoch in (0, 2, 5):
+        fields = fetch_fields({T: 1}, last_fetched_epoch=epoch)
+        answer = one(world.send(ApiKey.FETCH, 12, **fields))
+        assert answer.error_code is ErrorCode.offset_out_of_range, epoch
+
+
 def test_an_epoch_from_the_future_is_out_of_range(world: World) -> None:
     fields = fetch_fields({T: 0}, last_fetched_epoch=9)
     answer = one(world.send(ApiKey.FETCH, 12, **fields))
@@ -288,6 +301,20 @@ def test_a_waiting_follower_is_answered_by_an_append(world: World) -> None:
     assert not follower.done
     world.produce("t", b"a")
     assert values_of(one(follower.answer).records) == [(0, b"a")]
+
+
+def test_a_follower_says_how_far_it_is_when_it_asks_not_when_it_is_answered(
+    world: World,
+) -> None:
+    """It may have gone while its Fetch waited (Kafka's ``readFromPurgatory``)."""
+    lead(world, leader=0, leader_epoch=1, isr=(0, 2))
+    fields = fetch_fields({T: 0}, replica_id=2, **WAITING)
+    follower = world.start(ApiKey.FETCH, 12, **fields)
+    asked_ns = world.now_ns
+    world.pass_ms(2_000)
+    assert follower.done
+    known = world.broker.replicas.partitions[T].followers[2]
+    assert (known.last_fetch_ns, known.caught_up_ns) == (asked_ns, asked_ns)
 
 
 def test_a_follower_outside_the_replicas_is_refused(world: World) -> None:

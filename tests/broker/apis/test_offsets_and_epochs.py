@@ -274,8 +274,11 @@ def test_compacted_and_internal_topics_keep_their_records(world: World) -> None:
         assert outcome(delete_records(world, 0, (name, 0)))[0] is error
 
 
-def test_deleting_waits_for_the_followers(world: World) -> None:
+def test_deleting_waits_for_the_followers_that_live(world: World) -> None:
+    """Kafka's ``lowWatermarkIfLeader``."""
     lead(world, leader=0, leader_epoch=1, isr=(0, 2))
+    assert outcome(delete_records(world, 0)) == (NONE, 0)
+    world.live(2)
     follower = fetch_fields({T: 6}, replica_id=2)
     (wanted,) = follower["topics"][0]["partitions"]
     wanted["log_start_offset"] = 0

@@ -297,6 +297,7 @@ def test_what_too_few_have_is_not_acknowledged(two: World) -> None:
 
 
 def test_what_too_few_have_cannot_be_deleted(two: World) -> None:
+    two.live(2)
     in_sync(two, 2, 0)
     two.produce("two", b"a")
     assert deleted(two, 1) is ErrorCode.offset_out_of_range

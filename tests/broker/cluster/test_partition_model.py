@@ -21,7 +21,6 @@ from tests.broker.apis.requests import (
     fetch_fields,
     leader_and_isr,
     produce_fields,
-    update_metadata,
     values_of,
 )
 
@@ -125,10 +124,7 @@ class Model:
     def live(self, brokers: tuple[int, ...]) -> None:
         """Let a controller tell which other brokers live."""
         self.live_brokers = brokers
-        addresses = {each: ("127.0.0.1", 9092 + each) for each in (0, *brokers)}
-        command = update_metadata(("elsewhere", 0), leader=0, brokers=addresses)
-        answer = self.world.command(ApiKey.UPDATE_METADATA, command)
-        assert answer.error_code is NONE
+        self.world.live(*brokers)
 
     def wait(self, seconds: int) -> None:
         """Let time pass, in which nobody looks at anything."""
