@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -53,17 +54,34 @@ def round_values(
     if math.isinf(value):
         own = [nearest_rank(each, level) for each in rounds]
         return np.array([math.inf if math.isinf(each) else math.nan for each in own])
-    slope = _slope(rounds, pooled, level, value)
-    excess = -share_residuals(rounds, value) * len(rounds) / len(pooled)
+    if len(rounds) < 2:
+        return np.full(len(rounds), value)
+    side = _side(rounds, value)
+    slope = _slope(rounds, pooled, level, value, side)
+    excess = -share_residuals(rounds, value, side) * len(rounds) / len(pooled)
     moved: FloatArray = value * np.exp(slope * excess)
     return moved
 
 
+def _side(rounds: Sequence[FloatArray], value: float) -> Literal["left", "right"]:
+    """Return which share varies more over rounds: that below, or that up to a value.
+
+    Where many requests are equal to a quantile (one backlog that ended for all of them
+    at once) the share up to it may be all, everywhere, and know nothing of them.
+    """
+    below, up_to = (share_error(rounds, value, side) for side in ("left", "right"))
+    return "left" if below > up_to else "right"
+
+
 def _slope(
-    rounds: Sequence[FloatArray], pooled: FloatArray, level: Fraction, value: float
+    rounds: Sequence[FloatArray],
+    pooled: FloatArray,
+    level: Fraction,
+    value: float,
+    side: Literal["left", "right"],
 ) -> float:
     """Return by how much the log-quantile rises with the share, at the level."""
-    error = share_error(rounds, value)
+    error = share_error(rounds, value, side)
     if error == 0.0:
         return 0.0
     reach = student_t(_SLOPE_CONFIDENCE, len(rounds) - 1) * error
@@ -80,7 +98,8 @@ def tail_of_rounds(
     """Weigh the tail beyond a pooled quantile by how it is spread over rounds.
 
     As `exceedance.tail` for runs that are no longer than a cluster: the variance of the
-    share beyond the threshold is taken between rounds, which are independent.
+    share beyond the threshold is taken between rounds, which are independent; or of the
+    share from it on, where that is the larger one.
     """
     count = sum(len(each) for each in rounds)
     beyond = count - (count * level.numerator // level.denominator)
@@ -88,7 +107,8 @@ def tail_of_rounds(
     if len(rounds) < 2 or not 0 < share < 1:
         return Tail(beyond, 1.0, float(beyond))
     independent = share * (1 - share) / count
-    vif = max(1.0, share_error(rounds, threshold) ** 2 / independent)
+    error = share_error(rounds, threshold, _side(rounds, threshold))
+    vif = max(1.0, error**2 / independent)
     return Tail(beyond, vif, beyond / vif)
 
 

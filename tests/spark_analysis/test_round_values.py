@@ -201,6 +201,28 @@ def test_equal_latencies_move_nothing() -> None:
     assert values(rounds, P95).tolist() == [5.0, 5.0, 5.0]
 
 
+def test_a_quantile_that_one_round_alone_has_is_not_known_for_certain() -> None:
+    """The hundred requests of one backlog end at once, and are the p99 of 40 rounds.
+
+    They are one cluster, and without their round the p99 would be another: so are the
+    arm's p99 and its ratio to one that has none of it, however many requests these are.
+    """
+    quick = [np.linspace(1.0, 2.0, 100) for _ in range(40)]
+    slow = [*quick[:-1], np.full(100, 50.0)]
+    found = tail_of_rounds(slow, P99, 50.0)
+    assert found.exceedances == 40
+    assert found.effective < 1
+    assert np.ptp(values(slow, P99)) > 0
+    assert not found_different(logs_of((quick, slow), P99))
+
+
+def test_one_round_has_its_own_quantile() -> None:
+    """A session that a machine ended early: one round is all that there is."""
+    only = np.arange(1.0, 101.0)
+    assert values([only], P99).tolist() == [99.0]
+    assert tail_of_rounds([only], P99, 99.0) == (1, 1.0, 1.0)
+
+
 def test_a_tail_that_comes_in_whole_rounds_weighs_like_rounds() -> None:
     """Of 100 rounds of 50 requests ten are slow: their 500 requests are 10 clusters.
 
