@@ -46,8 +46,8 @@ class Design:
 class Effect:
     """One line of a design: a ratio, its interval for all lines of a class at once.
 
-    ``part`` is what the line has in the whole effect, on the scale of logarithms, None
-    for effects, of which that cannot be said.
+    ``part`` is what the line has in the whole effect, on the scale of logarithms, with
+    an interval for all lines, too; None for effects, of which that cannot be said.
     """
 
     kind: Kind
@@ -67,8 +67,9 @@ class Effect:
 class Attribution:
     """Where the effect of a design on one class in one metric comes from.
 
-    ``reach`` is how much of the whole each combination gets by itself. ``why`` is not
-    empty where nothing may be said, and then the rest is empty.
+    ``reach`` is how much of the whole each combination gets by itself, each interval
+    being its own. ``why`` is not empty where nothing may be said, and then the rest is
+    empty.
     """
 
     design: Design

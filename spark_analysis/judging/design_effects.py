@@ -179,10 +179,14 @@ def _judge(
     }
     flat = [of for found in measured.values() for of in found]
     classes = [one.class_name for one, found in measured.items() for _ in found]
-    blocks = len(comparison.manifest.blocks)
-    table = np.full((blocks, len(flat)), math.nan)
-    for column, of in enumerate(flat):
-        table[: len(of.values), column] = of.values
+    rows = {block: row for row, block in enumerate(comparison.manifest.blocks)}
+    table = np.full((len(rows), len(flat)), math.nan)
+    # A class may have no request in some block: of all classes a row is the same block.
+    here = [
+        _rows(comparison, one, rows) for one, found in measured.items() for _ in found
+    ]
+    for column, (of, places) in enumerate(zip(flat, here, strict=True)):
+        table[places, column] = of.values
     p = iter(difference_p(table, classes, comparison.manifest.seed))
     a_class = sum(len(lines(design.factors)) for design in comparison.designs)
     confidence = 1 - options.alpha / a_class
@@ -195,6 +199,14 @@ def _judge(
     }
 
 
+def _rows(comparison: Comparison, one: _Asked, rows: Mapping[int, int]) -> list[int]:
+    """Return the rows of the blocks in which a class is known; all arms have those."""
+    arm = comparison.designs[one.design].none
+    return [
+        rows[block] for block in _values(comparison, one.class_name, arm, one.metric)
+    ]
+
+
 def _effect(
     of: _Measured, whole: FloatArray, p: float, confidence: float, alpha: float
 ) -> Effect:
@@ -202,7 +214,7 @@ def _effect(
     ratio = Estimate(*(factor(end) for end in log))
     part = None
     if of.line.kind != "effect":
-        part = part_of_whole(of.values, whole, 1 - alpha)
+        part = part_of_whole(of.values, whole, confidence)
     return Effect(
         kind=of.line.kind,
         factors=of.line.factors,

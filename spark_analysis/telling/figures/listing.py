@@ -118,8 +118,9 @@ def study_plots(study: Study) -> Mapping[str, StudyPlot]:
         "levels": StudyPlot(
             f"Against {baseline}, by factor level",
             f"Ratio of the {label} to {baseline}'s, averaged over the points of each "
-            "level with its interval over blocks: below 1 is faster. A line that is "
-            "level says that the factor does not matter to that arm.",
+            "level with its interval over blocks, each by itself: below 1 is faster. "
+            "Where a line is level within its intervals, nothing shows that the factor "
+            "matters to that arm.",
             sweep_maps.by_level,
         )
     }

@@ -38,8 +38,8 @@ def attribution_table(comparison: Comparison) -> Table:
             "to nothing; added last: to all the others; share: the mean over all "
             "orders of adding, which sums to the whole, the effect of the arm that has "
             "all factors. Part: of the whole, in logs. "
-            f"Intervals of ratios hold for all lines of a class and metric at {level}; "
-            "p is adjusted for all lines, arms and classes."
+            f"Intervals hold for all lines of a class and metric at {level}; p is "
+            "adjusted for all lines, arms and classes."
         ),
         columns=(
             Column(name="arm", heading="arm"),
@@ -50,7 +50,7 @@ def attribution_table(comparison: Comparison) -> Table:
             Column(name="ratio", heading="ratio", write=ratio_or_none),
             Column(name="ratio_interval", heading=f"all {level}", write=ratio_ends),
             Column(name="part", heading="part [%]", write=number),
-            Column(name="part_interval", heading=level, write=share_ends),
+            Column(name="part_interval", heading=f"all {level}", write=share_ends),
             Column(name="p", heading="p", write=p_or_none),
             Column(name="finding", heading="finding"),
         ),
