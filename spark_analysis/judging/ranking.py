@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.decision import Decision, decide
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.pairs import Pair
@@ -67,6 +67,21 @@ def rank(comparison: Comparison, class_name: str, metric: Metric) -> Ranking:
         best=tuple(arm for arm in order if arm not in beaten) or (order[0],),
         decisions=decisions,
     )
+
+
+def picked_ratio(comparison: Comparison, cell: Cell, of: int) -> Estimate:
+    """Return the ratio to the baseline of a cell picked out of ``of`` for its size.
+
+    The extreme one of many estimates lies beyond its truth more often than each of them
+    by itself. So the interval is one that holds for all of them at once (Bonferroni).
+    """
+    manifest = comparison.manifest
+    key = Key(cell.class_name, cell.arm)
+    runs, metric = comparison.run_values, cell.metric.name
+    logs = logs_by_block(runs, key, manifest.baseline, metric)
+    level = 1 - manifest.options.alpha / of
+    found = log_ratio_interval(np.array(list(logs.values())), level)
+    return Estimate(*(factor(end) for end in found))
 
 
 def _decisions(

@@ -55,6 +55,11 @@ class WorldCell:
     ratios: Estimate | None
     between: Estimate | None
 
+    @property
+    def same_direction(self) -> bool:
+        """Whether both decided the same, and not one a change and one sameness."""
+        return self.witness.verdict.word == self.other.verdict.word
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:

@@ -10,6 +10,7 @@ from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.figures.listing import plots, study_plots
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
+from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
 from spark_analysis.telling.sentences.incident_sentences import CAPTION, incident_lead
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.sweep_sentences import (
@@ -20,7 +21,10 @@ from spark_analysis.telling.sentences.sweep_sentences import (
     study_lead,
 )
 from spark_analysis.telling.sentences.verdict_sentences import headline, sentence, story
-from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.sentences.world_sentences import (
+    worlds_found,
+    worlds_notes,
+)
 from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import comparison_table
 
@@ -77,6 +81,7 @@ def words_of_worlds(worlds: Worlds) -> dict[str, Any]:
             for study in worlds.studies
             for text in study_cautions(study)
         ],
+        "found": list(worlds_found(worlds)),
         "agreement": list(agreement_sentences(worlds)),
         "notes": list(worlds_notes(worlds)),
         "worlds": {study.manifest.world: words(study) for study in worlds.studies},

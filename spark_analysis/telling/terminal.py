@@ -14,14 +14,16 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
-from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
+from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.sentences.incident_world_sentences import worlds_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import (
     NONE,
     THIN_SPACE,
+    counted,
     digits,
+    listed,
     p_value,
     ratio,
     ratio_interval,
@@ -38,12 +40,11 @@ from spark_analysis.telling.sentences.verdict_sentences import (
     headline,
     story,
 )
-from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
 from spark_analysis.telling.tables.agreement_table import agreement_tables
+from spark_analysis.telling.tables.glance_table import glance_table
 from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import verdict_word
 from spark_analysis.telling.tables.table import Table
-from spark_analysis.telling.tables.worlds_table import headline_table
 
 # Below this many columns only the headline and goodput are shown.
 _WIDE: Final = 116
@@ -99,13 +100,15 @@ def show_elections(worlds: IncidentWorlds, console: Console) -> None:
 
 
 def show_worlds(worlds: Worlds, console: Console) -> None:
-    """Print the answer of several worlds, and their ratios side by side."""
-    console.print()
+    """Print the answer of several worlds on one screen; the rest is in the report."""
     console.print(Text(worlds.witness.manifest.title, style="bold"))
-    for study in worlds.studies:
-        for text in study_cautions(study):
-            console.print(_text(f"{study.manifest.world}: {text}", "bold red"))
-    console.print(_text(" ".join(worlds_lead(worlds)), "bold"))
+    # What a reader must know of the world on which the answer stands, comes first.
+    for text in study_cautions(worlds.witness):
+        console.print(_text(f"{worlds.witness.manifest.world}: {text}", "bold red"))
+    head, *rest = worlds_lead(worlds)
+    console.print(_text(head, "bold"))
+    for text in rest:
+        console.print(_text(f"· {text}"))
     for found in _side_by_side(worlds):
         table = RichTable(box=None, pad_edge=False, header_style="bold")
         for column in found.columns:
@@ -113,20 +116,25 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
             table.add_column(column.heading, justify=justify, no_wrap=True)
         for row in found.written():
             table.add_row(*(_text(text) for text in row))
-        console.print()
         console.print(table)
         console.print(_text(found.caption, "dim"))
-    for text in (*agreement_sentences(worlds), *worlds_notes(worlds)):
-        console.print(_text(f"· {text}"))
+    beware = [
+        f"{counted(len(said), 'thing')} in the {study.manifest.world} world"
+        for study in worlds.others
+        if (said := study_cautions(study))
+    ]
+    if beware:
+        words = f"To beware of in the report: {listed(beware)}."
+        console.print(_text(words, "bold red"))
 
 
 def _side_by_side(worlds: Worlds) -> tuple[Table, ...]:
     """Return the witness beside another world; of several, all of them in one table."""
     if len(worlds.others) > 1:
         return agreement_tables(worlds)
-    return tuple(
-        headline_table(worlds, study.manifest.world) for study in worlds.others
-    )
+    if worlds.witness.swept:
+        return ()
+    return tuple(glance_table(worlds, study) for study in worlds.others)
 
 
 def _show_sweep(study: Study, console: Console) -> None:

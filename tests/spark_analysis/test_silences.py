@@ -21,7 +21,7 @@ from spark_analysis.telling.sentences.cautions import cautions
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.sentences.sweep_sentences import study_cautions
 from spark_analysis.telling.sentences.verdict_sentences import sentence
-from spark_analysis.telling.sentences.world_sentences import worlds_lead
+from spark_analysis.telling.sentences.world_sentences import worlds_found
 from tests.spark_analysis import elections, synthetic
 from tests.spark_analysis.studies import comparison_of, manifest_of, study_of
 from tests.spark_analysis.test_worlds import together
@@ -186,7 +186,7 @@ def test_a_world_with_too_few_blocks_is_said_to_have_too_few() -> None:
         study_in("virtual", {"planes": 0.2}),
         study_in("live", {"planes": 0.2}, CALM[:1], blocks=1),
     )
-    assert worlds_lead(worlds)[0] == (
+    assert worlds_found(worlds)[0] == (
         "The live world has 1 complete block, too few to decide the p99 latency of "
         "control under any arm: there the answer stands on the virtual world."
     )

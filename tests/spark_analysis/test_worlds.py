@@ -6,7 +6,6 @@ world that spreads over both sides of 1 has decided nothing.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from contextlib import nullcontext
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from spark_analysis import analyze as analysis
 from spark_analysis.judging.metrics import metrics_of
@@ -33,9 +31,12 @@ from spark_analysis.telling.sentences.agreement_sentences import (
     agreement_sentences,
     compared,
 )
-from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
+from spark_analysis.telling.sentences.world_sentences import (
+    worlds_found,
+    worlds_notes,
+)
 from spark_analysis.telling.tables.worlds_table import headline_table
-from spark_analysis.telling.terminal import show_worlds
 from tests.spark_analysis import synthetic
 from tests.spark_analysis.studies import OPTIONS, P99
 from tests.spark_analysis.world_studies import BLOCKS, WILD, study_in
@@ -62,14 +63,18 @@ def test_worlds_with_the_same_ratios_agree() -> None:
     worlds = together(virtual, live)
     assert worlds.witness is virtual
     assert {agreement(worlds, arm) for arm in ("planes", "wfq")} == {"agrees"}
-    first, *rest = worlds_lead(worlds)
-    assert first == (
+    assert worlds_found(worlds) == (
         "The virtual and the live world agree: the p99 latency of control is 5.0 times "
-        "lower under planes (live: 5.0) and 2.0 times lower under wfq (live: 2.0)."
+        "lower under planes (live: 5.0) and 2.0 times lower under wfq (live: 2.0).",
     )
-    # What has been said is not said again; who is best and who pays has not been.
-    assert rest[0].startswith("In the virtual world: Best for it is planes")
-    assert "unsteady" not in " ".join([first, *rest])
+    first, *_, last = worlds_lead(worlds)
+    assert first.startswith(
+        "In the virtual world: Best for the p99 latency of control is planes: 5.0 times"
+    )
+    assert last == (
+        "On the p99 latency of control the live world, with 10 complete blocks, agrees "
+        "to within 25\u202f% under every arm."
+    )
 
 
 def test_the_same_direction_with_other_sizes_is_no_agreement() -> None:
@@ -77,10 +82,13 @@ def test_the_same_direction_with_other_sizes_is_no_agreement() -> None:
         study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 0.6})
     )
     assert agreement(worlds, "planes") == "size differs"
-    assert worlds_lead(worlds)[0].startswith(
+    assert worlds_found(worlds)[0].startswith(
         "The virtual and the live world agree in direction, not in size: the p99"
     )
-    assert worlds_lead(worlds)[1].startswith("In the virtual world: The p99 latency")
+    assert worlds_lead(worlds)[-1].endswith(
+        "agrees in direction, and not in size, under planes (live: 40 % lower, "
+        "virtual: 5.0 times lower)."
+    )
 
 
 def test_intervals_that_overlap_are_no_agreement_in_size() -> None:
@@ -89,10 +97,11 @@ def test_intervals_that_overlap_are_no_agreement_in_size() -> None:
     live = study_in("live", {"planes": 0.22}, noise)
     worlds = together(study_in("virtual", {"planes": 0.2}), live)
     assert agreement(worlds, "planes") == "size open"
-    assert worlds_lead(worlds)[0].startswith(
+    assert worlds_found(worlds)[0].startswith(
         "The virtual and the live world agree in direction; whether in size, to within "
         "25\u202f%, is open: the p99 latency of control is 5.0 times lower under planes"
     )
+    assert "agrees in direction (in size, to within" in worlds_lead(worlds)[-1]
     (cell,) = [it for it in compared(worlds) if it.witness.class_name == "control"]
     assert cell.ratios is not None
     assert cell.ratios.low < 1.25 < cell.ratios.high
@@ -115,13 +124,17 @@ def test_a_world_with_too_few_requests_is_not_called_undecided() -> None:
     live = replace(live, comparisons=(replace(calm, cells=cells),))
     worlds = together(study_in("virtual", {"planes": 0.2, "wfq": 0.5}), live)
     assert agreement(worlds, "planes") == "undecided"
-    agreed, mute, *_ = worlds_lead(worlds)
+    agreed, mute = worlds_found(worlds)
     assert "under wfq (live: 2.0)" in agreed
     assert mute == (
         "The live world, with 10 complete blocks, says nothing of the p99 latency of "
         f"control under planes ({why}): there the answer stands on the virtual world."
     )
-    assert "could not decide" not in " ".join(worlds_lead(worlds))
+    assert "could not decide" not in " ".join(worlds_found(worlds))
+    assert worlds_lead(worlds)[-1].endswith(
+        "agrees to within 25\u202f% under wfq and says nothing under planes (too few "
+        "requests beyond it): there the answer stands on the virtual world."
+    )
 
 
 def test_a_world_without_a_p99_is_told_by_the_quantile_below_it() -> None:
@@ -153,11 +166,14 @@ def test_a_world_without_a_p99_is_told_by_the_quantile_below_it() -> None:
         with_p50(study_in("virtual", {"planes": 0.2})),
         with_p50(study_in("live", {"planes": 0.2}), few),
     )
-    mute, agreed, *_ = worlds_lead(worlds)
+    mute, agreed = worlds_found(worlds)
     assert mute.startswith("The live world, with 10 complete blocks, says nothing of")
     assert agreed == (
         "The virtual and the live world agree: the p50 latency of control is 5.0 times "
         "lower under planes (live: 5.0)."
+    )
+    assert worlds_lead(worlds)[-1] == (
+        "By the p50 the live world agrees to within 25\u202f% under planes."
     )
 
 
@@ -166,10 +182,25 @@ def test_opposite_findings_contradict_each_other() -> None:
         study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 3.0})
     )
     assert agreement(worlds, "planes") == "contradicts"
-    assert worlds_lead(worlds)[0] == (
+    assert worlds_found(worlds) == (
         "The virtual and the live world contradict each other: the p99 latency of "
-        "control is 5.0 times lower under planes (live: 3.0 times higher)."
+        "control is 5.0 times lower under planes (live: 3.0 times higher).",
     )
+
+
+def test_a_change_in_one_world_and_sameness_in_the_other_have_no_direction() -> None:
+    """A fifth lower beside the same within 5 %: neither opposite nor alike."""
+    tenths = [0.1, -0.12, 0.08, -0.1, 0.12, -0.08, 0.1, -0.1, 0.06, -0.06]
+    virtual = study_in("virtual", {"planes": 0.8})
+    live = study_in("live", {"planes": 1.0}, [1 + it / 10 for it in tenths])
+    worlds = together(virtual, live)
+    (cell,) = [it for it in compared(worlds) if it.witness.class_name == "control"]
+    words = cell.witness.verdict.word, cell.other.verdict.word
+    assert (*words, cell.agreement) == ("better", "equivalent", "size open")
+    said = " ".join((*worlds_found(worlds), worlds_lead(worlds)[-1]))
+    assert "world do not contradict each other; whether they agree, to within" in said
+    assert "is neither shown to agree, to within 25\u202f%, nor to differ under" in said
+    assert "direction" not in said
 
 
 def test_a_wild_live_world_decides_nothing_and_the_answer_stands_on_the_virtual() -> (
@@ -181,18 +212,24 @@ def test_a_wild_live_world_decides_nothing_and_the_answer_stands_on_the_virtual(
     live = replace(live, manifest=replace(live.manifest, runs=(*runs, *lost)))
     worlds = together(study_in("virtual", {"planes": 0.2}), live)
     assert agreement(worlds, "planes") == "undecided"
-    said = [text for text in worlds_lead(worlds) if "could not decide" in text]
-    assert said == [
+    lost = f"(3 of {len(runs) + 3} runs did not count)"
+    assert worlds_found(worlds) == (
         f"The live world, with {len(WILD)} complete blocks, could not decide the p99 "
-        f"latency of control under any arm (3 of {len(runs) + 3} runs did not count): "
-        "there the answer stands on the virtual world."
-    ]
-    assert not any("agree:" in text for text in worlds_lead(worlds))
+        f"latency of control under any arm {lost}: there the answer stands on the "
+        "virtual world.",
+    )
+    assert worlds_lead(worlds)[-1] == (
+        f"On the p99 latency of control the live world, with {len(WILD)} complete "
+        f"blocks, could not decide under planes {lost}: there the answer stands on the "
+        "virtual world."
+    )
 
 
 def test_a_world_that_cannot_be_compared_is_said_to_be_silent() -> None:
     worlds = together(study_in("virtual", {"planes": 0.2}), live="no complete block")
-    assert worlds_lead(worlds)[0] == (
+    first, *_, last = worlds_lead(worlds)
+    assert first.startswith("In the virtual world: Best for the p99 latency of control")
+    assert last == (
         "The live world cannot be compared (no complete block): the answer stands on "
         "the virtual world."
     )
@@ -343,20 +380,12 @@ def test_a_directory_of_worlds_has_one_report(
         assert (report / "figures" / "worlds-live.svg").is_file()
     page = (report / "index.html").read_text()
     said = json.loads((report / "words.json").read_text())
-    assert said["lead"][0].startswith("The kafka world cannot be compared")
-    assert "The virtual and the live world agree" in " ".join(said["lead"])
+    assert said["lead"][0].startswith("In the virtual world: ")
+    assert "The kafka world cannot be compared" in " ".join(said["lead"])
+    assert "The virtual and the live world agree" in " ".join(said["found"])
+    assert page.index("the live world") < page.index("Where they agree</h2>")
     assert page.index("world agree") < page.index("Side by side</h2>")
     printed = " ".join(capsys.readouterr().out.split())
-    assert "The virtual and the live world agree" in printed
+    assert printed.index("In the virtual world: ") < printed.index("the live world")
     paper.build(tmp_path, tmp_path / "paper.pdf")
     assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_the_terminal_tells_the_answer_before_the_numbers() -> None:
-    worlds = together(
-        study_in("virtual", {"planes": 0.2}), study_in("live", {"planes": 0.2})
-    )
-    console = Console(width=140, record=True, file=io.StringIO())
-    show_worlds(worlds, console)
-    text = console.export_text()
-    assert text.index("world agree") < text.index("agreement")

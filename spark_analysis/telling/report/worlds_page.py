@@ -1,17 +1,22 @@
-"""The page of several worlds: what they agree on, side by side, then each by itself."""
+"""The page of several worlds: the answer, where they agree, then each by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
 
+from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds
 from spark_analysis.telling.report.document import document
 from spark_analysis.telling.report.point_parts import plain_table
 from spark_analysis.telling.report.svg import inline
 from spark_analysis.telling.sentences.agreement_sentences import agreement_sentences
+from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
 from spark_analysis.telling.sentences.sweep_sentences import study_cautions
-from spark_analysis.telling.sentences.world_sentences import worlds_lead, worlds_notes
+from spark_analysis.telling.sentences.world_sentences import (
+    worlds_found,
+    worlds_notes,
+)
 from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.worlds_table import headline_table, worlds_tables
 
@@ -33,11 +38,13 @@ def worlds_page(worlds: Worlds, figures: Mapping[str, str], first: str = "") -> 
         f"<nav>{election}<a href='#agreement'>Agreement</a>"
         "<a href='#worlds'>Side by side</a>"
         f"{links}</nav></header><main>",
-        _warnings(worlds),
+        _warnings(worlds.witness),
         first,
         f"<p class='lead'>{said}</p>",
+        *map(_warnings, worlds.others),
         *(f"<p class='note'>{escape(text)}</p>" for text in worlds_notes(worlds)),
         "<h2 id='agreement'>Where they agree</h2>",
+        *(f"<p>{escape(text)}</p>" for text in worlds_found(worlds)),
         *(f"<p>{escape(text)}</p>" for text in agreement_sentences(worlds)),
         *map(plain_table, agreement_tables(worlds)),
         "<h2 id='worlds'>Side by side</h2>",
@@ -59,10 +66,9 @@ def worlds_page(worlds: Worlds, figures: Mapping[str, str], first: str = "") -> 
     return document(title, body)
 
 
-def _warnings(worlds: Worlds) -> str:
-    found = [
-        f"{study.manifest.world}: {text}"
-        for study in worlds.studies
+def _warnings(study: Study) -> str:
+    world = study.manifest.world
+    return "".join(
+        f"<p class='warning'>{escape(f'{world}: {text}')}</p>"
         for text in study_cautions(study)
-    ]
-    return "".join(f"<p class='warning'>{escape(text)}</p>" for text in found)
+    )

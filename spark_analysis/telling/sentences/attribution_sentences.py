@@ -56,20 +56,38 @@ def split_sentences(comparison: Comparison, class_name: str) -> tuple[str, ...]:
     )
 
 
+def part_sentence(comparison: Comparison, design: Design, class_name: str) -> str:
+    """Return what every factor has in a design's whole effect, or nothing.
+
+    Nothing where that effect was not found.
+    """
+    of = comparison.attribution_told(design, class_name)
+    if of is None or not of.whole.found:
+        return ""
+    return (
+        f"Of what {design.full} does for the {of.metric.label} of {class_name}, in "
+        f"logarithms and over all orders of adding them, {_has(of)}."
+    )
+
+
+def _has(of: Attribution) -> str:
+    """Say what share of the whole each factor has."""
+    return listed(
+        f"the {effect.factors[0]} has {_part_words(effect.part)}"
+        for effect in of.of("share")
+    )
+
+
 def _split(design: Design, of: Attribution) -> str:
     alone = listed(
         f"{_level(design, effect)} alone is {_changed(effect)}"
         for effect in of.of("alone")
     )
-    shares = listed(
-        f"the {effect.factors[0]} has {_part_words(effect.part)}"
-        for effect in of.of("share")
-    )
     return (
         f"What {design.full} does for the {of.metric.label} of {of.class_name} "
         f"({_changed(of.whole)}), split, with intervals for all lines of the class at "
         f"once: {alone}; of the whole, in logarithms and over "
-        f"all orders of adding them, {shares}."
+        f"all orders of adding them, {_has(of)}."
     )
 
 
@@ -123,9 +141,11 @@ def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     better = (whole.ratio.value < 1) == metric.lower_is_better
     noun = "benefit" if better else "price"
     source = _source(design, of)
+    sure = "" if _surely_enough(design, of) else ", by the estimates,"
     plain = (
         f"{what} is {change(whole.ratio.value)} under {design.full} than under "
-        f"{design.none} ({evidence}). Nearly all of the {noun} comes from {source}."
+        f"{design.none} ({evidence}). Nearly all of the {noun} comes{sure} from "
+        f"{source}."
     )
     if len(design.factors) == 2:
         return Said(
@@ -195,6 +215,12 @@ def _enough(design: Design, of: Attribution) -> list[Combination]:
         if reaches and not any(smaller < combination for smaller in found):
             found.append(combination)
     return found
+
+
+def _surely_enough(design: Design, of: Attribution) -> bool:
+    """Whether no interval says that a combination named may have less."""
+    assert of.reach is not None
+    return all(of.reach[one].low >= _NEARLY_ALL for one in _enough(design, of))
 
 
 def _shares(of: Attribution) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.ranking import rank
+from spark_analysis.judging.ranking import Ranking, picked_ratio, rank
 from spark_analysis.telling.sentences.attribution_sentences import split_sentences
 from spark_analysis.telling.sentences.numbers import (
     change,
@@ -34,6 +34,7 @@ from spark_analysis.telling.sentences.verdict_sentences import (
 # More rivals than this are counted instead of named; of those who pay, likewise.
 _NAMED: Final = 8
 _PAYERS_NAMED: Final = 4
+NO_BEST: Final = "No arm is shown to be better for it than every other."
 
 
 def lead(comparison: Comparison) -> tuple[str, ...]:
@@ -63,37 +64,51 @@ def _best(comparison: Comparison, class_name: str, metric: Metric) -> tuple[str,
     if len(comparison.rivals) < 2:
         return ()
     ranking = rank(comparison, class_name, metric)
-    best, rest = ranking.first, ranking.best[1:]
+    if len(ranking.best) == len(ranking.order):
+        return (NO_BEST,)
+    sure = how_sure(comparison, comparison.cell(class_name, ranking.first, metric.name))
+    words = f"Best for it is {ranking.first}{by_estimate(ranking)}"
+    return (f"{words}{f' ({sure})' if sure else ''}; {the_others(ranking, metric)}.",)
+
+
+def by_estimate(ranking: Ranking) -> str:
+    """Say that the best arm is only estimated to be so, where others may be it."""
+    open_ = any(not ranking.same(arm) for arm in ranking.best[1:])
+    return ", by its estimate" if open_ else ""
+
+
+def the_others(ranking: Ranking, metric: Metric) -> str:
+    """Say of all arms but the best one whether they are as good, open, or worse."""
+    rest = ranking.best[1:]
     same = [arm for arm in rest if ranking.same(arm)]
     unknown = [arm for arm in rest if arm not in same]
-    if len(ranking.best) == len(ranking.order):
-        return ("No arm is shown to be better for it than every other.",)
-    sure = _how_sure(comparison, class_name, best, metric)
-    words = [f"Best for it is {best}{', by its estimate' if unknown else ''}{sure}"]
+    words = []
     if same:
         within = percent(metric.margin)
         words.append(f"{listed(same)} {_is(same)} the same within {within}")
     if unknown:
         words.append(f"{listed(unknown)} {_is(unknown)} not told apart from it")
-    words.append(
-        "all others are shown to be worse than some arm, all pairs tested at once"
-    )
-    return ("; ".join(words) + ".",)
+    beaten = [arm for arm in ranking.order if arm not in ranking.best]
+    worse = "all others are" if len(beaten) > 1 else f"{beaten[0]} is"
+    words.append(f"{worse} shown to be worse than some arm, all pairs tested at once")
+    return "; ".join(words)
 
 
 def _is(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _how_sure(comparison: Comparison, class_name: str, arm: str, metric: Metric) -> str:
-    contrast = comparison.cell(class_name, arm, metric.name).shown_contrast
-    if contrast is None:
+def how_sure(comparison: Comparison, cell: Cell) -> str:
+    """Return the evidence on the best rival, which was picked for being the best."""
+    if cell.shown_contrast is None:
         return ""
+    count = len(comparison.rivals)
+    picked = picked_ratio(comparison, cell, count)
     level = percent(comparison.manifest.options.confidence)
     return (
-        f" (ratio {ratio(contrast.ratio.value)} to {comparison.manifest.baseline}, "
-        f"{level} interval {ratio_interval(contrast.ratio)}, "
-        f"p = {p_value(contrast.p)})"
+        f"ratio {ratio(picked.value)} to {comparison.manifest.baseline}, "
+        f"{level} interval for all {count} arms at once {ratio_interval(picked)}, "
+        f"p = {p_value(cell.shown_contrast.p)}"
     )
 
 
@@ -166,14 +181,18 @@ def _open(comparison: Comparison, rivals: Sequence[str]) -> str:
     parts = []
     if undecided:
         count = f"{len(undecided)} of {len(cells)}"
-        parts.append(f"{count} comparisons are undecided{_largest_estimate(undecided)}")
+        worst = _largest_estimate(comparison, undecided, len(cells))
+        parts.append(f"{count} comparisons are undecided{worst}")
     if missing:
         parts.append(f"{missing} of {len(cells)} cannot be made")
     return " and ".join(parts)
 
 
-def _largest_estimate(cells: Sequence[Cell]) -> str:
-    """Name the largest estimate to a class's harm, and how far its interval goes."""
+def _largest_estimate(comparison: Comparison, cells: Sequence[Cell], of: int) -> str:
+    """Name the largest estimate to a class's harm, and how far its interval goes.
+
+    It is picked out of ``of`` comparisons.
+    """
     harmed = [
         cell
         for cell in cells
@@ -184,11 +203,12 @@ def _largest_estimate(cells: Sequence[Cell]) -> str:
     if not harmed:
         return ""
     most = max(harmed, key=_factor)
-    assert most.contrast is not None
+    picked = picked_ratio(comparison, most, of)
+    at_once = f" for all {of} at once" if of > 1 else ""
     return (
         f" (by the largest estimate, {most.class_name} {most.metric.label} "
-        f"{change(most.contrast.ratio.value)} under {most.arm}, interval "
-        f"{ratio_interval(most.contrast.ratio)})"
+        f"{change(picked.value)} under {most.arm}, interval{at_once} "
+        f"{ratio_interval(picked)})"
     )
 
 

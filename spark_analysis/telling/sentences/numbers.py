@@ -21,8 +21,8 @@ _MULTIPLE = 2.0
 def digits(value: float | None) -> str:
     """Return a number with three significant digits, without an exponent.
 
-    >>> digits(0.012345), digits(1.5), digits(1234.5), digits(float("inf"))
-    ('0.0123', '1.50', '1\u202f234', '∞')
+    >>> digits(0.012345), digits(9.999), digits(1234.5), digits(float("inf"))
+    ('0.0123', '10.0', '1\u202f234', '∞')
     """
     if value is None or math.isnan(value):
         return NONE
@@ -30,7 +30,8 @@ def digits(value: float | None) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    # The exponent of what is written: 9.999 is 10.0, and has one digit fewer behind.
+    places = max(0, 2 - int(f"{value:.2e}".partition("e")[2]))
     return f"{value:,.{places}f}".replace(",", THIN_SPACE)
 
 

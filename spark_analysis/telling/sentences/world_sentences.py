@@ -1,7 +1,7 @@
-"""The answer of several worlds: what they agree on first, then where they do not.
+"""What worlds agree on, arm by arm, and where one of them is mute.
 
-Said of the class and the metric that the witness tells first. A world that could not
-decide is told in one sentence, with its blocks, and the answer stands on the witness.
+Said of the class and the metric that the witness tells first. Of a world that could not
+decide it is told how many blocks it has, and that the answer stands on the witness.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds, same_requests
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.telling.sentences.cautions import few_blocks_sentence
-from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import counted, digits, listed, percent
-from spark_analysis.telling.sentences.sweep_sentences import study_lead
 from spark_analysis.telling.sentences.verdict_sentences import finding, subject
 
 
-def worlds_lead(worlds: Worlds) -> tuple[str, ...]:
-    """Return the answer: what the worlds agree on, and what it rests on."""
-    return (*(_of(worlds)), *_on_the_witness(worlds))
+def worlds_found(worlds: Worlds) -> tuple[str, ...]:
+    """Return what the witness and every other world agree on, and what they do not."""
+    return tuple(
+        text
+        for study in worlds.others
+        for comparison in worlds.witness.comparisons
+        for metric in metrics_told(worlds, study, comparison)
+        for text in _in_metric(worlds, study, comparison, metric)
+    )
 
 
 def silent_worlds(worlds: Worlds) -> tuple[str, ...]:
@@ -40,14 +44,7 @@ def worlds_notes(worlds: Worlds) -> tuple[str, ...]:
     return tuple(_notes(worlds))
 
 
-def _of(worlds: Worlds) -> Iterator[str]:
-    yield from silent_worlds(worlds)
-    for study in worlds.others:
-        for comparison in worlds.witness.comparisons:
-            yield from _at_point(worlds, study, comparison)
-
-
-def _first_cells(
+def first_cells(
     worlds: Worlds, study: Study, comparison: Comparison, metric: Metric
 ) -> list[WorldCell]:
     """Return the cells by which a world is told: the first class, every rival."""
@@ -60,39 +57,47 @@ def _first_cells(
     ]
 
 
-def _at_point(worlds: Worlds, study: Study, comparison: Comparison) -> Iterator[str]:
-    """Tell what a world says by the headline, or else by a quantile that it knows."""
+def metrics_told(
+    worlds: Worlds, study: Study, comparison: Comparison
+) -> tuple[Metric, ...]:
+    """Return by what a world is told: the headline, and a quantile that it knows.
+
+    The quantile is the highest one below in which something is decided, where nothing
+    is in the headline.
+    """
     headline = comparison.headline
-    yield from _in_metric(worlds, study, comparison, headline)
     below = comparison.metrics[: comparison.metrics.index(headline)]
     for metric in (headline, *reversed(below)):
-        cells = _first_cells(worlds, study, comparison, metric)
+        cells = first_cells(worlds, study, comparison, metric)
         if any(it.agreement not in ("undecided", "open") for it in cells):
-            if metric != headline:
-                yield from _in_metric(worlds, study, comparison, metric)
-            return
+            return (headline,) if metric == headline else (headline, metric)
+    return (headline,)
 
 
 def _in_metric(
     worlds: Worlds, study: Study, comparison: Comparison, metric: Metric
 ) -> Iterator[str]:
-    cells = _first_cells(worlds, study, comparison, metric)
+    cells = first_cells(worlds, study, comparison, metric)
     if not cells:
         return
     world, point = study.manifest.world, comparison.manifest.point.name
     where = f"At {point}, the" if point else "The"
     witness, about = worlds.witness.manifest.world, subject(cells[0].witness)
     within = percent(worlds.margin)
-    found: dict[Agreement, str] = {
-        "agrees": "agree",
-        "size open": (
-            f"agree in direction; whether in size, to within {within}, is open"
-        ),
-        "size differs": "agree in direction, not in size",
-        "contradicts": "contradict each other",
+    alike = f"to within {within}, is open"
+    open_ = _having(cells, "size open")
+    found = {
+        "agree": _having(cells, "agrees"),
+        f"agree in direction; whether in size, {alike}": [
+            it for it in open_ if it.same_direction
+        ],
+        f"do not contradict each other; whether they agree, {alike}": [
+            it for it in open_ if not it.same_direction
+        ],
+        "agree in direction, not in size": _having(cells, "size differs"),
+        "contradict each other": _having(cells, "contradicts"),
     }
-    for word, words in found.items():
-        having = _having(cells, word)
+    for words, having in found.items():
         if having:
             said = listed([_both(it, world) for it in having])
             yield (
@@ -100,22 +105,22 @@ def _in_metric(
                 f"{said}."
             )
     undecided = _having(cells, "undecided")
-    mute = [it for it in undecided if _says_nothing(it)]
+    mute = [it for it in undecided if says_nothing(it)]
     if mute:
         said = listed(_by_reason(mute))
         yield (
-            f"The {world} world, with {_blocks_there(study, comparison)}, says nothing "
+            f"The {world} world, with {blocks_there(study, comparison)}, says nothing "
             f"of the {about} under {said}: there the answer stands on the {witness} "
             "world."
         )
-    unsure = [it for it in undecided if not _says_nothing(it)]
+    unsure = [it for it in undecided if not says_nothing(it)]
     if unsure:
         arms = "any arm"
         if len(unsure) < len(cells):
             arms = listed([it.witness.arm for it in unsure])
         yield (
             f"{_why_undecided(study, comparison)} the {about} under {arms}"
-            f"{_runs_lost(study)}: there the answer stands on the {witness} world."
+            f"{runs_lost(study)}: there the answer stands on the {witness} world."
         )
 
 
@@ -127,7 +132,7 @@ def _by_reason(cells: Sequence[WorldCell]) -> list[str]:
     return [f"{listed(names)} ({why})" for why, names in arms.items()]
 
 
-def _says_nothing(cell: WorldCell) -> bool:
+def says_nothing(cell: WorldCell) -> bool:
     """Say whether the other world had too little to compare, however steady it was."""
     verdict = cell.other.verdict
     return bool(verdict.why) and (verdict.word == "refused" or not verdict.compared)
@@ -135,10 +140,15 @@ def _says_nothing(cell: WorldCell) -> bool:
 
 def _why_undecided(study: Study, comparison: Comparison) -> str:
     """Say that a world could not decide, and if that is so for want of blocks."""
-    world, blocks = study.manifest.world, _blocks_there(study, comparison)
-    if few_blocks_sentence(_there(study, comparison)):
+    world, blocks = study.manifest.world, blocks_there(study, comparison)
+    if too_few_blocks(study, comparison):
         return f"The {world} world has {blocks}, too few to decide"
     return f"The {world} world, with {blocks}, could not decide"
+
+
+def too_few_blocks(study: Study, comparison: Comparison) -> bool:
+    """Say whether no data of so few blocks could decide anything."""
+    return bool(few_blocks_sentence(_there(study, comparison)))
 
 
 def _there(study: Study, comparison: Comparison) -> Manifest:
@@ -147,13 +157,15 @@ def _there(study: Study, comparison: Comparison) -> Manifest:
     return points[comparison.manifest.point.name]
 
 
-def _blocks_there(study: Study, comparison: Comparison) -> str:
+def blocks_there(study: Study, comparison: Comparison) -> str:
+    """Say how many blocks another world has of a comparison's point."""
     manifest = _there(study, comparison)
     unit = "block" if manifest.episodes is None else "round"
     return counted(len(manifest.blocks), f"complete {unit}")
 
 
-def _runs_lost(study: Study) -> str:
+def runs_lost(study: Study) -> str:
+    """Say in brackets how many runs did not count, if any."""
     runs = study.manifest.runs
     lost = sum(not run.valid for run in runs)
     return f" ({lost} of {len(runs)} runs did not count)" if lost else ""
@@ -174,30 +186,6 @@ def _brief(cell: WorldCell, world: str) -> str:
 
 def _having(cells: Sequence[WorldCell], agreement: Agreement) -> list[WorldCell]:
     return [it for it in cells if it.agreement == agreement]
-
-
-def _on_the_witness(worlds: Worlds) -> tuple[str, ...]:
-    """Return what the witness says of everything, by itself.
-
-    Its first sentence is left out where agreement has told all that it says.
-    """
-    study = worlds.witness
-    said = study_lead(study) if study.swept else lead(study.comparisons[0])
-    if not study.swept and len(said) > 1 and _told_by_agreement(worlds):
-        said = said[1:]
-    head, *rest = said
-    return (f"In the {study.manifest.world} world: {head}", *rest)
-
-
-def _told_by_agreement(worlds: Worlds) -> bool:
-    """Say whether some world agrees on every rival of the first class."""
-    (comparison,) = worlds.witness.comparisons
-    for study in worlds.others:
-        cells = _first_cells(worlds, study, comparison, comparison.headline)
-        alike = {it.witness.arm for it in _having(cells, "agrees")}
-        if alike == set(comparison.rivals):
-            return True
-    return False
 
 
 def _notes(worlds: Worlds) -> Iterator[str]:
