@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from uuid import UUID
@@ -16,7 +17,7 @@ from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 
 
-class Alone:
+class Alone(ABC):
     """The part of a coordinator that needs to remember nothing."""
 
     _broker: Controlled
@@ -25,9 +26,9 @@ class Alone:
         self._id = broker_id
 
     @property
+    @abstractmethod
     def broker_epoch(self) -> int:
         """The epoch of the broker's present life."""
-        raise NotImplementedError
 
     @property
     def cluster_id(self) -> str | None:
@@ -40,15 +41,19 @@ class Alone:
 
     async def prepare(self) -> None:
         """There is nobody to ask."""
+        return
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """There is nobody to take part with."""
+        return
 
     async def withdraw(self) -> None:
         """There is nobody to hand over to."""
+        return
 
     async def leave(self) -> None:
         """There is nobody to take leave of."""
+        return
 
     def metrics(self) -> Iterator[Metric | None]:
         """There is nothing to say of the cluster that its broker does not say."""
@@ -56,9 +61,11 @@ class Alone:
 
     async def learn_topics(self, names: Iterable[str]) -> None:
         """There is nobody to learn from."""
+        return
 
     def check_is_controller(self) -> None:
         """There is no other."""
+        return
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
