@@ -76,12 +76,12 @@ class Cpu:
             self._received_ns[plane] += used_ns
         plane.charge(task, used_ns, now_ns)
 
-    def finish(self, task: Task, used_ns: int, now_ns: int, known_ns: int = 0) -> None:
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill the rest of a turn and let a task go (`PlaneCore.finish`)."""
         plane = task.plane
         if self._alone is None:
-            self._received_ns[plane] += used_ns + known_ns
-        plane.finish(task, used_ns, now_ns, known_ns)
+            self._received_ns[plane] += used_ns
+        plane.finish(task, used_ns, now_ns)
 
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU used outside of a task's turns to its flow and to its plane."""

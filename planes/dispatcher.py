@@ -244,11 +244,10 @@ class Dispatcher:
         if self._spend is not None:
             self._spend(task)
         task.local_done_ns = task.remote_done_ns = ended_ns = now_ns()
-        task.attained_ns = served_ns = ended_ns - began_ns
+        task.service_ns = ended_ns - began_ns
         done(task, served)
         books.until_ns = gone_ns = now_ns()
-        task.beside_ns = beside_ns = task.prior_ns + gone_ns - ended_ns
-        self._turns.finish(task, beside_ns, gone_ns, served_ns)
+        self._turns.finish(task, task.prior_ns + gone_ns - began_ns, gone_ns)
         return True
 
     @types.coroutine
@@ -342,11 +341,11 @@ class Dispatcher:
         if task.local_done_ns < 0:
             task.local_done_ns = now_ns
         task.remote_done_ns = now_ns
+        task.service_ns = task.own_cpu_ns()
         assert task.done is not None
         task.done(task, result)
         ended_ns = self.now_ns()
-        task.beside_ns = beside_ns = task.prior_ns + ended_ns - now_ns
-        self._turns.finish(task, beside_ns, ended_ns)
+        self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
         self._books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:

@@ -88,6 +88,11 @@ class Lending:
         plane = task.plane
         plane.charge(task, used_ns, now_ns)
 
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn and let a task go (`PlaneCore.finish`)."""
+        plane = task.plane
+        plane.finish(task, used_ns, now_ns)
+
     def must_yield(self, task: Task, now_ns: int) -> bool:
         """Say whether the task's own policy, or the owner of its seat, preempts it."""
         plane = task.plane

@@ -193,40 +193,26 @@ class PlaneCore:
         self.away -= 1
         self.scheduler.resume(task, now_ns)
 
-    def leave(self, task: Task, now_ns: int) -> None:
-        """Let a finished task go and free its seat."""
-        self.seated -= 1
-        self._occupied_ns += now_ns
-        if task.local_done_ns < 0:
-            task.local_done_ns = now_ns
-        task.remote_done_ns = now_ns
-        self.scheduler.leave(task, now_ns, done=True)
-
     def debit(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU that was used for a task outside of its turns to its flow."""
         assert used_ns >= 0, used_ns
         self.attained_ns += used_ns
         self.scheduler.debit(task, used_ns, now_ns)
 
-    def finish(self, task: Task, used_ns: int, now_ns: int, known_ns: int = 0) -> None:
-        """Bill the rest of a turn and let a finished task go: ``charge``, ``leave``.
+    def finish(self, task: Task, used_ns: int, now_ns: int) -> None:
+        """Bill the rest of a turn and let a finished task go; its seat is free.
 
-        ``known_ns`` is what of its turn the task was billed, and nobody else was.
+        Its last stamps are the shell's: it was done before its answer was handed on.
         """
-        # Written out, as simulations do it millions of times.
+        # `charge`, written out, as simulations do it millions of times.
         assert used_ns >= 0, used_ns
         task.attained_ns += used_ns
-        used_ns += known_ns
         self.attained_ns += used_ns
         scheduler = self.scheduler
         if not self._leave_suffices:
             scheduler.ran(task, used_ns, now_ns)
         self.seated -= 1
         self._occupied_ns += now_ns
-        if task.remote_done_ns < 0:
-            if task.local_done_ns < 0:
-                task.local_done_ns = now_ns
-            task.remote_done_ns = now_ns
         scheduler.leave(task, now_ns, done=True)
 
     def next_event_ns(self, now_ns: int) -> int | None:

@@ -61,21 +61,20 @@ class Task(Applicant):
     # CPU that it took to take it in and to come to its turns; its flow pays for it
     # when it is done.
     prior_ns: int = 0
-    # What it was billed, once it is done, beside its handler: that, and handing on.
-    beside_ns: int = 0
+    # The CPU that its own handler has used, once that has returned; what it is billed
+    # beside that is `prior_ns`, and the handing on of its answer.
+    service_ns: int = 0
     preemptions: int = 0
 
-    @property
-    def service_ns(self) -> int:
-        """The CPU that its own handler has used, in whosever turns.
+    def own_cpu_ns(self) -> int:
+        """Return the CPU that was used for it so far, in whosever turns.
 
-        ``attained_ns`` is what it was billed: in its turns a holder of a lock that it
-        waited for may have run, and when it is done it pays for what is beside.
+        ``attained_ns`` is that of its own turns, in which a holder of a lock that it
+        waited for may have run; and, once it is let go, all that it is billed.
         """
-        service_ns = self.attained_ns - self.beside_ns
         if self.locking is None:
-            return service_ns
-        return service_ns - self.locking.lent_ns
+            return self.attained_ns
+        return self.attained_ns - self.locking.lent_ns
 
     def phases(self) -> Phases:
         """Derive the durations of a task whose response has been sent."""

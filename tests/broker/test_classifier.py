@@ -17,11 +17,11 @@ def header(api_key, version=0, offset=10, client="c"):
     return RequestHeader(api_key, version, 1, client, offset)
 
 
-def request(api_key, size, attained_ns):
+def request(api_key, size, service_ns):
     return Request(
         number=0,
         size_bytes=size,
-        attained_ns=attained_ns,
+        service_ns=service_ns,
         api_key=api_key,
         api_version=0,
         correlation_id=0,

@@ -234,7 +234,7 @@ def test_a_plane_judges_a_task_once_and_counts_who_was_held_back():
         assert core.offer(it, 100)
     assert core.pick(101) is late
     assert late.refusal == EXPIRED
-    core.leave(late, 102)
+    core.finish(late, 0, 102)
     assert core.pick(102) is in_time
     core.suspend(in_time, 103)
     assert core.pick(10_000) is in_time
@@ -249,5 +249,5 @@ def test_a_plane_counts_who_is_throttled():
         assert core.offer(task(number), 0)
         it = core.pick(0)
         assert it.refusal is None
-        core.leave(it, 0)
+        core.finish(it, 0, 0)
     assert core.held_back == {("data", THROTTLED): 2}

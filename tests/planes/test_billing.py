@@ -46,6 +46,25 @@ async def test_what_is_done_with_an_answer_is_billed_to_the_turn(world):
     assert sent.service_ns == 200 * US
 
 
+@simulated("fifo", "wfq")
+async def test_a_task_that_is_served_at_once_is_billed_as_one_that_has_turns(world):
+    sent = world.task(lambda: world.work(200 * US))
+    sent.prior_ns = 70 * US
+    told = []
+    sent.done = lambda task, result: (
+        told.append((task.service_ns, task.local_done_ns, task.remote_done_ns)),
+        world.clock.jump(300 * US),
+    )
+    began_ns = world.now_ns()
+    assert world.dispatcher.offer(world.planes[1], sent)
+    await world.settle()
+    done_ns = began_ns + 200 * US
+    assert told == [(200 * US, done_ns, done_ns)]
+    assert sent.service_ns == 200 * US
+    assert sent.attained_ns == 570 * US
+    assert [plane.attained_ns for plane in world.planes] == [0, 570 * US]
+
+
 @simulated("wfq")
 async def test_a_flow_whose_answers_are_dear_to_send_gets_fewer_turns(world):
     for number in range(20):

@@ -55,7 +55,7 @@ def test_no_more_are_in_progress_than_there_are_seats():
         core.offer(it, 0)
     assert [core.pick(0), core.pick(0), core.pick(0)] == [tasks[0], tasks[1], None]
     assert not core.can_pick()
-    core.leave(tasks[0], 5)
+    core.finish(tasks[0], 0, 5)
     assert core.can_pick()
     assert core.pick(5) is tasks[2]
 
@@ -70,7 +70,7 @@ def test_a_task_that_waits_for_a_device_keeps_its_seat_and_one_in_purgatory_does
     assert core.pick(1) is None
     core.unblock(blocked, 2)
     assert core.pick(2) is blocked
-    core.leave(blocked, 3)
+    core.finish(blocked, 0, 3)
     core.pick(3)
     core.park(parked, 4)
     assert (core.seated, core.away) == (0, 1)
@@ -88,11 +88,11 @@ def test_the_time_between_preemption_and_resumption_is_suspended_time():
     assert core.must_yield(data, 15)
     core.suspend(data, 15)
     assert core.pick(15) is control
-    core.leave(control, 40)
+    core.finish(control, 0, 40)
     assert core.pick(40) is data
     core.charge(data, 10, 50)
-    core.leave(data, 50)
-    assert (data.enqueued_ns, data.dequeued_ns, data.local_done_ns) == (0, 10, 50)
+    core.finish(data, 0, 50)
+    assert (data.enqueued_ns, data.dequeued_ns) == (0, 10)
     assert (data.suspended_ns, data.preemptions) == (25, 1)
     assert data.attained_ns == core.attained_ns == 15
 
@@ -106,18 +106,18 @@ def test_what_is_waited_for_in_purgatory_is_remote_and_not_suspended_time():
     core.offer(other, 4)
     core.pick(4)
     core.resume(fetch, 5)
-    core.leave(other, 20)
+    core.finish(other, 0, 20)
     assert core.pick(20) is fetch
     core.suspend(fetch, 22)
     core.pick(30)
-    core.leave(fetch, 31)
-    assert (fetch.local_done_ns, fetch.remote_done_ns) == (3, 31)
+    core.finish(fetch, 0, 31)
+    assert fetch.local_done_ns == 3
     assert fetch.suspended_ns == 0
 
 
 @pytest.mark.parametrize("scheduler", POLICIES)
-def test_to_finish_is_to_be_charged_and_to_leave(scheduler):
-    """Whatever the policy learns of the last slice, and where."""
+def test_the_last_slice_may_be_billed_before_the_task_goes_or_as_it_goes(scheduler):
+    """Whatever the policy learns of it, and where."""
     cores = plane(scheduler, capacity=40), plane(scheduler, capacity=40)
     orders = [], []
     for whole, (core, order) in enumerate(zip(cores, orders, strict=True)):
@@ -138,9 +138,8 @@ def test_to_finish_is_to_be_charged_and_to_leave(scheduler):
                 core.finish(it, it.size_ns - half_ns, now_ns)
             else:
                 core.charge(it, it.size_ns - half_ns, now_ns)
-                core.leave(it, now_ns)
+                core.finish(it, 0, now_ns)
             assert it.attained_ns == it.size_ns
-            assert it.local_done_ns == it.remote_done_ns == now_ns
             core.check()
     assert len(orders[0]) == 40
     assert orders[0] == orders[1]
@@ -229,25 +228,29 @@ class PlaneContract(RuleBasedStateMachine):
         self.now_ns += used_ns
         self.core.charge(it, used_ns, self.now_ns)
 
-    @rule(data=st.data(), verb=st.sampled_from(("suspend", "park", "block", "leave")))
+    @rule(data=st.data(), verb=st.sampled_from(("suspend", "park", "block")))
     @precondition(lambda self: self.those("seated"))
     def stop(self, data, verb):
         it = data.draw(st.sampled_from(self.those("seated")))
-        place = {
-            "suspend": "suspended",
-            "park": "parked",
-            "block": "blocked",
-            "leave": "gone",
-        }[verb]
-        self.move(it, place)
+        self.move(
+            it, {"suspend": "suspended", "park": "parked", "block": "blocked"}[verb]
+        )
         getattr(self.core, verb)(it, self.now_ns)
         if verb == "park":
             self.parked_once.add(it)
-        if verb == "leave":
-            assert it.suspended_ns == self.suspended_ns.get(it, 0)
-            local_ns = it.local_done_ns - it.dequeued_ns - it.suspended_ns
-            assert local_ns == self.seated_ns.get(it, 0)
-            assert it.remote_done_ns == self.now_ns
+
+    @rule(used_ns=st.integers(0, 9), data=st.data())
+    @precondition(lambda self: self.those("seated"))
+    def finish(self, used_ns, data):
+        it = data.draw(st.sampled_from(self.those("seated")))
+        self.now_ns += used_ns
+        self.move(it, "gone")
+        self.core.finish(it, used_ns, self.now_ns)
+        assert it.suspended_ns == self.suspended_ns.get(it, 0)
+        # Local work ends with the first park, which the plane stamps, or here.
+        done_ns = self.now_ns if it.local_done_ns < 0 else it.local_done_ns
+        local_ns = done_ns - it.dequeued_ns - it.suspended_ns
+        assert local_ns == self.seated_ns.get(it, 0)
 
     @rule(data=st.data())
     @precondition(lambda self: self.those("parked", "blocked"))

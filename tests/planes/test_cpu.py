@@ -65,7 +65,7 @@ class OneCpu:
         self.received_ns[core] += used_ns
         self.cpu.charge(task, used_ns, self.now_ns)
         if not self.rest_ns[task]:
-            core.leave(task, self.now_ns)
+            core.finish(task, 0, self.now_ns)
             self.running = None
         elif self.rng.random() < block:
             core.block(task, self.now_ns)

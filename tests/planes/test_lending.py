@@ -67,13 +67,16 @@ class Pool(RuleBasedStateMachine):
         assert self.planes[which].offer(Task(number=self.number), 0)
         self.fill()
 
-    @rule(data=st.data(), verb=st.sampled_from(("leave", "park", "suspend")))
+    @rule(data=st.data(), verb=st.sampled_from(("finish", "park", "suspend")))
     @precondition(lambda self: any(self.seated.values()))
     def stop(self, data, verb):
         sitting = [task for tasks in self.seated.values() for task in tasks]
         task = data.draw(st.sampled_from(sitting))
         self.seated[task.plane].remove(task)
-        getattr(task.plane, verb)(task, 0)
+        if verb == "finish":
+            self.lending.finish(task, 0, 0)
+        else:
+            getattr(task.plane, verb)(task, 0)
         self.fill()
 
     @rule(data=st.data())

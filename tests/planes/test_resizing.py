@@ -105,6 +105,6 @@ def test_a_plane_that_shrinks_holds_up_no_other_one():
     data.offer(late, 0)
     for task in tasks[:3]:
         assert lending.pick(0) is None
-        data.leave(task, 1)
+        data.finish(task, 0, 1)
     assert lending.pick(1) is late
     assert lending.seats == 2

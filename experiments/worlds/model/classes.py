@@ -93,7 +93,7 @@ class Classes:
         """Learn from a request that is done what it has cost, as the broker does."""
         if self._learns and (task.refusal is None or task.refusal == HOPELESS):
             bucket = task.api_key, task.size_bytes.bit_length()
-            cost_ns = task.service_ns if task.refusal is None else 0
+            cost_ns = task.own_cpu_ns() if task.refusal is None else 0
             known_ns = self._learned_ns.get(bucket, cost_ns)
             change_ns = cost_ns - known_ns >> _AVERAGE_SHIFT
             self._learned_ns[bucket] = known_ns + change_ns

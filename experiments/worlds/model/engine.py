@@ -220,19 +220,18 @@ class Engine:
 
     def _end(self, task: ModelTask, now_ns: int) -> None:
         """Let a task go that has had its demand, and start the next."""
-        plane: PlaneCore = task.plane
         site = task.site
+        used_ns = now_ns - task.charged_ns
+        if task.runner is not None:
+            site.charge(task, used_ns, now_ns)
+            self._locks.cut(task, now_ns)
+            if task.demand_ns > task.attained_ns:
+                self._go_on(site, task, now_ns)
+                return
+            used_ns = 0
+        task.local_done_ns = task.remote_done_ns = now_ns
         finish, done = site.finish, self._done
-        if task.runner is None and finish is not None:
-            finish(task, now_ns - task.charged_ns, now_ns)
-        else:
-            site.charge(task, now_ns - task.charged_ns, now_ns)
-            if task.runner is not None:
-                self._locks.cut(task, now_ns)
-                if task.demand_ns > task.attained_ns:
-                    self._go_on(site, task, now_ns)
-                    return
-            plane.leave(task, now_ns)
+        finish(task, used_ns, now_ns)
         site.running.remove(task)
         site.free += 1
         done(task)
@@ -281,7 +280,7 @@ class Engine:
         self._stop(site, task)
         if task.runner is not None:
             self._locks.cut(task, now_ns)
-        plane: PlaneCore = task.plane
+        plane = task.plane
         plane.suspend(task, now_ns)
         site.preempted = True
         if site.wake is not None:

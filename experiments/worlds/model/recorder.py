@@ -43,7 +43,7 @@ class Recorder:
             (
                 task.number,
                 *_stamps(task),
-                task.attained_ns if task.locking is None else task.service_ns,
+                task.attained_ns if task.locking is None else task.own_cpu_ns(),
                 task.prior_ns,
                 task.suspended_ns,
                 task.preemptions,

@@ -54,9 +54,8 @@ class Site:
             self.free = 1 if cpu else first.seats
         # To one plane a CPU adds nothing, and that answers what its scheduler answers.
         driver = first if cpu is None or lone else cpu
-        self.pick, self.charge = driver.pick, driver.charge
+        self.pick, self.charge, self.finish = driver.pick, driver.charge, driver.finish
         self.must_yield = first.scheduler.outranks if lone else driver.must_yield
-        self.finish = first.finish if driver is first else None
         self.wake = driver.wake if isinstance(driver, Cpu) else None
         # With how much service the lone server's task may be outranked at the earliest,
         # and whether no arrival changes when that is asked: the turn ends before, or it

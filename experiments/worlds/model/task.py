@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 class ModelTask(Task):
     """A task that needs ``demand_ns`` of service; its number is its row of the trace.
 
-    No handler serves it: ``serve``, ``done``, ``coroutine`` and ``go_on`` are never
-    set. The rest is the engine's, and set when a turn begins. ``charged_ns`` is when
-    the present slice was last billed, ``ends_ns`` when it will end if nothing
-    interrupts it. ``end_serial`` is the number of the event of that end,
-    ``check_serial`` that of the event which asks whether the task must give way (0:
-    there is none), because it may have to with ``check_from_ns`` of service; all others
-    mean nothing any more. With a ``lock``, ``section_ns`` is how long it still has to
-    be held; the ``runner`` is who runs in the present turn, begun at ``turn_began_ns``
-    of service (`locks`).
+    No handler serves it: ``serve``, ``done``, ``coroutine``, ``go_on`` and
+    ``service_ns`` are never set (what it was served is ``own_cpu_ns``). The rest is the
+    engine's, and set when a turn begins. ``charged_ns`` is when the present slice was
+    last billed, ``ends_ns`` when it will end if nothing interrupts it. ``end_serial``
+    is the number of the event of that end, ``check_serial`` that of the event which
+    asks whether the task must give way (0: there is none), because it may have to with
+    ``check_from_ns`` of service; all others mean nothing any more. With a ``lock``,
+    ``section_ns`` is how long it still has to be held; the ``runner`` is who runs in
+    the present turn, begun at ``turn_began_ns`` of service (`locks`).
 
     The initialiser is written out because a run makes millions of tasks, and that of a
     dataclass would take so many defaults as arguments.
@@ -73,4 +73,4 @@ class ModelTask(Task):
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
-        self.throttled_until_ns = self.prior_ns = self.beside_ns = 0
+        self.throttled_until_ns = self.prior_ns = 0

@@ -151,6 +151,7 @@ class Threads:
         thread.received_ns += used_ns
         thread.charged_ns = now_ns
         thread.task = None
+        task.local_done_ns = task.remote_done_ns = now_ns
         thread.plane.finish(task, used_ns, now_ns)
         self._events.served(task)
         if self._take(thread, now_ns):
