@@ -16,10 +16,10 @@ from experiments.bench import (
     replicas,
     virtual,
 )
-from experiments.bench.row import Row
+from experiments.bench.row import BenchRow
 from experiments.bench.table import print_table
 
-SUITES: tuple[Callable[[], Iterator[Row]], ...] = (
+SUITES: tuple[Callable[[], Iterator[BenchRow]], ...] = (
     policies.rows,
     handover.rows,
     giving_way.rows,

@@ -18,7 +18,7 @@ from statistics import median
 
 from experiments.bench import clients
 from experiments.bench.brokers import Running, Start, doorkeeper, on_the_load_cpu, peers
-from experiments.bench.row import Row, paired
+from experiments.bench.row import BenchRow, paired
 from experiments.bench.small_requests import TOPIC, closed_loop, p99_ms
 
 OURS, KAFKA = "doorkeeper", "kafka"
@@ -57,7 +57,7 @@ class Measure:
         return not self.by_java or (KAFKA in names and broker.name in (OURS, KAFKA))
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare with each peer that is here, in every respect."""
     starts: dict[str, Start] = {OURS: doorkeeper, **peers()}
     samples: Samples = defaultdict(lambda: defaultdict(list))
@@ -81,7 +81,7 @@ def _rows_beside(
     peer: str,
     title: str,
     samples: Mapping[tuple[str, str], Mapping[str, Sequence[float]]],
-) -> Iterator[Row]:
+) -> Iterator[BenchRow]:
     for (measured, unit), by_broker in samples.items():
         if by_broker.get(peer):
             yield paired(

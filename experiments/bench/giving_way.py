@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from experiments.bench.row import Row, in_turn
+from experiments.bench.row import BenchRow, in_turn
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher
 from planes.slices import preempt
@@ -25,7 +25,7 @@ _TIMES, _CHUNK = 20_000, 50
 _URGENT, _COMMON = 0, 1
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare a preemption with a switch of two processes on one CPU."""
     yield in_turn(
         "cost of giving way, a preemption under priority",

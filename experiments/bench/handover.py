@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from experiments.bench.row import Row, in_turn
+from experiments.bench.row import BenchRow, in_turn
 from planes import Block, PlaneCore, Task
 from planes.dispatcher import Dispatcher
 from planes.slices import preempt
@@ -20,7 +20,7 @@ _REQUESTS = 20_000
 _BURST = 200
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare each policy's plane with workers on a memory channel."""
     for name in ("fifo", "priority", "wfq"):
         yield in_turn(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.bench import brokers
-from experiments.bench.row import Row, paired
+from experiments.bench.row import BenchRow, paired
 from experiments.worlds.kafka.apache_kafka import NoKafka
 
 TOPICS, PARTITIONS = 10, 1_000
@@ -49,7 +49,7 @@ _NAMES = {
 }
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare with Apache Kafka, where it is."""
     try:
         theirs = figures(brokers.kafka)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from experiments.bench.row import Row
+from experiments.bench.row import BenchRow
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.open_loop import OpenLoop
 from experiments.worlds.model.site import Overheads, Site
@@ -41,7 +41,7 @@ class _Job(NamedTuple):
     name: str
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare each of our three policies with each peer."""
     jobs = _workload()
     ours = {name: _serve_with(name) for name in ("fifo", "priority", "wfq")}
@@ -60,7 +60,7 @@ def rows() -> Iterator[Row]:
     for name in ours:
         for peer in peers:
             pairs = zip(rates[name], rates[peer], strict=True)
-            yield Row(
+            yield BenchRow(
                 name=f"model world, {name}",
                 unit="requests/s",
                 ours=statistics.median(rates[name]),

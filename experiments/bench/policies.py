@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from experiments.bench.row import Row, paired
+from experiments.bench.row import BenchRow, paired
 from schedulers import POLICIES, Job, Scheduler, SchedulerConfig, make
 
 QUEUE_LENGTHS = (10, 1_000, 100_000)
@@ -23,7 +23,7 @@ _FLOWS = 50
 _LEVELS = 6
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare every registered policy at every queue length, and how its cost grows."""
     for name in POLICIES:
         ours: dict[int, list[float]] = {length: [] for length in QUEUE_LENGTHS}

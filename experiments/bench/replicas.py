@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from experiments.bench.brokers import on_the_load_cpu
 from experiments.bench.clusters import BROKERS, Cluster, doorkeepers, kafkas
-from experiments.bench.row import Row, paired
+from experiments.bench.row import BenchRow, paired
 from experiments.bench.small_requests import ALL, TOPIC, closed_loop, p99_ms
 from experiments.processes.java import NoJava
 from experiments.processes.zookeeper import NoZooKeeper
@@ -39,7 +39,7 @@ _LESS_IS_BETTER: Final = frozenset({"s", "ms"})
 Samples = defaultdict[tuple[str, str], defaultdict[str, list[float]]]
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare with Apache Kafka, where it is."""
     samples: Samples = defaultdict(lambda: defaultdict(list))
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BenchRow:
     """One line of ``runs/bench.json``; ``ratio`` > 1 always means we are better."""
 
     name: str
@@ -36,7 +36,7 @@ def in_turn(
     *,
     rounds: int = 5,
     more_is_better: bool = False,
-) -> Row:
+) -> BenchRow:
     """Measure both in turn."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return paired(
@@ -57,11 +57,11 @@ def paired(
     theirs: Sequence[float],
     *,
     more_is_better: bool,
-) -> Row:
+) -> BenchRow:
     """Compare figures of the same rounds; the ratio is the median of theirs."""
     pairs = zip(ours, theirs, strict=True)
     ratios = [a / b if more_is_better else b / a for a, b in pairs]
-    return Row(
+    return BenchRow(
         name=name,
         unit=unit,
         ours=statistics.median(ours),

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from experiments.bench.row import Row
+from experiments.bench.row import BenchRow
 
 # Columns that hold the longest comparison and peer.
 _WIDE = 160
 
 
-def print_table(rows: Sequence[Row]) -> None:
+def print_table(rows: Sequence[BenchRow]) -> None:
     """Print one line per comparison; a ratio above 1 means that we are better."""
     table = Table(title="Doorkeeper beside others: medians of rounds taken in turn")
     for heading in ("comparison", "unit"):

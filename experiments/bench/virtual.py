@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.bench.row import Row, in_turn
+from experiments.bench.row import BenchRow, in_turn
 from experiments.design.config import Experiment, parse
 from experiments.load import trace
 from experiments.load.trace import Trace
@@ -29,7 +29,7 @@ _MEAN_US: Final = 300.0
 _ROUNDS: Final = 3
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Compare one broker, and two that replicate, with a queue on the same trace."""
     for name, count, acks in (
         ("virtual world, one broker, acks=1", _REQUESTS, 1),

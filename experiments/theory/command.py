@@ -17,7 +17,7 @@ from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
 from experiments.design.worlds import WORLDS
 from experiments.running.worlds import make_world
-from experiments.theory.compare import Comparison, Row, compare
+from experiments.theory.compare import Comparison, PredictionRow, compare
 from experiments.theory.measure import Block, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
 from experiments.theory.ratios import ratios, write
@@ -155,7 +155,7 @@ def _sum(found: Sequence[Comparison], margin: float) -> str:
     )
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: PredictionRow) -> list[str]:
     head = [row.world, row.point, row.arm, row.reported or "all", row.quantity]
     verdict = f"[{_STYLES[row.verdict]}]{row.verdict}[/]"
     if not row.predicted:

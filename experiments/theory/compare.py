@@ -33,7 +33,7 @@ Verdict = Literal["agrees", "differs", "open", "not judged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PredictionRow:
     """A prediction, the mean over blocks, and half the width of its interval.
 
     ``off`` is the error relative to what `predict.Prediction.scale` says.
@@ -65,7 +65,7 @@ class Silence:
 class Comparison:
     """All rows, and what theory has nothing to say of."""
 
-    rows: Sequence[Row]
+    rows: Sequence[PredictionRow]
     silences: Sequence[Silence]
 
     @property
@@ -98,7 +98,7 @@ def compare(
             measured, half = interval(values, level)
             found = judge(measured - prediction.value, half, margin * prediction.scale)
             rows.append(
-                Row(
+                PredictionRow(
                     world=world,
                     point=point,
                     arm=arm,
@@ -142,7 +142,7 @@ def _paths(
     point: str,
     said: Mapping[str, Theory],
     blocks: Mapping[str, list[Block]],
-) -> Iterable[Row]:
+) -> Iterable[PredictionRow]:
     """Compare the sum of size times wait, which such arms share on every path."""
     alike = [
         arm
@@ -157,7 +157,7 @@ def _paths(
             if ours.path is not None and theirs.path
         ]
         if apart:
-            yield Row(
+            yield PredictionRow(
                 world=world,
                 point=point,
                 arm=arm,

@@ -32,7 +32,7 @@ class LoadEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Joined:
     """What is kept of a run: its tables, and how it went."""
 
     requests: pa.Table
@@ -57,13 +57,13 @@ def record_run(
         broker = None
     else:
         broker = broker_rows.read(broker_record, len(replayed), end.origin_ns)
-    rows = join(world, trial, replayed, seen, broker, end)
-    recording.write(rows.requests, out.requests)
-    recording.write(rows.samples, out.samples)
+    joined = join(world, trial, replayed, seen, broker, end)
+    recording.write(joined.requests, out.requests)
+    recording.write(joined.samples, out.samples)
     limits = trial.experiment.limits
     faults = [
-        rows.result.reason,
-        recording.late(rows.result.lateness_ns["p99"], limits.lateness_p99_ms),
+        joined.result.reason,
+        recording.late(joined.result.lateness_ns["p99"], limits.lateness_p99_ms),
         recording.disturbed(
             end.broker_cpu.waited_s,
             trial.experiment.workload.duration_s,
@@ -71,7 +71,7 @@ def record_run(
         ),
     ]
     reasons = [fault for fault in faults if fault]
-    return replace(rows.result, valid=not reasons, reason="; ".join(reasons))
+    return replace(joined.result, valid=not reasons, reason="; ".join(reasons))
 
 
 def join(
@@ -81,7 +81,7 @@ def join(
     seen: Seen,
     broker: BrokerRecord | None,
     end: LoadEnd,
-) -> Rows:
+) -> Joined:
     """Join both records; the run counts unless something in them cannot be right.
 
     ``broker`` is None if it keeps no row per request.
@@ -123,7 +123,7 @@ def join(
         broker_cpu_wait_s=end.broker_cpu.waited_s,
     )
     samples = recording.samples_table(labels, recorded.samples)
-    return Rows(requests=requests, samples=samples, result=result)
+    return Joined(requests=requests, samples=samples, result=result)
 
 
 def _unrecorded(results: Results) -> str:

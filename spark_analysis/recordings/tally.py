@@ -22,7 +22,8 @@ from spark_analysis.recordings.phases import PHASES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Row = Mapping[str, Any]
+# What the pass has found of one class in one run, by column.
+Found = Mapping[str, Any]
 
 # Any answer is good where a class has no objective.
 _FOREVER_NS: Final = "1e300D"
@@ -49,52 +50,50 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
 
     :raises RecordingError: naming the first run that breaks the contract.
     """
-    rows = (
+    found: list[Found] = (
         requests.groupBy("run_id", "point_index", "block", "arm", "class")
         .agg(*aggregates(_checks() | _values(manifest)))
         .toArrow()
         .to_pylist()
     )
-    check(rows, manifest)
-    inside = [row for row in rows if row["in_window"]]
-    inside.sort(
-        key=lambda row: (row["point_index"], row["class"], row["arm"], row["block"])
-    )
+    check(found, manifest)
+    inside = [it for it in found if it["in_window"]]
+    inside.sort(key=lambda it: (it["point_index"], it["class"], it["arm"], it["block"]))
     return tuple(
         Tally(
-            point_index=row["point_index"],
-            class_name=row["class"],
-            arm=row["arm"],
-            block=row["block"],
-            counts={name: row[name] for name in OUTCOMES},
-            good=row["good"],
-            phase_sums_ns={phase.name: row[phase.name] for phase in PHASES},
+            point_index=it["point_index"],
+            class_name=it["class"],
+            arm=it["arm"],
+            block=it["block"],
+            counts={name: it[name] for name in OUTCOMES},
+            good=it["good"],
+            phase_sums_ns={phase.name: it[phase.name] for phase in PHASES},
         )
-        for row in inside
+        for it in inside
     )
 
 
-def check(rows: Sequence[Row], manifest: Manifest) -> None:
-    """Hold one row per run and class against the manifest and against each other."""
-    of_run: dict[str, list[Row]] = {}
-    for row in rows:
-        of_run.setdefault(row["run_id"], []).append(row)
+def check(found: Sequence[Found], manifest: Manifest) -> None:
+    """Hold what was found against the manifest, and runs against each other."""
+    of_run: dict[str, list[Found]] = {}
+    for each in found:
+        of_run.setdefault(each["run_id"], []).append(each)
     known = {
         point.name: {entry.name for entry in point.classes} for point in manifest.points
     }
     prints: dict[tuple[str, int], tuple[str, int]] = {}
     for run in manifest.runs_compared:
-        found = of_run.get(run.run_id, [])
-        strange = sorted({row["class"] for row in found} - known[run.point])
+        classes = of_run.get(run.run_id, [])
+        strange = sorted({it["class"] for it in classes} - known[run.point])
         if strange:
             raise RecordingError(
                 f"run {run.run_id}: class {strange[0]!r} found, "
                 f"the manifest knows {sorted(known[run.point])}"
             )
-        _check_run(run, found, sound=manifest.brokers_recorded)
+        _check_run(run, classes, sound=manifest.brokers_recorded)
         print_of_all = 0
-        for row in found:
-            print_of_all ^= row["print"]
+        for each in classes:
+            print_of_all ^= each["print"]
         first_run, first_print = prints.setdefault(
             (run.point, run.block), (run.run_id, print_of_all)
         )
@@ -105,12 +104,12 @@ def check(rows: Sequence[Row], manifest: Manifest) -> None:
             )
 
 
-def _check_run(run: Run, rows: Sequence[Row], *, sound: bool) -> None:
-    """Hold a run's rows against the manifest; ``sound`` if phases have to be there."""
+def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
+    """Hold a run's classes against the manifest; ``sound`` if it must have phases."""
     counts: Counter[str] = Counter()
-    for row in rows:
-        counts.update({f"all_{name}": row[f"all_{name}"] for name in OUTCOMES})
-        counts.update(sent=row["sent"], unsound=row["unsound"])
+    for each in classes:
+        counts.update({f"all_{name}": each[f"all_{name}"] for name in OUTCOMES})
+        counts.update(sent=each["sent"], unsound=each["unsound"])
     found = {name: counts[f"all_{name}"] for name in OUTCOMES} | {
         "sent": counts["sent"]
     }

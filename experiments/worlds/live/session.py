@@ -193,13 +193,13 @@ class Session:
                     broker, violations=record.violations, accounts=record.accounts
                 )
             seen = generating.read(played.observed)
-            rows = join(self._world, played.trial, played.replayed, seen, broker, end)
+            joined = join(self._world, played.trial, played.replayed, seen, broker, end)
             yield Episode(
                 trial=played.trial,
-                requests=rows.requests,
-                samples=rows.samples,
+                requests=joined.requests,
+                samples=joined.samples,
                 result=replace(
-                    rows.result, probes_ns=played.probes_ns, machine=played.machine
+                    joined.result, probes_ns=played.probes_ns, machine=played.machine
                 ),
                 started=played.started,
                 seconds=played.seconds,

@@ -1,9 +1,9 @@
 """A page of findings: typed prose, and between two marks what recordings say.
 
 The opening mark of a section names what it was made from: the config, by the hash of
-its content; the rows that its first cells answer, by theirs; code and commit; and the
-text up to the closing mark. So a test can tell of each section that nobody typed in it,
-that its config is still the same, and that the code still gives the same rows.
+its content; what its first trials answer, by theirs; code and commit; and the text up
+to the closing mark. So a test can tell of each section that nobody typed in it, that
+its config is still the same, and that the code still answers the same.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Mark:
 def page(spec: Spec, runs: Path, root: Path, answers: Mapping[str, str]) -> str:
     """Return the page; figures are copied to their places below ``root``.
 
-    ``answers`` has, by config, the hash of the rows of its first cells.
+    ``answers`` has, by config, the hash of what its first trials answer.
 
     :raises SpecError: if a section names what its report does not hold.
     """

@@ -17,7 +17,8 @@ from spark_analysis.telling.sentences.numbers import (
 )
 
 Results = Mapping[str, Any]
-Row = Mapping[str, Any]
+# One entry of a list in ``results.json``.
+ResultRow = Mapping[str, Any]
 
 
 def ratios_table(table: Ratios, results: Results) -> list[str]:
@@ -55,7 +56,7 @@ def ahead_table(table: Ahead, results: Results) -> list[str]:
     ]
     if not rows:
         raise SpecError(f"no pair {first}, {second} where {dict(table.where)}")
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ResultRow]] = {}
     for row in rows:
         found.setdefault(levels[row["point"]][table.factor], []).append(row)
     names = [first, second, "same", "undecided"]
@@ -79,7 +80,7 @@ def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[st
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _word(row: Row) -> str:
+def _word(row: ResultRow) -> str:
     ahead = str(row["ahead"])
     return "undecided" if ahead.startswith("refused") else ahead
 
@@ -88,7 +89,7 @@ def _levels(results: Results) -> dict[str, dict[str, str]]:
     return {it["point"]: it["levels"] for it in results.get("points", [])}
 
 
-def _fits(row: Row, where: Mapping[str, str], levels: Mapping[str, Any]) -> bool:
+def _fits(row: ResultRow, where: Mapping[str, str], levels: Mapping[str, Any]) -> bool:
     """Say whether a row has these values, its own or those of its point."""
     known = {**levels.get(row.get("point", ""), {}), **row}
     for key in where:
@@ -97,7 +98,9 @@ def _fits(row: Row, where: Mapping[str, str], levels: Mapping[str, Any]) -> bool
     return all(known[key] == value for key, value in where.items())
 
 
-def _one(rows: list[Row], where: Mapping[str, str], levels: Mapping[str, Any]) -> Row:
+def _one(
+    rows: list[ResultRow], where: Mapping[str, str], levels: Mapping[str, Any]
+) -> ResultRow:
     found = [row for row in rows if _fits(row, where, levels)]
     if len(found) != 1:
         raise SpecError(f"{len(found)} rows where {dict(where)}, expected one")
@@ -115,7 +118,7 @@ def _free(levels: Mapping[str, str], where: Mapping[str, str]) -> Iterator[str]:
             yield f"{factor} {level}"
 
 
-def _cell(kind: str, row: Row) -> str:
+def _cell(kind: str, row: ResultRow) -> str:
     prefix = "ratio_" if kind == "ratio" else ""
     value, low, high = row[kind], row[f"{prefix}low"], row[f"{prefix}high"]
     if value is None:
