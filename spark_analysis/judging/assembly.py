@@ -126,9 +126,9 @@ def _comparison(found: _Found) -> Comparison:
         manifest=found.manifest,
         metrics=tuple(found.metrics),
         cells=tuple(
-            _cell(found, key, metric, level if metric.level is not None else None)
+            _cell(found, key, metric, None if metric.quantile is None else index)
             for key in ordered
-            for level, metric in enumerate(found.metrics)
+            for index, metric in enumerate(found.metrics)
         ),
         run_values=found.run_values,
         curves=tuple(_curve(found.distributions[key]) for key in ordered),
@@ -182,9 +182,9 @@ def _run_values(
         found = distributions[Key(counted.class_name, counted.arm)]
         run = found.blocks.index(counted.block)
         of_run = {
-            metric.name: found.of_runs[level][run] / NS_PER_MS
-            for level, metric in enumerate(metrics)
-            if metric.level is not None and not math.isnan(found.of_runs[level][run])
+            metric.name: found.of_runs[index][run] / NS_PER_MS
+            for index, metric in enumerate(metrics)
+            if metric.quantile is not None and not math.isnan(found.of_runs[index][run])
         }
         of_run[GOODPUT] = counted.good / ((end - start) / NS_PER_S)
         values.append(
@@ -221,17 +221,17 @@ def _phase_means(
     )
 
 
-def _cell(found: _Found, key: Key, metric: Metric, level: int | None) -> Cell:
-    """Return one cell; ``level`` is the index of the metric's quantile."""
+def _cell(found: _Found, key: Key, metric: Metric, index: int | None) -> Cell:
+    """Return one cell; ``index`` is that of the metric's quantile."""
     manifest = found.manifest
     base = Key(key.class_name, manifest.baseline)
-    measured = _measured(found, key, metric, level)
+    measured = _measured(found, key, metric, index)
     contrast = found.families[metric.name].get(key)
     pooled_ratio = None
-    if contrast is not None and level is not None:
+    if contrast is not None and index is not None:
         pooled_ratio = ratio_interval(
-            np.asarray(found.distributions[key].resampled[level]),
-            np.asarray(found.distributions[base].resampled[level]),
+            np.asarray(found.distributions[key].resampled[index]),
+            np.asarray(found.distributions[base].resampled[index]),
             manifest.options.confidence,
         )
     return Cell(
@@ -239,7 +239,7 @@ def _cell(found: _Found, key: Key, metric: Metric, level: int | None) -> Cell:
         arm=key.arm,
         metric=metric,
         distribution=found.distributions[key],
-        level=level,
+        quantile_index=index,
         measured=measured,
         withheld=gate(metric, measured, manifest.options),
         contrast=contrast,
@@ -247,7 +247,7 @@ def _cell(found: _Found, key: Key, metric: Metric, level: int | None) -> Cell:
         verdict=judge(
             metric,
             measured,
-            _measured(found, base, metric, level),
+            _measured(found, base, metric, index),
             contrast,
             manifest.options,
             replayed=manifest.deterministic and manifest.again == key.arm,
@@ -255,20 +255,20 @@ def _cell(found: _Found, key: Key, metric: Metric, level: int | None) -> Cell:
     )
 
 
-def _measured(found: _Found, key: Key, metric: Metric, level: int | None) -> Measured:
+def _measured(found: _Found, key: Key, metric: Metric, index: int | None) -> Measured:
     runs = [run for run in found.run_values if (run.class_name, run.arm) == key]
     distribution = found.distributions[key]
     answered = sum(run.counts["ok"] for run in runs)
     requests = sum(sum(run.counts.values()) for run in runs)
     assert requests == distribution.requests, "two counts of the same rows"
-    if level is None:
+    if index is None:
         values = np.array([run.values[metric.name] for run in runs])
         mean = mean_interval(values, found.manifest.options.confidence)
         estimate = Estimate(mean.value, max(0.0, mean.low), mean.high)
         tail = None
     else:
-        estimate = Estimate(*(ns / NS_PER_MS for ns in distribution.estimate(level)))
-        tail = distribution.tail(level)
+        estimate = Estimate(*(ns / NS_PER_MS for ns in distribution.estimate(index)))
+        tail = distribution.tail(index)
     return Measured(
         requests=requests,
         runs=len(runs),

@@ -31,8 +31,8 @@ class Cell:
     """One class under one arm in one metric: measured, compared, judged.
 
     ``withheld`` says why the arm's own value must not be quoted, empty if it may be.
-    ``distribution`` is that of all requests, of whose levels the metric is number
-    ``level`` (None: goodput is none of them); ``pooled_ratio`` is the bootstrap's, of
+    ``distribution`` is that of all requests, among whose quantiles the metric is at
+    ``quantile_index`` (None: goodput is none); ``pooled_ratio`` is the bootstrap's, of
     the pooled quantiles. Both are as Spark's groups returned them, in nanoseconds.
     """
 
@@ -40,7 +40,7 @@ class Cell:
     arm: str
     metric: Metric
     distribution: Distribution
-    level: int | None
+    quantile_index: int | None
     measured: Measured
     withheld: str
     contrast: Contrast | None

@@ -122,9 +122,8 @@ def _refusal(
     for arm in design.arms.values():
         values = _values(comparison, class_name, arm, metric)
         if not all(math.isfinite(value) and value > 0 for value in values.values()):
-            what = (
-                "goodput is zero" if metric.level is None else "too many got no answer"
-            )
+            goodput = metric.quantile is None
+            what = "goodput is zero" if goodput else "too many got no answer"
             return f"under {arm} {what}, so there is no {metric.label} to divide by"
     cells = [
         comparison.cell(class_name, arm, metric.name) for arm in design.arms.values()
@@ -230,8 +229,8 @@ def _reach(
 ) -> dict[Combination, Estimate]:
     none, *others = combinations_of(design.factors)
     whole = responses[others[-1]] - responses[none]
-    level = comparison.manifest.options.confidence
+    confidence = comparison.manifest.options.confidence
     return {
-        one: part_of_whole(responses[one] - responses[none], whole, level)
+        one: part_of_whole(responses[one] - responses[none], whole, confidence)
         for one in others
     }

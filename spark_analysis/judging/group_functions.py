@@ -41,7 +41,7 @@ CURVE_RANKS: Final = 240
 class Distribution:
     """All requests of one class under one arm at one point, nanoseconds throughout.
 
-    ``point_index`` does not count when two are compared. Lists are by level, in the
+    ``point_index`` does not count when two are compared. Lists are by quantile, in the
     order asked; ``of_runs`` has the quantile of each of ``blocks`` in each, or its
     value where they are rounds (``statistics.rounds``), ``resampled`` that of each
     resample.
@@ -65,13 +65,13 @@ class Distribution:
     curve_low: list[float]
     curve_high: list[float]
 
-    def estimate(self, level: int) -> Estimate:
-        """Return the pooled quantile of a level with its interval."""
-        return Estimate(self.value[level], self.low[level], self.high[level])
+    def estimate(self, index: int) -> Estimate:
+        """Return one of the pooled quantiles with its interval."""
+        return Estimate(self.value[index], self.low[index], self.high[index])
 
-    def tail(self, level: int) -> Tail:
-        """Return what lies beyond the pooled quantile of a level."""
-        return Tail(self.exceedances[level], self.vif[level], self.effective[level])
+    def tail(self, index: int) -> Tail:
+        """Return what lies beyond one of the pooled quantiles."""
+        return Tail(self.exceedances[index], self.vif[index], self.effective[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Contrast:
 def describe_distribution(
     table: pa.Table,
     *,
-    levels: Sequence[Fraction],
+    quantiles: Sequence[Fraction],
     confidence: float,
     resamples: int,
     seed: int,
@@ -121,12 +121,12 @@ def describe_distribution(
     blocks, arrived = _runs_in_arrival_order(table)
     runs = [np.sort(run) for run in arrived]
     pooled = np.sort(np.concatenate(runs))
-    estimates = [quantile_interval(runs, pooled, level, confidence) for level in levels]
+    estimates = [quantile_interval(runs, pooled, q, confidence) for q in quantiles]
     tails = [
-        tail_of_rounds(runs, level, estimate.value)
+        tail_of_rounds(runs, quantile, estimate.value)
         if episodes
-        else tail(arrived, level, estimate.value)
-        for level, estimate in zip(levels, estimates, strict=True)
+        else tail(arrived, quantile, estimate.value)
+        for quantile, estimate in zip(quantiles, estimates, strict=True)
     ]
     weights = block_weights(len(runs), resamples, seed)
     curve, share = exceedance_curve(pooled, CURVE_RANKS)
@@ -141,10 +141,10 @@ def describe_distribution(
                 requests=len(pooled),
                 blocks=blocks,
                 of_runs=[
-                    round_values(runs, pooled, level).tolist()
+                    round_values(runs, pooled, quantile).tolist()
                     if episodes
-                    else [nearest_rank(run, level) for run in runs]
-                    for level in levels
+                    else [nearest_rank(run, quantile) for run in runs]
+                    for quantile in quantiles
                 ],
                 value=[estimate.value for estimate in estimates],
                 low=[estimate.low for estimate in estimates],
@@ -153,8 +153,8 @@ def describe_distribution(
                 vif=[found.vif for found in tails],
                 effective=[found.effective for found in tails],
                 resampled=[
-                    resampled_quantiles(runs, level, weights).tolist()
-                    for level in levels
+                    resampled_quantiles(runs, quantile, weights).tolist()
+                    for quantile in quantiles
                 ],
                 curve_ns=curve.tolist(),
                 curve_share=share.tolist(),

@@ -26,7 +26,7 @@ class Compared(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number per class and arm. ``level`` is None for goodput.
+    """One number per class and arm. ``quantile`` is None for goodput.
 
     ``margin`` is the relative difference below which two arms count as the same.
     """
@@ -34,13 +34,13 @@ class Metric:
     name: str
     label: str
     unit: str
-    level: Fraction | None
+    quantile: Fraction | None
     margin: float
 
     @property
     def lower_is_better(self) -> bool:
         """Latency should fall, goodput should rise."""
-        return self.level is not None
+        return self.quantile is not None
 
 
 def metrics_of(options: Options) -> tuple[Metric, ...]:
@@ -50,19 +50,19 @@ def metrics_of(options: Options) -> tuple[Metric, ...]:
     """
     quantiles = [
         Metric(
-            name=f"{_percent(level)}_ms",
-            label=_percent(level),
+            name=f"{_percent(quantile)}_ms",
+            label=_percent(quantile),
             unit="ms",
-            level=level,
+            quantile=quantile,
             margin=options.margin_latency,
         )
-        for level in options.levels
+        for quantile in options.quantiles
     ]
     goodput = Metric(
         name=GOODPUT,
         label="goodput",
         unit="/s",
-        level=None,
+        quantile=None,
         margin=options.margin_goodput,
     )
     return (*quantiles, goodput)
@@ -70,9 +70,9 @@ def metrics_of(options: Options) -> tuple[Metric, ...]:
 
 def headline_of(metrics: Sequence[Metric]) -> Metric:
     """Return the metric that is told first: p99, or the quantile nearest to it."""
-    quantiles = [metric for metric in metrics if metric.level is not None]
-    return min(quantiles, key=lambda m: abs((m.level or 0) - Fraction(99, 100)))
+    quantiles = [metric for metric in metrics if metric.quantile is not None]
+    return min(quantiles, key=lambda m: abs((m.quantile or 0) - Fraction(99, 100)))
 
 
-def _percent(level: Fraction) -> str:
-    return f"p{float(level * 100):g}"
+def _percent(quantile: Fraction) -> str:
+    return f"p{float(quantile * 100):g}"

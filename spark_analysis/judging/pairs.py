@@ -98,12 +98,12 @@ def _family(
     options = shown[0].comparison.manifest.options
     q = discovery_q([_p(one) for one in shown])
     same = discovery_q([tost(one.logs, metric.margin) for one in shown])
-    level = coverage_level(list(q), options.alpha)
+    coverage = coverage_level(list(q), options.alpha)
     found = iter(zip(q, same, strict=True))
     return [
         _refused(one, pair, metric)
         if one.why
-        else _judged(one, pair, metric, level, *next(found))
+        else _judged(one, pair, metric, coverage, *next(found))
         for one in asked
     ]
 
@@ -122,11 +122,11 @@ def _refused(asked: _Asked, pair: Pair, metric: Metric) -> PairCell:
 
 
 def _judged(
-    asked: _Asked, pair: Pair, metric: Metric, level: float, q: float, q_same: float
+    asked: _Asked, pair: Pair, metric: Metric, coverage: float, q: float, q_same: float
 ) -> PairCell:
     options = asked.comparison.manifest.options
     picked = q < options.alpha
-    log = log_ratio_interval(asked.logs, level if picked else options.confidence)
+    log = log_ratio_interval(asked.logs, coverage if picked else options.confidence)
     ratio = Estimate(*(factor(end) for end in log))
     decision = decide(
         ratio, blocks=len(asked.logs), p=q, p_same=q_same, alpha=options.alpha

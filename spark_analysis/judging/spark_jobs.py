@@ -56,7 +56,7 @@ def distributions(
     options = manifest.options
     describe = functools.partial(
         describe_distribution,
-        levels=options.levels,
+        quantiles=options.quantiles,
         confidence=options.confidence,
         resamples=options.resamples,
         seed=manifest.seed,

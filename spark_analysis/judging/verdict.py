@@ -138,7 +138,7 @@ def word_of(contrast: Contrast, options: Options, *, lower_is_better: bool) -> W
 
 def gate(metric: Metric, measured: Measured, options: Options) -> str:
     """Return why an arm's own value may not be quoted, or an empty string."""
-    if metric.level is None:
+    if metric.quantile is None:
         return ""
     if not math.isfinite(measured.estimate.value):
         return (
@@ -162,7 +162,7 @@ def gate(metric: Metric, measured: Measured, options: Options) -> str:
 
 def why_not_compared(metric: Metric, *measured: Measured) -> str:
     """Return why arms are not compared by a metric, or an empty string."""
-    if metric.level is None:
+    if metric.quantile is None:
         return ""
     infinite = [math.isinf(of.estimate.value) for of in measured]
     if any(infinite) and not all(infinite):
@@ -176,7 +176,7 @@ def why_not_compared(metric: Metric, *measured: Measured) -> str:
         )
     if all(of.rounds for of in measured):
         return _thin_over_rounds(metric, measured)
-    beyond = min(of.requests / of.runs for of in measured) * float(1 - metric.level)
+    beyond = min(of.requests / of.runs for of in measured) * float(1 - metric.quantile)
     if beyond < RUN_EXCEEDANCES_MIN:
         return (
             f"a run has {beyond:.2g} requests beyond {metric.label} on average, too "

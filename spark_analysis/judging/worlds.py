@@ -237,6 +237,6 @@ def _between(
         return None
     found = quotient(other.estimate, witness.estimate)
     mine, theirs = requests_ms
-    if found is None or witness.metric.level is None or not mine or not theirs:
+    if found is None or witness.metric.quantile is None or not mine or not theirs:
         return found
     return Estimate(*(end * mine / theirs for end in found))

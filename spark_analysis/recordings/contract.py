@@ -74,7 +74,7 @@ class Options:
     ``margin_worlds`` is how far ratios of two worlds that agree may be apart.
     """
 
-    levels: tuple[Fraction, ...]
+    quantiles: tuple[Fraction, ...]
     alpha: float
     margin_latency: float
     margin_goodput: float
@@ -86,7 +86,7 @@ class Options:
 
     @property
     def confidence(self) -> float:
-        """The level of every interval."""
+        """The confidence of every interval."""
         return 1 - self.alpha
 
 
@@ -144,12 +144,12 @@ class Look:
 class Episodes:
     """The sequential rule of an experiment in rounds, and all its looks.
 
-    ``primary`` is the class whose ``level`` decides; a round's arms may differ in the
-    machine's speed by the factor ``speed_band``.
+    ``primary`` is the class whose ``quantile`` decides; a round's arms may differ in
+    the machine's speed by the factor ``speed_band``.
     """
 
     primary: str
-    level: Fraction
+    quantile: Fraction
     precision: float
     rounds_min: int
     minutes: float

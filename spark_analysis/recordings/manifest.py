@@ -97,7 +97,7 @@ def _episodes(raw: Raw) -> Episodes | None:
         return None
     return Episodes(
         primary=found["primary"] or raw["classes"][0]["class"],
-        level=level_of(found["quantile"]),
+        quantile=exact_quantile(found["quantile"]),
         precision=found["precision"],
         rounds_min=found["rounds_min"],
         minutes=found["minutes"],
@@ -141,7 +141,7 @@ def _point(raw: Raw) -> Point:
 
 def _options(raw: Raw) -> Options:
     return Options(
-        levels=tuple(level_of(quantile) for quantile in sorted(raw["quantiles"])),
+        quantiles=tuple(exact_quantile(found) for found in sorted(raw["quantiles"])),
         alpha=raw["alpha"],
         margin_latency=raw["margin_latency"],
         margin_goodput=raw["margin_goodput"],
@@ -153,15 +153,15 @@ def _options(raw: Raw) -> Options:
     )
 
 
-def level_of(quantile: float) -> Fraction:
-    """Return the level that a decimal number means: 0.999 is 999/1000.
+def exact_quantile(number: float) -> Fraction:
+    """Return the quantile that a decimal number means: 0.999 is 999/1000.
 
     :raises ValueError: unless it lies strictly between 0 and 1.
     """
-    level = Fraction(repr(quantile))
-    if not 0 < level < 1:
-        raise ValueError(f"a quantile lies between 0 and 1, found {quantile!r}")
-    return level
+    quantile = Fraction(repr(number))
+    if not 0 < quantile < 1:
+        raise ValueError(f"a quantile lies between 0 and 1, found {number!r}")
+    return quantile
 
 
 def _run(raw: Raw) -> Run:

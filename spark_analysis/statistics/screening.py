@@ -29,7 +29,7 @@ def discovery_q(p: Sequence[float]) -> FloatArray:
 
 
 def coverage_level(q: Sequence[float], alpha: float) -> float:
-    """Return the level of intervals for those with ``q`` below ``alpha``.
+    """Return the confidence of intervals for those with ``q`` below ``alpha``.
 
     1 - alpha if all were found, closer to 1 the fewer were picked out of many.
     """

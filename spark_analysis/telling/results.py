@@ -153,7 +153,7 @@ def _row(comparison: Comparison, cell: Cell) -> dict[str, Any]:
 
 def _in_requests(comparison: Comparison, cell: Cell) -> float | None:
     request_ms = comparison.manifest.point.mean_request_ms
-    if cell.metric.level is None or cell.estimate is None or not request_ms:
+    if cell.metric.quantile is None or cell.estimate is None or not request_ms:
         return None
     return finite(cell.estimate.value / request_ms)
 

@@ -42,7 +42,7 @@ from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
 
 OPTIONS = Options(
-    levels=(Fraction(99, 100),),
+    quantiles=(Fraction(99, 100),),
     alpha=0.05,
     margin_latency=0.05,
     margin_goodput=0.02,
@@ -237,7 +237,7 @@ def _cell(
         distribution=_distribution(
             key, tuple((run.block, run.values[P99.name]) for run in own)
         ),
-        level=None if metric.level is None else 0,
+        quantile_index=None if metric.quantile is None else 0,
         measured=measured,
         withheld=gate(metric, measured, OPTIONS),
         contrast=contrast,
@@ -270,7 +270,7 @@ def _distribution(
         }
     )
     described = describe_distribution(
-        table, levels=OPTIONS.levels, confidence=0.95, resamples=1, seed=1
+        table, quantiles=OPTIONS.quantiles, confidence=0.95, resamples=1, seed=1
     )
     return Distribution(**described.to_pylist()[0])
 
@@ -285,7 +285,7 @@ def _measured(
         runs=len(runs),
         estimate=Estimate(middle, min(values), max(values)),
         lost=0.02 if math.isinf(middle) else 0.0,
-        tail=None if metric.level is None else (THIN if thin else HEAVY),
+        tail=None if metric.quantile is None else (THIN if thin else HEAVY),
     )
 
 

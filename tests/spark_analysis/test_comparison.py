@@ -105,7 +105,7 @@ def test_pooled_quantiles_are_numpys_over_all_blocks(
     comparison: Comparison, naive: dict[tuple[str, str, int], list[dict[str, Any]]]
 ) -> None:
     for cell in comparison.cells:
-        if cell.metric.level is None:
+        if cell.metric.quantile is None:
             continue
         pooled = [
             row["latency_ms"]

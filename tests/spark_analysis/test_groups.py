@@ -17,7 +17,7 @@ from spark_analysis.judging.group_functions import (
 from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
 from spark_analysis.statistics.sign_flip import max_t
 
-LEVELS = (Fraction(1, 2), Fraction(99, 100))
+QUANTILES = (Fraction(1, 2), Fraction(99, 100))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def requests() -> pa.Table:
 
 def describe(table: pa.Table) -> dict[str, Any]:
     found = describe_distribution(
-        table, levels=LEVELS, confidence=0.95, resamples=50, seed=4
+        table, quantiles=QUANTILES, confidence=0.95, resamples=50, seed=4
     )
     assert found.num_rows == 1
     row: dict[str, Any] = found.to_pylist()[0]
@@ -83,7 +83,7 @@ def test_clustering_is_seen_in_order_of_arrival_only() -> None:
         }
     )
     found = describe_distribution(
-        table, levels=(Fraction(9, 10),), confidence=0.95, resamples=10, seed=1
+        table, quantiles=(Fraction(9, 10),), confidence=0.95, resamples=10, seed=1
     ).to_pylist()[0]
     assert found["vif"][0] > 100
     assert found["effective"][0] < 2

@@ -153,7 +153,7 @@ def test_the_report_shows_both_witnesses(study: Study, tmp_path: Path) -> None:
 def _in_rounds(comparison: Comparison, band: float) -> Comparison:
     episodes = Episodes(
         primary="control",
-        level=comparison.metrics[0].level or studies.OPTIONS.levels[0],
+        quantile=comparison.metrics[0].quantile or studies.OPTIONS.quantiles[0],
         precision=0.1,
         rounds_min=20,
         minutes=3.0,

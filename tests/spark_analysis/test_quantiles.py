@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_analysis.recordings.manifest import level_of
+from spark_analysis.recordings.manifest import exact_quantile
 from spark_analysis.statistics.quantiles import (
     exceedance_curve,
     nearest_rank,
@@ -27,7 +27,7 @@ def test_nearest_rank_is_numpys_inverted_cdf(
 ) -> None:
     """Levels that binary floats hold exactly, so that NumPy cannot round the rank."""
     expected = np.quantile(values, quantile, method="inverted_cdf")
-    assert nearest_rank(np.sort(values), level_of(quantile)) == expected
+    assert nearest_rank(np.sort(values), exact_quantile(quantile)) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,24 +44,24 @@ def test_rank_is_the_smallest_that_covers_the_share(
     count: int, quantile: float, expected: int
 ) -> None:
     """100 x 0.07 is 7.000000000000001 in floats, whose ceiling would be 8."""
-    assert rank(count, level_of(quantile)) == expected
+    assert rank(count, exact_quantile(quantile)) == expected
 
 
 def test_a_decimal_is_taken_at_its_word() -> None:
-    assert level_of(0.999) == Fraction(999, 1000)
+    assert exact_quantile(0.999) == Fraction(999, 1000)
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.0, 99.0, -0.5])
 def test_a_level_outside_the_open_unit_interval_is_refused(quantile: float) -> None:
     with pytest.raises(ValueError, match=repr(quantile)):
-        level_of(quantile)
+        exact_quantile(quantile)
 
 
 def test_unanswered_requests_push_the_quantile_to_infinity() -> None:
     ninety_eight = np.arange(1.0, 99.0)
     two_lost = np.append(ninety_eight, [math.inf, math.inf])
-    assert nearest_rank(two_lost, level_of(0.98)) == 98.0
-    assert nearest_rank(two_lost, level_of(0.99)) == math.inf
+    assert nearest_rank(two_lost, exact_quantile(0.98)) == 98.0
+    assert nearest_rank(two_lost, exact_quantile(0.99)) == math.inf
 
 
 def test_curve_starts_at_the_smallest_value_and_ends_at_the_largest() -> None:

@@ -16,7 +16,7 @@ from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
 
 OPTIONS = Options(
-    levels=(Fraction(1, 2), Fraction(99, 100), Fraction(999, 1000)),
+    quantiles=(Fraction(1, 2), Fraction(99, 100), Fraction(999, 1000)),
     alpha=0.05,
     margin_latency=0.05,
     margin_goodput=0.02,

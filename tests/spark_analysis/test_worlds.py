@@ -139,7 +139,8 @@ def test_a_world_with_too_few_requests_is_not_called_undecided() -> None:
 
 def test_a_world_without_a_p99_is_told_by_the_quantile_below_it() -> None:
     """Eighteen rounds had no p99, and a p95 that all decided: it was not told."""
-    p50, *_ = metrics_of(replace(OPTIONS, levels=(Fraction(1, 2), Fraction(99, 100))))
+    quantiles = (Fraction(1, 2), Fraction(99, 100))
+    p50, *_ = metrics_of(replace(OPTIONS, quantiles=quantiles))
 
     def with_p50(study: Study, p99: Verdict | None = None) -> Study:
         (made,) = study.comparisons
@@ -240,7 +241,7 @@ def test_values_are_held_together_in_units_of_the_mean_request() -> None:
     virtual = study_in("virtual", {"planes": 0.2}, base_ms=10.0, request_ms=0.5)
     live = study_in("live", {"planes": 0.2}, base_ms=20.0, request_ms=1.0)
     for cell in together(virtual, live).cells:
-        if cell.witness.class_name == "control" and cell.witness.metric.level:
+        if cell.witness.class_name == "control" and cell.witness.metric.quantile:
             assert cell.between is not None
             assert cell.between.value == pytest.approx(1.0)
     rows = results_of_worlds(together(virtual, live))["rows"]

@@ -64,12 +64,12 @@ def _curves(axis: Axes, comparison: Comparison, class_name: str) -> None:
         if curve.class_name != class_name:
             continue
         _curve(axis, comparison, curve)
-    level = comparison.headline.level
-    assert level is not None
-    axis.axhline(float(1 - level), color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
+    quantile = comparison.headline.quantile
+    assert quantile is not None
+    axis.axhline(float(1 - quantile), color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
     axis.annotate(
         comparison.headline.label,
-        (1, float(1 - level)),
+        (1, float(1 - quantile)),
         xycoords=("axes fraction", "data"),
         xytext=(-2, 2),
         textcoords="offset points",

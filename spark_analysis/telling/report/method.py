@@ -47,7 +47,7 @@ def _drawn(alpha: float) -> str:
 
 def _stopping(manifest: Manifest, episodes: Episodes) -> str:
     """Return the sequential rule and what it saw, as entries of the method's list."""
-    label = f"p{float(episodes.level * 100):g}"
+    label = f"p{float(episodes.quantile * 100):g}"
     looks = "; ".join(
         f"{look.rounds} rounds: {_widest(look.half_widths)}, {escape(look.decision)}"
         for look in episodes.looks

@@ -71,7 +71,8 @@ def _pay(comparison: Comparison, arm: str) -> tuple[str, ...]:
     found += [
         f"{cell.class_name} has a {cell.metric.label} that is {finding(cell)}"
         for cell in story(comparison, arm).others
-        if cell.metric.level is None and cell.class_name in comparison.class_names[1:]
+        if cell.metric.quantile is None
+        and cell.class_name in comparison.class_names[1:]
     ]
     return (f"Under {arm}, {listed(found)}.",) if found else ()
 

@@ -126,7 +126,7 @@ def _refused(comparison: Comparison, design: Design, class_name: str) -> str:
 
 def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     whole, metric = of.whole, of.metric
-    kind = "goodput" if metric.level is None else f"{metric.label} latency"
+    kind = "goodput" if metric.quantile is None else f"{metric.label} latency"
     level = percent(comparison.manifest.options.confidence)
     what = f"The {kind} of {of.class_name}"
     evidence = (

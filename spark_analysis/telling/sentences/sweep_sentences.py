@@ -61,7 +61,7 @@ def pair_sentences(study: Study, class_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _what(cell: PairCell) -> str:
-    kind = "goodput" if cell.metric.level is None else cell.metric.label
+    kind = "goodput" if cell.metric.quantile is None else cell.metric.label
     return f"{kind} of {cell.class_name}"
 
 
@@ -77,7 +77,7 @@ def _single(cells: Sequence[PairCell]) -> str:
         return f"the same within {percent(cell.metric.margin)} ({evidence})"
     if cell.winner == "undecided":
         return f"undecided ({evidence})"
-    latency = cell.metric.level is not None
+    latency = cell.metric.quantile is not None
     return f"{change(cell.ratio.value, latency=latency)} ({evidence})"
 
 

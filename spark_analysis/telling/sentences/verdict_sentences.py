@@ -27,7 +27,7 @@ from spark_analysis.telling.sentences.numbers import (
 
 def subject(cell: Cell) -> str:
     """Return what a cell is about: "p99 latency of control"."""
-    kind = "goodput" if cell.metric.level is None else f"{cell.metric.label} latency"
+    kind = "goodput" if cell.metric.quantile is None else f"{cell.metric.label} latency"
     return f"{kind} of {cell.class_name}"
 
 
@@ -209,7 +209,7 @@ def finding(cell: Cell) -> str:
         return "not compared"
     if differs(cell):
         assert cell.contrast is not None
-        latency = cell.metric.level is not None
+        latency = cell.metric.quantile is not None
         return change(cell.contrast.ratio.value, latency=latency)
     if cell.verdict.word == "equivalent":
         return f"equal within {percent(cell.metric.margin)}"
@@ -223,9 +223,10 @@ def differs(cell: Cell) -> bool:
 
 def telling_cell(comparison: Comparison, class_name: str, arm: str) -> Cell | None:
     """Return the cell of the highest quantile, up to the headline, that is compared."""
-    highest = comparison.headline.level
+    highest = comparison.headline.quantile
     for metric in reversed(comparison.metrics):
-        if metric.level is None or (highest is not None and metric.level > highest):
+        quantile = metric.quantile
+        if quantile is None or (highest is not None and quantile > highest):
             continue
         cell = comparison.cell(class_name, arm, metric.name)
         if cell.shown_contrast is not None:
