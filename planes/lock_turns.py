@@ -20,7 +20,7 @@ from planes.lock import (
 )
 from planes.slices import PREEMPT, CancelStatusGuard
 from planes.stepping import Step, Stepper
-from planes.task import Task
+from planes.task import BrokenRule, Task
 
 
 class LockTurns:
@@ -61,7 +61,7 @@ class LockTurns:
             trap = self._stepper.step(owner, runner, step, argument, now_ns)
             now_ns = self._stepper.ended_ns
             lend(owner, runner, owner.attained_ns - before_ns)
-            breach: AssertionError | None
+            breach: BrokenRule | None
             try:
                 self._obey_lent(runner, trap, now_ns)
                 breach = guard.breach(runner)

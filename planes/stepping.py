@@ -23,7 +23,7 @@ Spend = Callable[[Task], None]
 class Stepper:
     """Steps the handlers of what takes turns at ``cpu``: several planes, or a lone one.
 
-    ``spend`` is called after each slice; the virtual world moves its clock there.
+    ``spend`` is called after a slice; the virtual world moves its clock there.
     """
 
     __slots__ = ("_charge", "_now_ns", "_spend", "ended_ns")
@@ -43,9 +43,9 @@ class Stepper:
         """Run ``runner`` in the turn of ``owner`` until its next trap; return that.
 
         Whatever ends the step is billed, from ``began_ns`` on: where the turn goes on,
-        that is when the last step ended, so that a trap is its task's to pay for. What
-        a slice costs where time is virtual, it costs from one point to the next; a lock
-        taken or freed on the way is no point.
+        that is when the last step ended, so that a trap is its task's to pay for.
+        ``spend`` is not called at a lock's traps: where time is virtual, the work
+        before one is paid for with what comes after.
 
         :raises StopIteration: with the result, if the handler has returned.
         """

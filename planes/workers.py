@@ -24,7 +24,7 @@ class Workers:
         if self._idle:
             trio.lowlevel.reschedule(self._idle.popleft())
         else:
-            self.start(self._work, name="seat")
+            self.start(self._work, name="worker")
 
     def start(
         self, function: Callable[..., Awaitable[object]], *args: object, name: str

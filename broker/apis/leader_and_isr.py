@@ -19,7 +19,7 @@ Version notes: v1 adds is_new, v2 broker epochs (KIP-380), v3 reassignment (KIP-
 is flexible, v5 adds topic ids (KIP-516), v6 the leader recovery state, v7 the mark of a
 KRaft controller, which may repeat a leader epoch (KIP-866).
 
-Left out: reassignment fields and leader recovery.
+Left out: leader recovery (KIP-704).
 """
 
 from __future__ import annotations

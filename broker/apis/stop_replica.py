@@ -7,7 +7,7 @@ Behaviour:
   partition, by leader epoch: FENCED_LEADER_EPOCH if it is older, but -1 (none known)
   and -2 (the topic is being deleted) pass.
 - Deleting removes the replica and its log, and answers whoever waits for it. Stopping
-  without deleting keeps both, as in Kafka: only a follower's fetching would end.
+  without deleting keeps both, as in Kafka: only a follower's fetching ends.
 - The request can be preempted between two partitions, under the lock of state changes,
   as LeaderAndIsr.
 

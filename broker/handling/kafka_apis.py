@@ -1,10 +1,10 @@
 """From a request to its response: find the handler, decode, handle, encode.
 
-Kafka's ``KafkaApis``. All of it runs inside the handler's coroutine, so that decoding
-and encoding are charged to the request. What cannot be decoded closes the connection,
-as in Kafka. What admission has turned away is decoded and refused
-(`broker.handling.error_answer`). Whatever a handler raises ends its request and nothing
-else (`broker.handling.failures`); only a broken rule of the planes goes on.
+Kafka's ``KafkaApis``. All of it is done in turns of the request, so that decoding and
+encoding are charged to it. What cannot be decoded closes the connection, as in Kafka.
+What admission has turned away is decoded and refused (`broker.handling.error_answer`).
+Whatever a handler raises ends its request and nothing else
+(`broker.handling.failures`); only a broken rule of the planes goes on.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 It opens from bottom to top: whose directories these are, what the coordinator
 remembers, their logs, then leadership of everything, then the groups. Handlers act on
-it; coordinator, disk and time are handed in, and nothing here waits but for a flush
-strategy.
+it; coordinator, disk, network and time are handed in.
 """
 
 from __future__ import annotations
