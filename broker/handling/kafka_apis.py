@@ -141,8 +141,7 @@ class KafkaApis:
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over the metrics of the broker behind the handlers."""
         replicas = self.broker.replicas
-        purgatories = (replicas.produce_purgatory, replicas.fetch_purgatory)
-        yield from purgatory_metrics(purgatories)
+        yield from purgatory_metrics(replicas.purgatories)
         yield from replica_metrics(replicas)
         yield from quota_metrics(self.broker.quotas)
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)

@@ -13,6 +13,7 @@ from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
+from tests.broker.apis.broker_world import World
 from tests.broker.metrics.text import exposition
 from tests.virtual.world import (
     LEADER_AND_ISR,
@@ -192,6 +193,16 @@ def test_purgatories_are_counted_by_kafkas_names():
     assert found[prefix + "numdelayedoperations", label] == 1
     assert found[prefix + "purgatorysize", label] == 1
     assert found[prefix + "expires_total", label] == 2
+
+
+def test_all_that_wait_for_replicas_are_scraped():
+    """Kafka's ``delayedOperation``s of its ``ReplicaManager``."""
+    found = samples(exposition(World().apis.metrics()))
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    for operation in ("Produce", "Fetch", "DeleteRecords"):
+        label = ("delayedoperation", operation)
+        assert found[prefix + "numdelayedoperations", label] == 0
+        assert found[prefix + "expires_total", label] == 0
 
 
 def test_labels_survive_prometheus_parser():
