@@ -92,7 +92,6 @@ class Classifier:
         request_class = self._class_of[api_key]
         if api_key == _API_FETCH and is_follower_fetch(header, frame):
             request_class = REPLICATION
-        # `expected_ns`, written out for every request.
         cost_ns = self._cost_ns.get((api_key, len(frame).bit_length()))
         if cost_ns is None:
             cost_ns = self._cost_of_api_ns.get(api_key, _UNKNOWN_COST_NS)
@@ -100,13 +99,6 @@ class Classifier:
         if self._flow_of is not None:
             flow = self._flow_of(request_class, header, connection_id)
         return request_class, self._levels[request_class], flow, cost_ns
-
-    def expected_ns(self, api_key: int, size_bytes: int) -> int:
-        """Return what a request of this API and size is expected to cost."""
-        cost_ns = self._cost_ns.get((api_key, size_bytes.bit_length()))
-        if cost_ns is None:
-            cost_ns = self._cost_of_api_ns.get(api_key, _UNKNOWN_COST_NS)
-        return cost_ns
 
     def learn(self, request: Request) -> None:
         """Learn from a request that is done what it has cost.
