@@ -63,11 +63,12 @@ class OneCpu:
         self.now_ns += used_ns
         self.rest_ns[task] -= used_ns
         self.received_ns[core] += used_ns
-        self.cpu.charge(task, used_ns, self.now_ns)
         if not self.rest_ns[task]:
-            core.finish(task, 0, self.now_ns)
+            self.cpu.finish(task, used_ns, self.now_ns)
             self.running = None
-        elif self.rng.random() < block:
+            return core
+        self.cpu.charge(task, used_ns, self.now_ns)
+        if self.rng.random() < block:
             core.block(task, self.now_ns)
             self.blocked.append(task)
             self.running = None
