@@ -11,8 +11,9 @@ Behaviour:
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
 - A partition that is named twice is INVALID_REQUEST, both times; so is everything to a
   client that names an isolation level that there is not.
-- Only leaders answer, under the epoch that the client names. A request can be
-  preempted between two partitions, and while it searches one by time.
+- Only leaders answer, under the epoch that the client names; to a debugging consumer
+  (replica id -2) followers do, too. A request can be preempted between two partitions,
+  and while it searches one by time.
 
 Version notes: v2 adds the isolation level, v4 leader epochs (KIP-320), v6 is flexible,
 v7 adds -3 (KIP-734), v8 -4 (KIP-405), v9 -5 (KIP-1005).
