@@ -21,9 +21,9 @@ from typing import Any
 import trio
 
 from planes.alarm import Alarm
+from planes.books import Housekeeping
 from planes.clock import NowNs
 from planes.cpu import Cpu
-from planes.housekeeping import Housekeeping
 from planes.lock import LOCK_TRAPS, LockError, LockTrap, expect_none_held, locking_of
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore

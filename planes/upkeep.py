@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 from planes.stepping import Spend
 from planes.task import Task
 

@@ -32,7 +32,7 @@ from broker.observation.logs import fields
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 
 logger = getLogger(__name__)
 

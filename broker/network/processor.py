@@ -28,8 +28,8 @@ from broker.network.transport import Connection, Selector
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
+from planes.books import Housekeeping
 from planes.clock import NowNs
-from planes.housekeeping import Housekeeping
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
 NEW_CONNECTIONS_MAX: Final = 20

@@ -8,7 +8,7 @@ from typing import Final
 from broker.observation.busy_time import BusyTime
 from broker.observation.metric import Metric
 from planes import PlaneCore
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 
 _NS_PER_S: Final = 1e9
 

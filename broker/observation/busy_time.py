@@ -7,8 +7,8 @@ from time import perf_counter
 
 import trio
 
+from planes.books import Housekeeping
 from planes.clock import NowNs
-from planes.housekeeping import Housekeeping
 
 
 class BusyTime(trio.abc.Clock):

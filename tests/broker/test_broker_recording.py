@@ -14,7 +14,7 @@ from broker.observation.recording.recording import (
 )
 from broker.observation.recording.sampler import Sampler
 from broker.requests.request import Request
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 
 
 def request(correlation_id, request_class="produce", **fields):

@@ -7,7 +7,7 @@ from functools import partial
 import trio
 
 from broker.observation.busy_time import BusyTime
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 from planes.slices import parked
 from schedulers import make
 from tests.planes.simulation import US, simulated

@@ -10,8 +10,8 @@ from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
 from broker.observation.recording.recording import Recorder, SampleRow
 from planes import PlaneCore
+from planes.books import Housekeeping
 from planes.clock import NowNs
-from planes.housekeeping import Housekeeping
 
 
 class Sampler:

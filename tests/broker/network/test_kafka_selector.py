@@ -5,7 +5,7 @@ import pytest
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.kafka_selector import KafkaSelector
 from broker.network.transport import READABLE, WRITABLE
-from planes.housekeeping import Housekeeping
+from planes.books import Housekeeping
 
 CALL_NS, ROOM = 7_000, 10
 
