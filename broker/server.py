@@ -115,7 +115,7 @@ class BrokerServer:
         self.laws = LawBook(self.topology.planes, config, self._now_ns)
         self.accounts = Accounts(
             self.topology.planes,
-            self.dispatcher.housekeeping,
+            self.dispatcher.books,
             surroundings.busy_time,
         )
         self.metrics_port: int | None = None
@@ -188,7 +188,7 @@ class BrokerServer:
                 await nursery.start(self.dispatcher.run)
                 await nursery.start(self.socket_server.run)
                 nursery.start_soon(self.timer.run)
-                replication = self.dispatcher.housekeeping.of("replication")
+                replication = self.dispatcher.books.of("replication")
                 nursery.start_soon(self._application.run, replication)
                 nursery.start_soon(self.upkeep_timer.run)
                 self._start_sampler(nursery)
@@ -223,7 +223,7 @@ class BrokerServer:
     def _expire(self, now_ns: int) -> None:
         """Let deadlines come: nobody's request."""
         try:
-            with self.dispatcher.housekeeping.of("deadlines"):
+            with self.dispatcher.books.of("deadlines"):
                 self._application.expire(now_ns)
         except LogDirsLost as lost:
             logger.critical(
@@ -270,7 +270,7 @@ class BrokerServer:
             frame_bytes_max=self._config[SOCKET_REQUEST_MAX_BYTES],
             idle_ns_max=network_settings.idle_ns_max(self._config),
             debit=self.dispatcher.debit,
-            housekeeping=self.dispatcher.housekeeping,
+            books=self.dispatcher.books,
         )
         endpoints = [
             Endpoint(
@@ -334,7 +334,7 @@ class BrokerServer:
             ended = False
             while not ended:
                 piece = []
-                with self.dispatcher.housekeeping.of("scrapes"):
+                with self.dispatcher.books.of("scrapes"):
                     for sample in samples:
                         if sample is None:
                             break
@@ -354,7 +354,7 @@ class BrokerServer:
             self.processors,
             recorder,
             self._now_ns,
-            self.dispatcher.housekeeping,
+            self.dispatcher.books,
         )
         period_ns = self._config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
         nursery.start_soon(sampler.run, period_ns)

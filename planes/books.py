@@ -1,4 +1,8 @@
-"""CPU that is used for nobody's request: accepting, timers, upkeep, scrapes."""
+"""The books of the loop's thread: until when its time is billed, and what to nobody.
+
+*Housekeeping* is CPU that is used for no request: accepting, timers, upkeep, scrapes.
+It is billed like the classes of requests, but has no flows.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,22 @@ from collections.abc import Mapping
 from planes.clock import NowNs
 
 
-class Housekeeping:
-    """A class of its own that is billed like the others, but has no flows.
+class Books:
+    """Who pays for the thread's time, as one line, which ends at ``until_ns``.
 
-    ``with housekeeping.of("samples"):`` around synchronous work bills it, under that
-    name; work inside such work is billed once, to what is outermost.
+    That is the end of what has been billed, to requests or to housekeeping. Where the
+    event loop tells of its waits (``spans``), a bill begins there, not at the work that
+    it is for: so what it took to come to the work, in the event loop and in between, is
+    paid by whoever it was for, and nothing is billed twice.
 
-    The thread's time is one line, of which ``until_ns`` is the end of what has been
-    billed, to requests or to housekeeping. Where the event loop tells of its waits
-    (``spans``), a bill begins there, not at the work that it is for: so what it took to
-    come to the work, in the event loop and in between, is paid by whoever it was for,
-    and nothing is billed twice.
+    ``with books.of("samples"):`` around synchronous work bills it to housekeeping,
+    under that name; work inside such work is billed once, to what is outermost.
 
     >>> times = iter((5, 12))
-    >>> housekeeping = Housekeeping(lambda: next(times))
-    >>> with housekeeping.of("samples"), housekeeping.of("scrapes"):
+    >>> books = Books(lambda: next(times))
+    >>> with books.of("samples"), books.of("scrapes"):
     ...     pass
-    >>> housekeeping.billed_ns, dict(housekeeping.by_kind_ns)
+    >>> books.housekeeping_ns, dict(books.by_kind_ns)
     (7, {'samples': 7, 'scrapes': 0})
     """
 
@@ -36,7 +39,7 @@ class Housekeeping:
         self.open: Bill | None = None
 
     def of(self, kind: str) -> Bill:
-        """Return the bill of one kind of work, the same one each time."""
+        """Return the bill of one kind of housekeeping, the same one each time."""
         bill = self._bills.get(kind)
         if bill is None:
             bill = self._bills[kind] = Bill(self)
@@ -49,8 +52,8 @@ class Housekeeping:
         return self.until_ns
 
     @property
-    def billed_ns(self) -> int:
-        """The CPU of all kinds."""
+    def housekeeping_ns(self) -> int:
+        """The CPU of all kinds of housekeeping."""
         return sum(bill.billed_ns for bill in self._bills.values())
 
     @property
@@ -62,25 +65,25 @@ class Housekeeping:
 class Bill:
     """What one kind of housekeeping has used."""
 
-    __slots__ = ("_began_ns", "_housekeeping", "billed_ns")
+    __slots__ = ("_began_ns", "_books", "billed_ns")
 
-    def __init__(self, housekeeping: Housekeeping) -> None:
-        self._housekeeping = housekeeping
+    def __init__(self, books: Books) -> None:
+        self._books = books
         self._began_ns: list[int] = []
         self.billed_ns = 0
 
     def __enter__(self) -> None:
         # A bill within another, or within itself, is a part of that one.
-        if self._housekeeping.open is None:
-            self._housekeeping.open = self
-            self._began_ns.append(self._housekeeping.begin_ns())
+        if self._books.open is None:
+            self._books.open = self
+            self._began_ns.append(self._books.begin_ns())
         else:
             self._began_ns.append(-1)
 
     def __exit__(self, *_: object) -> None:
         began_ns = self._began_ns.pop()
         if began_ns >= 0:
-            housekeeping = self._housekeeping
-            housekeeping.open = None
-            housekeeping.until_ns = ended_ns = housekeeping.now_ns()
+            books = self._books
+            books.open = None
+            books.until_ns = ended_ns = books.now_ns()
             self.billed_ns += ended_ns - began_ns

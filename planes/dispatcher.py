@@ -21,7 +21,7 @@ from typing import Any
 import trio
 
 from planes.alarm import Alarm
-from planes.books import Housekeeping
+from planes.books import Books
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.lock import LOCK_TRAPS, LockError, LockTrap, expect_none_held, locking_of
@@ -63,7 +63,7 @@ class Dispatcher:
         self._stepper = Stepper(self._turns, now_ns, spend)
         self._locks = LockTurns(self._cpu, self._stepper)
         self._room, self._workers = Room(planes, now_ns), Workers(self._work)
-        self.housekeeping = self._books = Housekeeping(now_ns)
+        self.books = Books(now_ns)
         self._quantum_ns = quantum_ns
         self._token_free, self._closed = True, False
         self._suspended: dict[Task, None] = {}
@@ -146,7 +146,7 @@ class Dispatcher:
         """Hold the token while there is work; sleep without it otherwise."""
         guard = CancelStatusGuard()
         while True:
-            self._books.begin_ns()
+            self.books.begin_ns()
             now_ns = self.now_ns()
             self._poll_due_ns, self._served = now_ns + self._quantum_ns, 0
             task = await self._serve(guard, now_ns)
@@ -155,7 +155,7 @@ class Dispatcher:
                 self._back_from_device.discard(task)
                 reseat(task)
             elif self._upkeep.waits and not self._closed:
-                self._upkeep.step(self._books, self._spend)
+                self._upkeep.step(self.books, self._spend)
                 await self._poll()
                 continue
             else:
@@ -166,7 +166,7 @@ class Dispatcher:
 
     async def _serve(self, guard: CancelStatusGuard, now_ns: int) -> Task | None:
         """Take turns until nothing is left, or a task that has its own worker."""
-        books, pick, wanted = self._books, self._turns.pick, self._room.wanted
+        books, pick, wanted = self.books, self._turns.pick, self._room.wanted
         while not self._closed:
             task = pick(now_ns) or self._look_for_more()
             if wanted and task is not None and task.plane in wanted:
@@ -205,7 +205,7 @@ class Dispatcher:
         # order; after the second checkpoint all of that batch has run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
-        self._books.begin_ns()
+        self.books.begin_ns()
         now_ns = self.now_ns()
         self._poll_due_ns = now_ns + self._quantum_ns
         return now_ns
@@ -222,8 +222,8 @@ class Dispatcher:
     def _begin(self, task: Task) -> int:
         """Bill to a task what its turn took to come to it; return the time."""
         began_ns = self.now_ns()
-        task.prior_ns += began_ns - self._books.until_ns
-        self._books.until_ns = began_ns
+        task.prior_ns += began_ns - self.books.until_ns
+        self.books.until_ns = began_ns
         return began_ns
 
     def _served_at_once(self, task: Task) -> bool:
@@ -233,7 +233,7 @@ class Dispatcher:
         assert serve is not None
         assert done is not None
         # `_begin`, `_finish` and all bills, written out for what most requests are.
-        books, now_ns = self._books, self.now_ns
+        books, now_ns = self.books, self.now_ns
         began_ns = now_ns()
         task.prior_ns += began_ns - books.until_ns
         books.until_ns = began_ns
@@ -268,7 +268,7 @@ class Dispatcher:
             except StopIteration as stop:
                 self._finish(task, stepper.ended_ns, stop.value)
                 return
-            began_ns = now_ns = self._books.until_ns = stepper.ended_ns
+            began_ns = now_ns = self.books.until_ns = stepper.ended_ns
             step, argument = task.coroutine.send, None
             if trap is PREEMPT or type(trap) in _TRAPS:
                 breach = guard.breach(task)
@@ -287,7 +287,7 @@ class Dispatcher:
                     return
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
-                self._books.begin_ns()
+                self.books.begin_ns()
                 began_ns = self._begin(task)
 
     def _obey(
@@ -318,7 +318,7 @@ class Dispatcher:
         while lock is not None and (runner := lock.runner(task)) is not task:
             began_ns = self._begin(task)
             now_ns = self._locks.slice(task, runner, guard, began_ns)
-            self._books.until_ns = now_ns
+            self.books.until_ns = now_ns
             if now_ns >= self._poll_due_ns:
                 yield from self._poll()
                 self._begin(task)
@@ -330,7 +330,7 @@ class Dispatcher:
     def _suspend(self, task: Task) -> None:
         """Send a preempted task back to its scheduler."""
         self._suspended[task] = None
-        task.plane.suspend(task, self._books.until_ns)
+        task.plane.suspend(task, self.books.until_ns)
 
     def _finish(self, task: Task, now_ns: int, result: Any) -> None:
         """Hand on what a handler has returned, and let the task go.
@@ -346,7 +346,7 @@ class Dispatcher:
         task.done(task, result)
         ended_ns = self.now_ns()
         self._turns.finish(task, task.prior_ns + ended_ns - now_ns, ended_ns)
-        self._books.until_ns = ended_ns
+        self.books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
         """Send a task to purgatory; whoever completes it calls ``wake``."""
@@ -363,7 +363,7 @@ class Dispatcher:
         self.debit(task, self.now_ns() - now_ns)
         if not waits:
             wake()
-        self._books.until_ns = self.now_ns()
+        self.books.until_ns = self.now_ns()
 
     @types.coroutine
     def _wait_for_device(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from planes.books import Housekeeping
+from planes.books import Books
 from planes.stepping import Spend
 from planes.task import Task
 
@@ -56,7 +56,7 @@ class Upkeep:
         if not self.waits:
             self.overdue_ns = now_ns + self._patience_ns
 
-    def step(self, books: Housekeeping, spend: Spend | None) -> int:
+    def step(self, books: Books, spend: Spend | None) -> int:
         """Do a step, which is billed; return the time.
 
         Another one waits at once if it is due.

@@ -32,7 +32,7 @@ from broker.observation.logs import fields
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
-from planes.books import Housekeeping
+from planes.books import Books
 
 logger = getLogger(__name__)
 
@@ -53,7 +53,7 @@ class KafkaSelector:
         selector: Selector,
         *,
         pool: MemoryPool | None,
-        books: Housekeeping,
+        books: Books,
         debit: Debit,
     ) -> None:
         self._selector = selector

@@ -28,7 +28,7 @@ from broker.network.transport import Connection, Selector
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
-from planes.books import Housekeeping
+from planes.books import Books
 from planes.clock import NowNs
 
 # Kafka's bound on connections that an acceptor has dealt and the processor not taken.
@@ -41,7 +41,7 @@ class ProcessorContext:
 
     ``finished`` are called with each request whose response has been sent, or can no
     longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
-    bills what is done for a request outside of its turns, ``housekeeping`` what is done
+    bills what is done for a request outside of its turns, ``books`` what is done
     for none.
     """
 
@@ -53,7 +53,7 @@ class ProcessorContext:
     frame_bytes_max: int
     idle_ns_max: int | None
     debit: Debit
-    housekeeping: Housekeeping
+    books: Books
 
 
 class Processor:
@@ -80,7 +80,7 @@ class Processor:
         self._selector = KafkaSelector(
             selector,
             pool=context.pool,
-            books=context.housekeeping,
+            books=context.books,
             debit=context.debit,
         )
         self._new: deque[tuple[Connection, int, str]] = deque()
@@ -215,7 +215,7 @@ class Processor:
     def _round(self) -> None:
         """Do all that there is to do now, or as far as there is room for requests."""
         if self._new:
-            with self._context.housekeeping.of("accepting"):
+            with self._context.books.of("accepting"):
                 self._configure_new_connections()
         if self._responses:
             self._process_new_responses()
@@ -228,7 +228,7 @@ class Processor:
         while self._refused is not None:
             await self._request_channel.send_request(self._refused)
             self._refused = None
-            self._context.housekeeping.begin_ns()
+            self._context.books.begin_ns()
             self._process_completed_receives()
         self._end_round()
 
@@ -263,7 +263,7 @@ class Processor:
 
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
-        books = self._context.housekeeping
+        books = self._context.books
         books.begin_ns()
         while self._responses:
             request, response = self._responses.popleft()
@@ -297,7 +297,7 @@ class Processor:
         What this costs is billed to the requests.
         """
         context, respond, completed = self._context, self.respond, self._completed
-        books, offer = context.housekeeping, self._request_channel.offer
+        books, offer = context.books, self._request_channel.offer
         until_ns = books.until_ns
         while completed:
             channel, frame, received_ns = completed.popleft()

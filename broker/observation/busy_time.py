@@ -7,7 +7,7 @@ from time import perf_counter
 
 import trio
 
-from planes.books import Housekeeping
+from planes.books import Books
 from planes.clock import NowNs
 
 
@@ -29,10 +29,10 @@ class BusyTime(trio.abc.Clock):
     ) -> None:
         self._now_ns = now_ns
         self.cpu_ns = cpu_ns
-        self._books: Housekeeping | None = None
+        self._books: Books | None = None
         self._since_ns = self._waits_since_ns = self._waited_ns = 0
 
-    def begin(self, books: Housekeeping) -> None:
+    def begin(self, books: Books) -> None:
         """Look on from now on, inside a run of Trio's."""
         self._books = books
         self._since_ns = books.until_ns = self._now_ns()

@@ -14,7 +14,7 @@ from broker.observation.recording.recording import (
 )
 from broker.observation.recording.sampler import Sampler
 from broker.requests.request import Request
-from planes.books import Housekeeping
+from planes.books import Books
 
 
 def request(correlation_id, request_class="produce", **fields):
@@ -146,7 +146,7 @@ class Stub(SimpleNamespace):
 
 def test_a_sample_tells_what_share_of_its_period_the_broker_kept_house():
     now_ns = 0
-    books = Housekeeping(lambda: now_ns)
+    books = Books(lambda: now_ns)
     plane = Stub(name="data", attained_ns=0, queued=0, scheduler=(), seated=0)
     rows = []
     sampler = Sampler(

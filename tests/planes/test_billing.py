@@ -7,7 +7,7 @@ from functools import partial
 import trio
 
 from broker.observation.busy_time import BusyTime
-from planes.books import Housekeeping
+from planes.books import Books
 from planes.slices import parked
 from schedulers import make
 from tests.planes.simulation import US, simulated
@@ -128,7 +128,7 @@ async def test_who_is_picked_pays_for_the_picking_and_is_not_said_to_have_served
 async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_out(
     world,
 ):
-    books = world.dispatcher.housekeeping
+    books = world.dispatcher.books
     books.spans, books.until_ns = True, world.now_ns()
     began_ns = world.now_ns()
     task = world.offer(partial(world.slices, 1))
@@ -139,13 +139,13 @@ async def test_where_the_loop_tells_of_its_waits_nothing_between_bills_is_left_o
     books.until_ns = world.now_ns() - 5 * US
     with books.of("samples"):
         world.clock.jump(10 * US)
-    assert books.billed_ns == 15 * US
+    assert books.housekeeping_ns == 15 * US
     assert books.until_ns == world.now_ns() > began_ns
 
 
 def test_a_wait_of_the_loop_is_nobodys_and_a_look_is_somebodys():
     now_ns = 0
-    books = Housekeeping(lambda: now_ns)
+    books = Books(lambda: now_ns)
     busy = BusyTime(lambda: now_ns)
     busy.begin(books)
     now_ns = 10
@@ -164,7 +164,7 @@ def test_a_wait_of_the_loop_is_nobodys_and_a_look_is_somebodys():
 
 def test_trio_asks_the_clock_where_its_loop_waits_and_where_a_wait_has_ended():
     busy = BusyTime()
-    books = Housekeeping(time.monotonic_ns)
+    books = Books(time.monotonic_ns)
 
     async def main():
         busy.begin(books)
@@ -225,14 +225,14 @@ async def test_a_seat_is_free_while_a_request_is_in_purgatory(world):
 
 def test_housekeeping_within_housekeeping_is_billed_once():
     now_ns = 0
-    housekeeping = Housekeeping(lambda: now_ns)
-    with housekeeping.of("upkeep"):
+    books = Books(lambda: now_ns)
+    with books.of("upkeep"):
         now_ns = 5
-        with housekeeping.of("upkeep"), housekeeping.of("samples"):
+        with books.of("upkeep"), books.of("samples"):
             now_ns = 9
         now_ns = 10
     now_ns = 20
-    with housekeeping.of("samples"):
+    with books.of("samples"):
         now_ns = 21
-    assert housekeeping.by_kind_ns == {"upkeep": 10, "samples": 1}
-    assert housekeeping.billed_ns == 11
+    assert books.by_kind_ns == {"upkeep": 10, "samples": 1}
+    assert books.housekeeping_ns == 11

@@ -120,7 +120,7 @@ class Harness:
             frame_bytes_max=frame_bytes_max,
             idle_ns_max=idle_ns_max,
             debit=self.dispatcher.debit,
-            housekeeping=self.dispatcher.housekeeping,
+            books=self.dispatcher.books,
         )
         endpoints = [
             Endpoint(

@@ -5,7 +5,7 @@ import pytest
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.kafka_selector import KafkaSelector
 from broker.network.transport import READABLE, WRITABLE
-from planes.books import Housekeeping
+from planes.books import Books
 
 CALL_NS, ROOM = 7_000, 10
 
@@ -20,7 +20,7 @@ class Wire:
         self.selector = KafkaSelector(
             self,
             pool=None,
-            books=Housekeeping(lambda: self.now_ns),
+            books=Books(lambda: self.now_ns),
             debit=lambda request, used_ns: self.bills.append((request, used_ns)),
         )
 
