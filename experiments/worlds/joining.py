@@ -1,7 +1,7 @@
 """From what load and broker saw of a run to its files and its verdict.
 
-The live and the virtual world end alike: the broker's record is joined with the load's,
-written, and the run judged by what cannot be right about it.
+All worlds that run a broker end alike: its record, if it keeps one, is joined with the
+load's, written, and the run judged by what cannot be right about it.
 """
 
 from __future__ import annotations

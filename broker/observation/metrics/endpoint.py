@@ -2,7 +2,7 @@
 
 As little HTTP as a scraper needs: GET of ``/metrics``, one request per connection,
 a bounded head, a time limit. Prometheus' own client library is not used, because the
-format is three kinds of lines and the library would double the time to start.
+format is three kinds of lines.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Readers:
     """The requests of a trace, in front of the planes: `engine.Arrivals`.
 
     ``route`` says which plane a request goes to; ``done`` is called with every request
-    whose response has been sent, and ``served`` once its handler is done with it.
+    whose response has been sent.
     """
 
     hears_room: bool = True
