@@ -126,13 +126,14 @@ class _Fetch:
             now_ns=self.broker.now_ns(),
         )
 
-    def _name(self, topic: str | UUID) -> str:
-        if isinstance(topic, str):
-            return topic
-        name = self.broker.metadata_cache.name(topic)
-        if name is None:
-            raise KafkaError(ErrorCode.unknown_topic_id)
-        return name
+    def _key(self, target: Target) -> TopicPartition | None:
+        """Return which partition is meant; None where no topic has the id any more."""
+        name: str | None
+        if isinstance(target.topic, UUID):
+            name = self.broker.metadata_cache.name(target.topic)
+        else:
+            name = target.topic
+        return None if name is None else TopicPartition(name, target.partition)
 
     # ---- reading ----------------------------------------------------------------
 
@@ -190,7 +191,9 @@ class _Fetch:
 
     def _partition(self, target: Target) -> Partition:
         """Return the partition if this reader may be answered from it, or raise."""
-        key = TopicPartition(self._name(target.topic), target.partition)
+        key = self._key(target)
+        if key is None:
+            raise KafkaError(ErrorCode.unknown_topic_id)
         partition = self.broker.replicas.get(key)
         if isinstance(target.topic, UUID) and target.topic != partition.topic_id:
             raise KafkaError(ErrorCode.inconsistent_topic_id)
@@ -233,19 +236,17 @@ class _Fetch:
         if not context.targets:
             return
         broker = self.broker
-        try:
-            wanted = [
+        wanted = []
+        for target in context.targets:
+            key = self._key(target)
+            if key is None:
+                # The topic has gone since it was read: the next read tells so.
+                return
+            wanted.append(
                 Wanted(
-                    TopicPartition(self._name(target.topic), target.partition),
-                    target.offset,
-                    target.max_bytes,
-                    target.current_leader_epoch,
+                    key, target.offset, target.max_bytes, target.current_leader_epoch
                 )
-                for target in context.targets
-            ]
-        except KafkaError:
-            # A topic has gone since it was read: the next read tells so.
-            return
+            )
         delayed = DelayedFetch(
             broker.replicas.partitions,
             wanted,
@@ -273,8 +274,7 @@ class _Fetch:
         for target, row in told:
             topics.setdefault(target.topic, []).append(row)
             if self.is_follower and row.records:
-                key = TopicPartition(self._name(target.topic), target.partition)
-                self.broker.quotas.leader.note(key, size_of(row.records))
+                self._note_sent(target, row)
         self.request.error_code = next(
             (r.error_code for _, r in told if r.error_code), 0
         )
@@ -285,6 +285,12 @@ class _Fetch:
             throttle_ms=throttle_ms(self.request, self.broker.now_ns()),
             session_id=session_id,
         )
+
+    def _note_sent(self, target: Target, row: FetchPartition) -> None:
+        key = self._key(target)
+        # A topic that has gone since it was read has no quota any more.
+        if key is not None:
+            self.broker.quotas.leader.note(key, size_of(row.records))
 
     def refuse(self, error: ErrorCode) -> Response:
         """Encode an error of the whole request."""
@@ -298,18 +304,8 @@ class _Fetch:
 
     def finds_any(self, context: Context) -> bool:
         """Tell whether one of the partitions that are wanted is here."""
-        partitions = self.broker.replicas.partitions
-        name = self.broker.metadata_cache.name
-        return any(
-            TopicPartition(
-                name(target.topic) or ""
-                if isinstance(target.topic, UUID)
-                else target.topic,
-                target.partition,
-            )
-            in partitions
-            for target in context.targets
-        )
+        held = self.broker.replicas.partitions
+        return any(self._key(target) in held for target in context.targets)
 
     def refuse_each(self, context: Context, error: ErrorCode) -> Response:
         """Encode an error of all partitions, where the request has none of its own."""
@@ -321,8 +317,8 @@ class _Fetch:
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
         leader = None
         if self.request.api_version >= 16 and error in _LEADER_TOLD:
-            key = TopicPartition(self._name(target.topic), target.partition)
-            leader = self.broker.current_leader(key)
+            key = self._key(target)
+            leader = None if key is None else self.broker.current_leader(key)
         return FetchPartition(
             target.partition, int(error), -1, -1, -1, b"", current_leader=leader
         )

@@ -17,6 +17,7 @@ from tests.broker.apis.requests import (
     SECONDS_30,
     batch,
     fetch_fields,
+    leader_and_isr,
     new_topic,
     produce_fields,
     values_of,
@@ -138,3 +139,28 @@ def test_a_fetch_meets_a_deletion_between_its_partitions(
     if min_bytes > 1:
         assert first.error_code is ErrorCode.unknown_topic_id
     assert values_of(second.records) == [(0, b"y")]
+
+
+@pytest.mark.parametrize("version", [13, 16])
+def test_a_followers_fetch_meets_a_deletion_between_its_partitions(
+    version: int,
+) -> None:
+    """It has read of what is gone, and is sent that; and nothing else fails for it."""
+    world = World()
+    ids = {name: world.create(name) for name in ("t", "u")}
+    for name, topic_id in ids.items():
+        word = leader_and_isr(
+            (name, 0), leader=0, leader_epoch=1, isr=(0, 2), topic_id=topic_id
+        )
+        world.command(ApiKey.LEADER_AND_ISR, word)
+        world.produce(name, name.encode())
+    wanted = fetch_fields({(topic_id, 0): 0 for topic_id in ids.values()})
+    wanted |= {"replica_id": 2, "replica_state": {"replica_id": 2, "replica_epoch": -1}}
+    fetch = pause(world, 1, ApiKey.FETCH, version, **wanted)
+    world.send(ApiKey.DELETE_TOPICS, 6, **DELETE)
+    fetch.go_on()
+    assert fetch.request.error_code == 0
+    _, kept = (topic.partitions[0] for topic in fetch.answer.responses)
+    assert values_of(kept.records) == [(0, b"u")]
+    assert world.broker.quotas.leader.moved_bytes == len(kept.records)
+    world.check()
