@@ -48,7 +48,7 @@ def serve(planes, jobs, *, cpu=False, route=lambda job: 0, **overheads):
     """Serve ``(arrival_ns, level, demand_ns)`` or ready-made tasks."""
     costs = Overheads(**overheads)
     if cpu:
-        sites = [Site(planes, costs, cpu=Cpu(planes, quantum_ns=QUANTUM_NS))]
+        sites = [Site(planes, costs, shared=Cpu(planes, quantum_ns=QUANTUM_NS))]
     else:
         sites = [Site([each], costs) for each in planes]
     engine = Engine(sites, quantum_ns=QUANTUM_NS)

@@ -29,7 +29,7 @@ def serve(requests, *, policy="priority", seats=1, planes=1, inherits=True):
         for n in range(planes)
     ]
     if planes > 1 or seats == 1:
-        sites = [Site(cores, Overheads(), cpu=Cpu(cores, quantum_ns=500 * US))]
+        sites = [Site(cores, Overheads(), shared=Cpu(cores, quantum_ns=500 * US))]
     else:
         sites = [Site(cores, Overheads())]
     engine = Engine(sites, quantum_ns=500 * US)

@@ -185,7 +185,7 @@ def served(planes, borrowers, jobs, *, granularity_ns=0):
             Site(
                 planes,
                 Overheads(granularity_ns=granularity_ns),
-                cpu=Lending(planes, borrowers),
+                shared=Lending(planes, borrowers),
             )
         ]
     )

@@ -2,8 +2,8 @@
 
 The engine drives ``PlaneCore`` and its scheduler exactly as the dispatcher does, but
 time is a heap of events and a request is a demand in nanoseconds. A *site* is what
-serves: one plane whose seats are independent servers (M/G/c), one CPU at which all
-planes take turns (``planes.Cpu``), or threads that a kernel preempts (``threads``).
+serves: one plane whose seats are independent servers (M/G/c), one CPU or one pool of
+seats that planes share (``site``), or threads that a kernel preempts (``threads``).
 
 A task in service is cut at its preemption points: multiples of ``granularity_ns`` of
 its own service, anywhere if that is 0. A policy is asked when ``Scheduler.preempts``

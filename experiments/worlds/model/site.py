@@ -36,24 +36,24 @@ class Run(Protocol):
 
 
 class Site:
-    """One plane's servers; or one CPU or one pool of seats that planes share."""
+    """One plane's servers; or what several planes share: a CPU, or a pool of seats."""
 
     def __init__(
         self,
         planes: Iterable[PlaneCore],
         overheads: Overheads,
         *,
-        cpu: Cpu | Lending | None = None,
+        shared: Cpu | Lending | None = None,
     ) -> None:
         self.planes = tuple(planes)
         first, lone = self.planes[0], len(self.planes) == 1
-        assert cpu is not None or lone
-        if isinstance(cpu, Lending):
-            self.free = cpu.seats
+        assert shared is not None or lone
+        if isinstance(shared, Lending):
+            self.free = shared.seats
         else:
-            self.free = 1 if cpu else first.seats
+            self.free = 1 if shared else first.seats
         # To one plane a CPU adds nothing, and that answers what its scheduler answers.
-        driver = first if cpu is None or lone else cpu
+        driver = first if shared is None or lone else shared
         self.pick, self.charge, self.finish = driver.pick, driver.charge, driver.finish
         self.must_yield = first.scheduler.outranks if lone else driver.must_yield
         self.wake = driver.wake if isinstance(driver, Cpu) else None

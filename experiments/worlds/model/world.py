@@ -222,11 +222,11 @@ def _sites(
         )
         return [Threads(layout.planes, kernel, overheads)]
     if settings.server == "seats" and layout.lending is not None:
-        return [Site(layout.planes, overheads, cpu=layout.lending)]
+        return [Site(layout.planes, overheads, shared=layout.lending)]
     if settings.server == "seats":
         return [Site([plane], overheads) for plane in layout.planes]
     cpu = Cpu(layout.planes, quantum_ns=quantum_ns)
-    return [Site(layout.planes, overheads, cpu=cpu)]
+    return [Site(layout.planes, overheads, shared=cpu)]
 
 
 def _connections(
