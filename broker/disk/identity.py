@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable, Iterable
-from posixpath import dirname
 from uuid import UUID
 
 from broker.disk.checkpoints import META_PROPERTIES, read_properties, write_properties
@@ -53,13 +52,13 @@ def claim(
     """Make the directories this broker's, or check that they are; return cluster.id.
 
     ``of_cluster`` is the id of the cluster that the broker joins; without one, a new id
-    is made where no directory has one. A directory that cannot be read or written is
-    offline from then on. Raises `ConfigError`.
+    is made where no directory has one. The directories exist, and nobody else writes to
+    them (`DirectoryLocks`); one that cannot be read or written is offline from then on.
+    Raises `ConfigError`.
     """
     found = {}
     for directory in log_dirs.online:
         try:
-            _make_durably(storage, directory)
             found[directory] = read_properties(storage, directory, META_PROPERTIES)
         except OSError as error:
             log_dirs.take_offline(directory, error)
@@ -113,15 +112,3 @@ def known_broker_id(storage: Storage, directories: Iterable[str]) -> int | None:
                 raise ConfigError("broker.id", owner, f"a number in {path}")
             return int(owner)
     return None
-
-
-def _make_durably(storage: Storage, directory: str) -> None:
-    """Create a directory, and see that its name survives a loss of power."""
-    missing = []
-    path = directory
-    while path and not storage.is_directory(path):
-        missing.append(path)
-        path = dirname(path) if path != "/" else ""
-    storage.make_directory(directory)
-    for path in reversed(missing):
-        storage.sync_directory(dirname(path))

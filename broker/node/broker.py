@@ -17,10 +17,7 @@ from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import replication_quotas
-from broker.cluster.topic_configs import (
-    DescribedConfig,
-    describe_topic_configs,
-)
+from broker.cluster.topic_configs import DescribedConfig, describe_topic_configs
 from broker.cluster.topic_settings import TopicSettings
 from broker.config import (
     BROKER_RACK,
@@ -32,6 +29,7 @@ from broker.config import (
     Listener,
 )
 from broker.coordination.coordinator import Coordinator
+from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
@@ -55,10 +53,7 @@ from broker.protocol.schemas.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from broker.protocol.schemas.stop_replica import (
-    StopReplicaRequest,
-    StopReplicaResponse,
-)
+from broker.protocol.schemas.stop_replica import StopReplicaRequest, StopReplicaResponse
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
@@ -103,6 +98,7 @@ class Broker:
         self.config_listeners: list[Callable[[BrokerConfig], None]] = []
         self._static_config = config
         self._storage = storage
+        self._locks = DirectoryLocks(storage, log_dirs)
         self.rng = rng
         self._settings = TopicSettings(
             coordinator.configs_of, lambda: self.config, config.node_id
@@ -142,6 +138,7 @@ class Broker:
 
     def _load(self) -> None:
         """Learn whose directories these are, and what was altered."""
+        self._locks.take()
         self.cluster_id = claim(
             self._storage,
             self.log_dirs,
@@ -238,7 +235,10 @@ class Broker:
         # What it writes must not come after what is written now.
         self._threads.close()
         self.deletions.forget_now()
-        self.logs.close(self.replicas.high_watermark, self._threads.run_all)
+        try:
+            self.logs.close(self.replicas.high_watermark, self._threads.run_all)
+        finally:
+            self._locks.release()
 
     def _set_aside(self, strays: Mapping[TopicPartition, str]) -> None:
         set_aside(self.logs, strays)

@@ -2,8 +2,8 @@
 
 Kafka's ``LogManager``. A directory holds one sub-directory ``topic-partition`` per log,
 the checkpoints of all of them, and, after an orderly stop, a marker that spares the
-next start the recovery. The marker goes before anything else is touched. Two brokers
-never share a directory: a lock is held as long as this object lives.
+next start the recovery. The marker goes before anything else is touched. No other
+broker has the directories meanwhile (`broker.disk.directory_locks`).
 
 What is done to them now and then stands in rounds.py and log_cleaner.py.
 """
@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from posixpath import dirname
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -43,13 +42,12 @@ from broker.log.upkeep.offsets import (
 )
 from broker.log.upkeep.opening import Opening, check_each_only_once
 from broker.log.upkeep.recovery import Report, open_log
-from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
+from broker.protocol.errors import KafkaError, UncleanStop
 from broker.protocol.topic_partition import TopicPartition
 
 # Makes calls, in threads if it likes, and returns when all have returned.
 RunAll: TypeAlias = Callable[[Sequence[BlockingCall]], None]
 _HERE: Final = CallsHere().run_all
-_LOCK: Final = ".lock"
 _CLEAN: Final = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -82,21 +80,17 @@ class LogManager:
         # What is only to be removed: files of segments, directories of partitions.
         self.doomed = Doomed()
         self._topic_ids: dict[TopicPartition, UUID] = {}
-        self._locks: list[object] = []
         self._deletions = 0
         self._files = OffsetFiles(storage)
 
     # ---- start and stop ----
 
     def open(self, run_all: RunAll = _HERE) -> None:
-        """Lock the directories and open all logs in them, by ``run_all``.
+        """Open all logs in the directories, which exist, by ``run_all``.
 
         A directory that cannot be read is offline from then on. Raises `ConfigError`
-        if another broker has one of them, or two have the same partition.
+        if two have the same partition.
         """
-        for directory in self._log_dirs.online:
-            with self._or_offline(directory):
-                self._lock(directory)
         openings = []
         for directory in self._log_dirs.online:
             with self._or_offline(directory):
@@ -123,17 +117,6 @@ class LogManager:
         except OSError as error:
             self._log_dirs.take_offline(directory, error)
             self.close_directory(directory)
-
-    def _lock(self, directory: str) -> None:
-        if not self.storage.is_directory(directory):
-            self.storage.make_directory(directory)
-            self.storage.sync_directory(dirname(directory))
-        try:
-            self._locks.append(self.storage.lock(join(directory, _LOCK)))
-        except BlockingIOError:
-            raise ConfigError(
-                "log.dirs", directory, "a directory no other broker uses"
-            ) from None
 
     def close(
         self,
@@ -173,7 +156,6 @@ class LogManager:
                     )
             except OSError as error:
                 failed.setdefault(directory, error)
-        self._locks.clear()
         if failed:
             raise UncleanStop("; ".join(map(str, failed.values())))
 

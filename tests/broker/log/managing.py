@@ -4,7 +4,7 @@ from broker.disk.log_dirs import LogDirs
 from broker.disk.memory import Faults
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep.manager import LogManager
-from tests.broker.log.witness import NOW_MS, batch, disk
+from tests.broker.log.witness import NOW_MS, batch, disk, make_durably
 
 A, B = ("a", 0), ("b", 0)
 HOME = "/data/one"
@@ -25,9 +25,11 @@ class Calls(Faults):
 
 def open_logs(config, *, storage=None, now_ms=lambda: NOW_MS, keys=(A, B), report=None):
     """Return a manager whose logs all have the same settings."""
+    storage = storage or disk()
+    make_durably(storage, HOME)
     made = LogManager(
         LogDirs([HOME]),
-        storage or disk(),
+        storage,
         config_of=lambda topic: LogConfig(**config),
         now_ms=now_ms,
         report=report or (lambda loss: None),

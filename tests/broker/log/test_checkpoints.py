@@ -110,6 +110,8 @@ def test_a_topic_id_is_read_as_kafka_writes_it_and_a_torn_one_is_unknown():
 
 def test_a_fresh_directory_is_claimed_and_known_again():
     storage = disk()
+    for directory in ("/data/a", "/data/b"):
+        storage.make_directory(directory)
     ids = iter([uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)])
     cluster = claim(storage, LogDirs(["/data/a", "/data/b"]), 4, lambda: next(ids))
     assert cluster == "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -137,6 +139,8 @@ def test_a_directory_from_before_clusters_had_ids_is_given_one_for_good():
 
 def test_a_directory_of_another_broker_or_cluster_is_refused():
     storage = disk()
+    for directory in ("/data/a", "/data/b"):
+        storage.make_directory(directory)
     for name, number in (("a", 1), ("b", 2)):
         claim(
             storage,

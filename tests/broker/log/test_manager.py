@@ -19,8 +19,15 @@ from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.directory_names import stray_name
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
-from broker.protocol.errors import ConfigError, KafkaError, UncleanStop
-from tests.broker.log.witness import NOW_MS, batch, decoded, disk, everything
+from broker.protocol.errors import KafkaError, UncleanStop
+from tests.broker.log.witness import (
+    NOW_MS,
+    batch,
+    decoded,
+    disk,
+    everything,
+    make_durably,
+)
 
 A, B, DOTS = ("a", 0), ("b", 3), ("with.dots-and_7", 12)
 TOPIC_ID = UUID("12345678-1234-5678-1234-567812345678")
@@ -28,6 +35,7 @@ DIRECTORIES = ("/data/one", "/data/two")
 
 
 def manager(storage, directories=DIRECTORIES[:1], configs=None):
+    make_durably(storage, *directories)
     made = LogManager(
         LogDirs(directories),
         storage,
@@ -92,7 +100,6 @@ def test_the_directory_is_laid_out_as_kafkas():
     home = "/data/one"
     assert storage.names(home) == [
         ".kafka_cleanshutdown",
-        ".lock",
         "a-0",
         "cleaner-offset-checkpoint",
         "log-start-offset-checkpoint",
@@ -140,15 +147,6 @@ def test_new_logs_go_where_there_are_fewest():
     assert again.high_watermarks == {("t", n): 1 for n in range(5)}
 
 
-def test_two_brokers_do_not_share_a_directory(tmp_path):
-    for storage, home in ((disk(), "/data/one"), (RealStorage(), str(tmp_path))):
-        made = manager(storage, [home])
-        with pytest.raises(ConfigError, match=r"log\.dirs"):
-            manager(storage, [home])
-        close(made, {})
-        manager(storage, [home])
-
-
 def test_a_deleted_log_is_gone():
     storage = disk()
     made = manager(storage)
@@ -158,11 +156,11 @@ def test_a_deleted_log_is_gone():
     content = piece.read()
     made.delete_log(A)
     made.delete_log(A)
-    (kept,) = set(storage.names("/data/one")) - {".lock"}
+    (kept,) = set(storage.names("/data/one"))
     assert kept == f"a-0.{UUID(int=1).hex}-delete"
     assert storage.names(f"/data/one/{kept}")
     removed(made)
-    assert storage.names("/data/one") == [".lock"]
+    assert storage.names("/data/one") == []
     assert piece.read() == content
     assert made.topic_id(A) is None
     assert made.open_log(A, None).log_end_offset == 0
@@ -196,10 +194,10 @@ def test_longest_topic_names_can_be_deleted(tmp_path):
     key = ("t" * 249, 12345)
     append(made.open_log(key, None), b"v")
     made.delete_log(key)
-    (kept,) = (path.name for path in tmp_path.iterdir() if path.name != ".lock")
+    (kept,) = (path.name for path in tmp_path.iterdir())
     assert len(kept) == 255
     removed(made)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    assert [path.name for path in tmp_path.iterdir()] == []
 
 
 def test_other_directories_are_left_alone():
@@ -323,10 +321,11 @@ def test_a_stop_may_be_interrupted_anywhere(power):
 
 
 def test_a_checkpoint_moves_recovery_points_without_a_flush_policy():
-    now = [NOW_MS]
+    now, storage = [NOW_MS], disk()
+    make_durably(storage, "/data/one")
     made = LogManager(
         LogDirs(["/data/one"]),
-        disk(),
+        storage,
         config_of=lambda topic: LogConfig(segment_bytes=100),
         now_ms=lambda: now[0],
     )

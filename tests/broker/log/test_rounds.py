@@ -179,7 +179,7 @@ def test_what_cannot_be_removed_is_tried_again():
     assert manager.doomed.wait_ms(NOW_MS) == 60_000
     now[0] += 60_000
     run(rounds.removal(manager, failures))
-    assert manager.storage.names(HOME) == [".lock"]
+    assert manager.storage.names(HOME) == []
 
 
 def test_a_name_that_is_still_waiting_is_not_taken_again():

@@ -2,6 +2,7 @@
 
 import struct
 import warnings
+from posixpath import dirname
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
@@ -84,6 +85,13 @@ def disk(faults=None):
         storage.sync_directory(directory)
     storage.faults = faults or storage.faults
     return storage
+
+
+def make_durably(storage, *directories):
+    """Have log directories that are there for good, as locking them makes them."""
+    for directory in directories:
+        storage.make_directory(directory)
+        storage.sync_directory(dirname(directory))
 
 
 def open_log(storage=None, *, now_ms=NOW_MS, opening=None, **config):
