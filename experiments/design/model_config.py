@@ -100,6 +100,11 @@ def misfit(settings: ModelSection, scheduler: str) -> str:
         return "threads are preempted anywhere, so granularity_us has to be 0"
     if settings.lock_us:
         return "threads know no lock, so lock_us has to be 0"
-    if scheduler == "planes-lending":
+    return no_threads(settings.server, scheduler)
+
+
+def no_threads(server: str, scheduler: str) -> str:
+    """Say why a world whose ``server`` is threads cannot have a scheduler, or not."""
+    if server == "threads" and scheduler == "planes-lending":
         return "a thread serves one plane, so planes cannot lend each other seats"
     return ""

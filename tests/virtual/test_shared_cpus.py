@@ -11,10 +11,16 @@ import numpy as np
 import pytest
 import trio
 
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire.codec import encode_request, request_type
 from experiments.design.config import parse
 from experiments.worlds.model.world import Model
+from experiments.worlds.virtual import world
+from experiments.worlds.virtual.apis import receive_frame
 from experiments.worlds.virtual.kernel import Kernel, Sharing
+from experiments.worlds.virtual.memory_network import MemoryStream
 from experiments.worlds.virtual.world import Virtual
+from tests.broker.apis.requests import entity
 from tests.model.simulation import MS, exponential, poisson
 from tests.model.test_model_threads import serve
 from tests.model.test_worlds_agree import column, rows_of
@@ -137,7 +143,84 @@ def test_threads_in_short_turns_are_processor_sharing():
     assert found == pytest.approx([6 * MS, 5 * MS], abs=MS // 50)
 
 
-def whole(scheduler, rates=(400.0, 130.0)):
+def test_threads_come_and_go_with_seats():
+    """By hand, where each has a CPU."""
+    ended_ns = {}
+
+    async def main(clock):
+        kernel = Kernel({DATA: 1}, Sharing(cpus=3, slice_ns=MS), clock.now_ns)
+
+        async def work(number, needs_ns):
+            await kernel.receive(DATA, needs_ns)
+            ended_ns[number] = clock.now_ns()
+
+        async def at(moment_ns, number, needs_ns):
+            await trio.sleep_until(moment_ns / 1e9)
+            nursery.start_soon(work, number, needs_ns)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kernel.run)
+            await at(0, 0, 4 * MS)
+            kernel.resize({DATA: 2})
+            await at(MS, 1, 2 * MS)
+            # Both seats are taken when one goes; a third request has one of the two.
+            await trio.sleep_until(0.002)
+            kernel.resize({DATA: 1})
+            await at(5 * MS, 2, MS)
+            kernel.resize({DATA: 3})
+            for number in (3, 4, 5):
+                await at(10 * MS, number, 2 * MS)
+            await trio.sleep_until(1)
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(main)
+    ended_ms = [ended_ns[number] / MS for number in range(6)]
+    assert ended_ms == pytest.approx([4, 3, 6, 12, 12, 12])
+
+
+@pytest.mark.parametrize("before", [1, 4])
+def test_the_whole_broker_is_as_if_it_had_begun_with_the_altered_threads(
+    tmp_path, monkeypatch, before
+):
+    """Twice or half as many, altered before the load; busy enough that it counts."""
+    begun_with_two = times_of(whole("fifo", threads=2), tmp_path)
+    assert begun_with_two != times_of(whole("fifo", threads=before), tmp_path)
+    prepare = world._prepare
+
+    async def altering(network, ports, workload):
+        stream = MemoryStream(network.connect(ports["PLAINTEXT"]))
+        await stream.send_all(alteration("num.io.threads", "2"))
+        await receive_frame(stream)
+        await stream.aclose()
+        return await prepare(network, ports, workload)
+
+    monkeypatch.setattr(world, "_prepare", altering)
+    altered = times_of(whole("fifo", threads=before), tmp_path)
+    assert altered == pytest.approx(begun_with_two, abs=RESOLUTION_NS)
+
+
+def times_of(subject, directory):
+    _, rows = rows_of(Virtual(), subject, 0, directory)
+    done_ns, intended_ns = column(rows, "client_done_ns"), column(rows, "intended_ns")
+    return [done - sent for done, sent in zip(done_ns, intended_ns, strict=True)]
+
+
+def alteration(name, value):
+    """The frame that sets a config of the one broker there is."""
+    key, version = ApiKey.INCREMENTAL_ALTER_CONFIGS, 1
+    config = {"name": name, "config_operation": 0, "value": value}
+    resource = {"resource_type": 4, "resource_name": "0", "configs": [config]}
+    fields = {"resources": [resource], "validate_only": False}
+    body = entity(request_type(key, version), fields)
+    return encode_request(key, version, -1, "operator", body)
+
+
+def test_planes_that_lend_seats_have_no_threads_of_their_own():
+    with pytest.raises(ValueError, match=r"virtual: a thread serves one plane"):
+        whole("planes-lending", model="cpu")
+
+
+def whole(scheduler, rates=(400.0, 130.0), *, threads=8, model="threads"):
     """One CPU, 60 % busy, under a broker of nine threads in two planes or in one."""
     kernel = {"cpus": 1, "slice_us": 1000.0, "switch_us": 4.0}
     classes = ("leader-and-isr", 200.0), ("produce", 4000.0)
@@ -158,8 +241,9 @@ def whole(scheduler, rates=(400.0, 130.0)):
                 ],
             },
             "arms": [{"name": "it", "scheduler": scheduler}],
+            "broker": {"set": {"num.io.threads": str(threads)}},
             "virtual": {"server": "threads", "kernel": kernel},
-            "model": {"server": "threads", **kernel},
+            "model": {"server": model, **(kernel if model == "threads" else {})},
         }
     )
 

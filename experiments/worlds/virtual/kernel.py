@@ -22,6 +22,7 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from experiments.design.worlds import VirtualKernel
 from planes.clock import NowNs
 
 _NS = 1_000_000_000
@@ -39,6 +40,17 @@ class Sharing:
     wakes: bool = True
     switch_ns: int = 0
     preemption_ns: int = 0
+
+
+def sharing(settings: VirtualKernel) -> Sharing:
+    """Return what an experiment says of its kernel."""
+    return Sharing(
+        cpus=settings.cpus,
+        slice_ns=round(settings.slice_us * 1000),
+        wakes=settings.wakes,
+        switch_ns=round(settings.switch_us * 1000),
+        preemption_ns=round(settings.preemption_us * 1000),
+    )
 
 
 class _Demand:
@@ -78,6 +90,9 @@ class Kernel:
             plane: deque(_Thread(plane) for _ in range(count))
             for plane, count in seats.items()
         }
+        self._seats = dict(seats)
+        # Threads that are no more wanted, of each plane: they end when they sleep.
+        self._ending = dict.fromkeys(seats, 0)
         self._new: list[tuple[object, _Demand]] = []
         self._asked = trio.Event()
         self._ready: list[_Thread] = []
@@ -86,6 +101,19 @@ class Kernel:
         self._last: list[_Thread | None] = [None] * sharing.cpus
         # The least that a thread with something to do has received; never decreases.
         self._base_ns = 0
+
+    def resize(self, seats: Mapping[Any, int]) -> None:
+        """Have as many threads as ``seats`` says from now on.
+
+        A thread that goes serves its request to the end first (Kafka:
+        ``resizeThreadPool``); those that come are asleep.
+        """
+        for plane, count in seats.items():
+            self._ending[plane] += self._seats[plane] - count
+            while self._ending[plane] < 0:
+                self._idle[plane].append(_Thread(plane))
+                self._ending[plane] += 1
+        self._seats.update(seats)
 
     async def receive(self, plane: object, needs_ns: int) -> None:
         """Wait until a thread of the plane has had so much CPU."""
@@ -163,6 +191,11 @@ class Kernel:
             thread = self._idle[plane].popleft()
             thread.demand = demand
             self._wake_up(thread, now_ns)
+        for plane, idle in self._idle.items():
+            # Only now: who had a seat when it went has asked by now, too.
+            while self._ending[plane] and idle:
+                idle.pop()
+                self._ending[plane] -= 1
 
     def _wake_up(self, thread: _Thread, now_ns: int) -> None:
         """Place a thread that has slept among the others; preempt one if it may."""

@@ -31,7 +31,6 @@ from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
-from experiments.design.worlds import VirtualKernel
 from experiments.load import frames, replaying
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.exchange import Channel, Exchange, Observed, Schedule
@@ -43,14 +42,14 @@ from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
 from experiments.worlds.virtual.cluster import run_cluster
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual, spender
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
-from experiments.worlds.virtual.kernel import Kernel, Sharing
+from experiments.worlds.virtual.kernel import Kernel, sharing
 from experiments.worlds.virtual.memory_network import (
     MemoryConnection,
     MemoryNetwork,
     MemoryStream,
 )
 from experiments.worlds.world import RunFiles, RunResult, Trial
-from planes import Task
+from planes import PlaneCore, Task
 
 # Measured: what one request costs in real time, and one that is replicated.
 _REAL_S_PER_REQUEST = 0.0004
@@ -260,8 +259,14 @@ class Replay:
         server = BrokerServer(config, waiting, surroundings)
         if virtual.server == "threads":
             planes = server.dispatcher.planes
-            seats = {plane: plane.seats for plane in planes}
-            self._kernel = Kernel(seats, _sharing(virtual.kernel), clock.now_ns)
+
+            def seats() -> dict[PlaneCore, int]:
+                return {plane: plane.seats for plane in planes}
+
+            kernel = Kernel(seats(), sharing(virtual.kernel), clock.now_ns)
+            # Behind the broker's own listener, when its planes are as configured.
+            apis.config_listeners.append(lambda _: kernel.resize(seats()))
+            self._kernel = kernel
         return server
 
     async def _wait(self, request: Request, needs_ns: int) -> None:
@@ -274,16 +279,6 @@ class Replay:
     def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
         return round(low_us * 1000), round(high_us * 1000)
-
-
-def _sharing(settings: VirtualKernel) -> Sharing:
-    return Sharing(
-        cpus=settings.cpus,
-        slice_ns=round(settings.slice_us * 1000),
-        wakes=settings.wakes,
-        switch_ns=round(settings.switch_us * 1000),
-        preemption_ns=round(settings.preemption_us * 1000),
-    )
 
 
 class Player:
