@@ -88,7 +88,7 @@ def _throttled(name: str, what: str) -> TopicKey:
 
     def parse(written: str) -> tuple[str, ...]:
         found = key.parse(written)
-        if found != ("*",) and not all(_REPLICA.fullmatch(each) for each in found):
+        if found != ("*",) and not all(_REPLICA.fullmatch(it) for it in found if it):
             raise ValueError("* or a list of PARTITION:BROKER")
         return found
 

@@ -84,5 +84,5 @@ class TopicSettings:
         """Return the partitions of ``*``, or of a list of PARTITION:BROKER."""
         if tuple(replicas) == ("*",):
             return None
-        pairs = (each.split(":") for each in replicas)
+        pairs = (each.split(":") for each in replicas if each)
         return frozenset(int(it) for it, broker in pairs if int(broker) == self._id)

@@ -7,11 +7,16 @@ that waits, and one of them at a time that is handled.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from logging import getLogger
 from typing import Final, NamedTuple
 
 from broker.observation.histogram import Histogram
+from broker.observation.logs import fields
+
+logger = getLogger(__name__)
 
 
 class ControllerState(IntEnum):
@@ -41,6 +46,13 @@ class ControllerState(IntEnum):
 _UNTIMED: Final = frozenset(
     {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
 )
+# What is told and counted where it fails, and tried again when its time comes.
+_MAY_FAIL: Final = (
+    "altered configs",
+    "controller event",
+    "controller start",
+    "session",
+)
 _OLD_NAMES: Final = {
     ControllerState.BROKER_CHANGE: "LeaderElection",
     ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignment",
@@ -62,7 +74,11 @@ class ControllerEvent(NamedTuple):
 
 
 class ControllerMeters:
-    """The meters of a broker's terms as controller; ``now_ns`` is their clock."""
+    """The meters of a broker's terms as controller; ``now_ns`` is their clock.
+
+    ``failures`` counts what a fault of this broker's own, or a znode that nobody
+    expected, has brought to nothing.
+    """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
@@ -71,6 +87,17 @@ class ControllerMeters:
         self.took_ns = {
             state: Histogram() for state in ControllerState if state not in _UNTIMED
         }
+        self.failures: Counter[str] = Counter(dict.fromkeys(_MAY_FAIL, 0))
+
+    def failed(self, what: str, fault: Exception) -> None:
+        """Tell and count something that came to nothing: it costs that, no broker."""
+        assert what in _MAY_FAIL, what
+        self.failures[what] += 1
+        logger.error(
+            "what a member of the cluster does has failed",
+            exc_info=fault,
+            extra=fields(what=what, fault=repr(fault)),
+        )
 
     async def handle(self, event: ControllerEvent) -> None:
         """Handle an event that has waited long enough."""

@@ -88,6 +88,14 @@ def event_metrics(meters: ControllerMeters, waiting: int) -> Iterator[Metric | N
     yield Metric(name=_CONTROLLER + "controllerstate", kind="gauge", value=state)
     yield Metric(name=queue + "size", kind="gauge", value=waiting)
     yield from summary(queue + "timems", NO_LABELS, meters.waited_ns, _NS_PER_MS)
+    for what, failures in meters.failures.items():
+        yield Metric(
+            name="doorkeeper_background_failures",
+            kind="counter",
+            value=failures,
+            labels={"duty": what},
+            suffix="_total",
+        )
     for state, took_ns in meters.took_ns.items():
         yield None
         name = _STATS + timer_name(state).lower()

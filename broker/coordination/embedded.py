@@ -41,6 +41,7 @@ logger = getLogger(__name__)
 # Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``.
 PRODUCER_ID_BLOCK: Final = 1000
 _PRODUCER_ID_MAX: Final = 2**63 - 1
+_LEADER_EPOCH_MAX: Final = 2**31 - 1
 
 
 class EmbeddedCoordinator(Alone):
@@ -375,9 +376,14 @@ def _forgetting(topic: Topic) -> Change:
 
 
 def _next_life(topic: Topic, found: Mapping[TopicPartition, FoundLog]) -> Topic:
-    """Return a topic under leader epochs that no log of it has seen."""
+    """Return a topic under leader epochs that no log of it has seen.
+
+    After the last epoch that there is (another controller may have come to it) there is
+    none: then the log goes on under that one.
+    """
     epochs = []
     for index, epoch in enumerate(topic.leader_epochs):
         log = found.get(TopicPartition(topic.name, index))
-        epochs.append(max(epoch, log.latest_epoch if log else epoch) + 1)
+        latest = max(epoch, log.latest_epoch if log else epoch)
+        epochs.append(min(latest + 1, _LEADER_EPOCH_MAX))
     return replace(topic, leader_epochs=tuple(epochs))

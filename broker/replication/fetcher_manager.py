@@ -49,6 +49,9 @@ logger = getLogger(__name__)
 Find = Callable[[int], tuple[str, int] | None]
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
+# Kafka takes 0 for replica.fetch.backoff.ms; what is held back, or a leader that is
+# away, would be tried without end.
+_PAUSE_MIN_NS: Final = 10_000_000
 # In one step of `ReplicaFetcherManager.deal_anew`.
 _PARTITIONS_AT_ONCE: Final = 100
 
@@ -237,7 +240,7 @@ class _Task:
         next_ns = self._fetcher.next_ns()
         if next_ns is None:
             return float("inf")
-        return trio.current_time() + max(next_ns - now_ns, 0) / 1e9
+        return trio.current_time() + max(next_ns - now_ns, _PAUSE_MIN_NS) / 1e9
 
     def give_up(self) -> None:
         """Leave all partitions alone for a while."""
@@ -245,7 +248,7 @@ class _Task:
             self._fetcher.leave_alone(each)
 
     async def round(self) -> bool:
-        """Ask what may be asked, and take the answer in; False if that is nothing."""
+        """Ask what may be asked, and take the answer in; False if there is none."""
         fetcher = self._fetcher
         for each in fetcher.out_of_range():
             await self._realign(each)
@@ -258,7 +261,7 @@ class _Task:
             answer = await self._client.call(self._address(), ApiKey.FETCH, asked.row)
         except KafkaError:
             fetcher.failed(asked)
-            return True
+            return False
         finally:
             fetcher.note_request()
         steps = fetcher.take(asked, answer)

@@ -90,7 +90,10 @@ class Members(Hosting):
         self.nursery = nursery
         self.settings = settings
         self.zookeeper = ZooKeeperService(
-            now_ns=clock.now_ns, rng=random.Random(seed), tick_ms=500
+            now_ns=clock.now_ns,
+            rng=random.Random(seed),
+            tick_ms=500,
+            start_ms=START_MS,
         )
         self.members = [Member(number) for number in range(count)]
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from logging import getLogger
 from typing import Final
 
+from broker.cluster.topic_configs import TOPIC_KEYS
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.layout.broker_records import (
     read_config,
@@ -23,6 +24,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.coordination.zookeeper.layout.json_text import MalformedZnode
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.observation.logs import fields
+from broker.protocol.errors import ConfigError
 from broker.zookeeper.znodes import BadVersion, NodeExists, NoNode, Znode
 
 logger = getLogger(__name__)
@@ -169,10 +171,29 @@ def _read_config(entity: str, data: bytes | None) -> Mapping[str, str]:
     if not data:
         return {}
     try:
-        return read_config(data)
+        configs = read_config(data)
     except MalformedZnode as fault:
-        logger.error(
-            "configs that cannot be read are not in force",
-            extra=fields(entity=entity, fault=fault),
-        )
+        _tell(entity, fault)
         return {}
+    return _understood(entity, configs) if "topics/" in entity else configs
+
+
+def _understood(topic: str, configs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what of a topic's configs is in force: whoever wrote it, knows others."""
+    known = {}
+    for name, written in configs.items():
+        try:
+            if name in TOPIC_KEYS:
+                TOPIC_KEYS[name].key.read(written)
+        except ConfigError as fault:
+            _tell(topic, fault)
+        else:
+            known[name] = written
+    return known
+
+
+def _tell(entity: str, fault: Exception) -> None:
+    logger.error(
+        "configs that cannot be read are not in force",
+        extra=fields(entity=entity, fault=fault),
+    )

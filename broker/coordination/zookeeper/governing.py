@@ -3,7 +3,8 @@
 Kafka's ``ControllerEventManager``. Watches that have gone off, answers of brokers,
 requests of clients and the clock make events of one queue; each reads what it needs,
 hands it to the core (`broker.controller`), and carries out what that decides. The term
-ends with the session, or when another broker is found to have been elected.
+ends with the session, or when another broker is found to have been elected. An event
+that fails is over, as in Kafka; where the first one does, another broker has its try.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from broker.coordination.controller_events import (
     ControllerMeters,
     ControllerState,
 )
-from broker.coordination.zookeeper.carrying_out import CarryingOut
+from broker.coordination.zookeeper.carrying_out import CarryingOut, ControllerMoved
 from broker.coordination.zookeeper.channels import (
     Answered,
     ControllerChannels,
@@ -53,10 +54,16 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
 from broker.protocol.topic_partition import TopicPartition
+from broker.zookeeper.znodes import SessionExpired
 
 R = TypeVar("R")
 Job = Callable[[], Awaitable[None]]
 
+# What ends a term: a fault of nobody's.
+_ENDINGS: Final = (ControllerMoved, SessionExpired)
+# So long keeps one that cannot govern its office, or elections would follow each other
+# as fast as the network lets them.
+_RESIGNATION_S: Final = 1.0
 # When leaders are balanced for the first time: Kafka's.
 _FIRST_REBALANCE_S: Final = 5.0
 
@@ -115,9 +122,7 @@ class Governing:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._channels.run)
-                await self._meters.handle(
-                    self._event(ControllerState.CONTROLLER_CHANGE, self._start)
-                )
+                await self._begin()
                 if self._rebalance_s is not None:
                     nursery.start_soon(self._balance, self._rebalance_s)
                 while True:
@@ -125,11 +130,33 @@ class Governing:
                         await self._filled.wait()
                     name, event = self._events.popleft()
                     self._queued.discard(name)
-                    await self._meters.handle(event)
+                    await self._contained(event)
         finally:
             self._is_over = True
             for answered in self._asking:
                 answered.set()
+
+    async def _begin(self) -> None:
+        """Take over; a controller that cannot gives up its office for good."""
+        event = self._event(ControllerState.CONTROLLER_CHANGE, self._start)
+        try:
+            await self._meters.handle(event)
+        except _ENDINGS:
+            raise
+        except Exception as fault:  # whatever it is, the next one may not meet it
+            self._meters.failed("controller start", fault)
+            await trio.sleep(_RESIGNATION_S)
+            await self._carry_out.remove([paths.CONTROLLER])
+            raise ControllerMoved from fault
+
+    async def _contained(self, event: ControllerEvent) -> None:
+        """Handle an event; a fault costs that one (Kafka: ControllerEventThread)."""
+        try:
+            await self._meters.handle(event)
+        except _ENDINGS:
+            raise
+        except Exception as fault:  # whatever it is, the next event is another
+            self._meters.failed("controller event", fault)
 
     # ---- who puts events into the queue -----------------------------------------
 
@@ -195,7 +222,14 @@ class Governing:
                 answers.append(await self._drive(steps()))
             except KafkaError as refused:
                 answers.append(refused)
-            answered.set()
+            except _ENDINGS:
+                raise
+            except Exception as fault:
+                answers.append(KafkaError(ErrorCode.unknown_server_error, repr(fault)))
+                raise
+            finally:
+                if answers:
+                    answered.set()
 
         if not self._is_over:
             self._asking.add(answered)

@@ -48,7 +48,8 @@ async def hand_over(
         await nursery.start(client.run)
         for attempt in range(config[CONTROLLED_SHUTDOWN_MAX_RETRIES]):
             if attempt:
-                await trio.sleep(config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000)
+                pause_ms = max(config[CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS], 0)
+                await trio.sleep(pause_ms / 1000)
             address = find_controller()
             if address is None:
                 continue

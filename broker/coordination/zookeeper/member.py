@@ -144,7 +144,10 @@ class Member:
             changed = await self.configs.read_changes(znodes, self.now_ms())
         for entity in changed:
             with self.billed:
-                self._take(entity)
+                try:
+                    self._take(entity)
+                except Exception as fault:  # as Kafka: those of the others are taken
+                    self.meters.failed("altered configs", fault)
 
     def _take(self, entity: str) -> None:
         """Take an entity's configs into effect."""

@@ -2,7 +2,8 @@
 
 In each session the broker registers, follows the configs, and stands for election. When
 the session expires so does all of that, and a new one begins; what the broker leads
-stays as it is, until a controller says otherwise.
+stays as it is, until a controller says otherwise. What fails in a session, a fault of
+this broker's own or a znode that nobody expected, costs no more than the session.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from broker.zookeeper.znodes import SessionEvent, SessionExpired, WatchEvent, Zn
 
 logger = getLogger(__name__)
 
+# After a session that has failed, so that another fault does not follow at once.
+_PAUSE_S: Final = 1.0
 # How long a stop waits for ZooKeeper to take note.
 _FAREWELL_S: Final = 2.0
 
@@ -59,6 +62,7 @@ class Membership:
         """Keep a session until `leave`, or cancelled."""
         while not self._leaving:
             session = self._session = self._open_session()
+            failed = False
             try:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(session.run)
@@ -66,8 +70,13 @@ class Membership:
             except* SessionExpired:
                 # A call found it out before the event came.
                 pass
+            except* Exception as faults:  # whatever they are, a new session is another
+                self._member.meters.failed("session", faults)
+                failed = True
             finally:
                 self.znodes = None
+            if failed:
+                await trio.sleep(_PAUSE_S)
 
     async def leave(self) -> None:
         """End the session for good."""

@@ -58,7 +58,8 @@ def _understood(
 async def read_brokers(znodes: PatientZnodes) -> dict[int, RegisteredBroker]:
     """Return the brokers that are registered, by id."""
     names = await znodes.children(paths.BROKER_IDS, watch=True)
-    wanted = [paths.broker(int(name)) for name in names]
+    # What an operator may have put there beside them has no number.
+    wanted = [paths.broker(int(name)) for name in names if name.isdecimal()]
     found = await znodes.find_all(wanted, watch=True)
     return {broker.id: broker for _, broker in _understood(found, _registered)}
 

@@ -47,9 +47,16 @@ class ZooKeeperService:
     """The state of a ZooKeeper ensemble, and what it answers."""
 
     def __init__(
-        self, *, now_ns: Callable[[], int], rng: random.Random, tick_ms: int = 2000
+        self,
+        *,
+        now_ns: Callable[[], int],
+        rng: random.Random,
+        tick_ms: int = 2000,
+        start_ms: int = 0,
     ) -> None:
         self._now_ns = now_ns
+        # What its wall clock says when ``now_ns`` is 0: by that znodes are dated.
+        self._start_ms = start_ms
         self.tree = Tree()
         self.sessions: Sessions[Peer] = Sessions(tick_ms, rng)
         self._watches: WatchTable[Peer] = WatchTable()
@@ -123,7 +130,7 @@ class ZooKeeperService:
         self.sessions.remove(session)
         paths = self.tree.ephemerals(session.id)
         ops = [Delete(path) for path in paths]
-        _, events = self.tree.transact(ops, session=0, now_ms=self._now_ms())
+        _, events = self.tree.transact(ops, session=0, now_ms=self._wall_clock_ms())
         self._tell(events)
         if session.peer is not None:
             peer = session.peer
@@ -169,7 +176,7 @@ class ZooKeeperService:
         ops = messages.read_ops(opcode, reader)
         try:
             results, events = self.tree.transact(
-                ops, session=session.id, now_ms=self._now_ms()
+                ops, session=session.id, now_ms=self._wall_clock_ms()
             )
         except ZooKeeperError as error:
             if opcode != OpCode.MULTI or error.op is None:
@@ -227,6 +234,9 @@ class ZooKeeperService:
 
     def _now_ms(self) -> int:
         return self._now_ns() // _NS_PER_MS
+
+    def _wall_clock_ms(self) -> int:
+        return self._start_ms + self._now_ms()
 
 
 def _missed_data(stat: Stat | None, zxid: int) -> EventKind | None:
