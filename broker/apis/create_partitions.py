@@ -22,7 +22,7 @@ from typing import Final
 from broker.apis.common.answer import Row, answer, failure, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.placement import Assignment, check_replicas, place
-from broker.apis.common.topic_creation import PARTITIONS_MAX
+from broker.config.bounds import PARTITIONS_MAX
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError

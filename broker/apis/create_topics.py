@@ -34,9 +34,10 @@ from broker.apis.common.placement import (
     check_replication_factor,
     place,
 )
-from broker.apis.common.topic_creation import PARTITIONS_MAX, check_new_name
+from broker.apis.common.topic_creation import check_new_name
 from broker.cluster.topic_configs import check_topic_configs
 from broker.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
+from broker.config.bounds import PARTITIONS_MAX
 from broker.coordination.coordinator import BrokerRack, NewTopic
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey

@@ -23,12 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from broker.config import admission, cluster, doorkeeper, network, security, storage
-from broker.config.admission import (
-    DOORKEEPER_ADMISSION,
-    DOORKEEPER_ADMISSION_BURST_REQUESTS,
-    DOORKEEPER_ADMISSION_RATES_PER_S,
-    DOORKEEPER_ADMISSION_RESERVED,
-)
+from broker.config.bounds import check_bounds
 from broker.config.cluster import BROKER_ID, NODE_ID
 from broker.config.doorkeeper import DOORKEEPER_CONTROLLER_LISTENERS
 from broker.config.inert import INERT
@@ -49,13 +44,10 @@ from broker.config.network import (
     MAX_CONNECTIONS,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
-    QUEUED_MAX_REQUESTS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
 from broker.config.properties import read_properties
 from broker.config.storage import (
-    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
-    LOG_CLEANER_THREADS,
     LOG_DIR,
     LOG_DIRS,
     LOG_RETENTION_HOURS,
@@ -78,7 +70,6 @@ OF_A_LISTENER: Final = frozenset(
     {MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS, NUM_NETWORK_THREADS}
 )
 
-_MIB: Final = 1 << 20
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _LISTENER_PREFIX = "listener.name."
@@ -327,8 +318,7 @@ def _check_numbers(config: BrokerConfig) -> None:
         name = next((n for n in names if n in config.written), LOG_RETENTION_HOURS.name)
         raise ConfigError(name, config.written[name], "a positive number, or -1")
     _check_log_dirs(config)
-    _check_cleaner(config)
-    _check_admission(config)
+    check_bounds(config.values, config.listener_values)
 
 
 def _check_log_dirs(config: BrokerConfig) -> None:
@@ -339,27 +329,3 @@ def _check_log_dirs(config: BrokerConfig) -> None:
         raise ConfigError(key, found, "at least one directory")
     if len(set(map(normpath, config.log_dirs))) < len(config.log_dirs):
         raise ConfigError(key, found, "each directory once")
-
-
-def _check_cleaner(config: BrokerConfig) -> None:
-    """Bound the cleaner's threads, each of which takes memory, by its memory."""
-    size, threads = config[LOG_CLEANER_DEDUPE_BUFFER_SIZE], config[LOG_CLEANER_THREADS]
-    if threads and size // threads <= _MIB:
-        expected = f"more than {_MIB} for each of log.cleaner.threads, {threads}"
-        raise ConfigError(LOG_CLEANER_DEDUPE_BUFFER_SIZE.name, size, expected)
-
-
-def _check_admission(config: BrokerConfig) -> None:
-    reserved, bound = config[DOORKEEPER_ADMISSION_RESERVED], config[QUEUED_MAX_REQUESTS]
-    if config[DOORKEEPER_ADMISSION] == "reserve" and reserved >= bound:
-        expected = f"fewer than queued.max.requests, {bound}"
-        raise ConfigError(DOORKEEPER_ADMISSION_RESERVED.name, reserved, expected)
-    rates = config[DOORKEEPER_ADMISSION_RATES_PER_S]
-    if config[DOORKEEPER_ADMISSION] == "token-bucket" and not rates:
-        name = DOORKEEPER_ADMISSION_RATES_PER_S.name
-        raise ConfigError(name, "", "a rate of some class for token-bucket")
-    burst = config[DOORKEEPER_ADMISSION_BURST_REQUESTS]
-    if not burst.keys() <= rates.keys():
-        name = DOORKEEPER_ADMISSION_BURST_REQUESTS.name
-        expected = f"classes of {DOORKEEPER_ADMISSION_RATES_PER_S.name}"
-        raise ConfigError(name, ",".join(burst), expected)

@@ -32,6 +32,8 @@ from broker.protocol.wire.codec import Entity
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
 # Partitions looked at in one piece of a round.
 PIECE: Final = 256
+# Between two rounds at least, however short replica.lag.time.max.ms is.
+_REST_NS: Final = 10_000_000
 _WITHDRAWN: Final = frozenset(
     {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
 )
@@ -158,7 +160,8 @@ class IsrProposals:
 class IsrExpiration:
     """The rounds in which leaders look for followers that lag behind.
 
-    As in Kafka every half of ``replica.lag.time.max.ms``, `PIECE` partitions at a time.
+    As in Kafka every half of ``replica.lag.time.max.ms``, if that is 10 ms or more;
+    `PIECE` partitions at a time.
     """
 
     led: Callable[[], Iterator[Partition]]
@@ -180,7 +183,7 @@ class IsrExpiration:
             self._look_at(partition)
         if len(piece) < PIECE:
             self._round = None
-            self._next_ns = now_ns + max(self.lag_ns() // 2, 1)
+            self._next_ns = now_ns + max(self.lag_ns() // 2, _REST_NS)
 
     def _look_at(self, partition: Partition) -> None:
         if len(partition.isr) > 1 and partition.propose_shrinking():

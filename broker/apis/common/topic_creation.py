@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from broker.apis.common.placement import place
 from broker.cluster.topics import (
@@ -21,9 +20,6 @@ from broker.config import (
 from broker.coordination.coordinator import NewTopic
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode, KafkaError
-
-# Kafka's bound on what one request may create (KIP-599's ``MAX_PARTITIONS_PER_BATCH``).
-PARTITIONS_MAX: Final = 10_000
 
 
 def check_new_name(name: str, broker: Broker) -> None:

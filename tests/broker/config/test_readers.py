@@ -28,6 +28,8 @@ TABLES = {
         BROKER / "config" / f"{name}.py"
         for name in ("admission", "cluster", "doorkeeper", "network", "storage")
     ),
+    # To check a value is not to read it.
+    BROKER / "config" / "bounds.py",
     BROKER / "cluster" / "topic_configs.py",
     BROKER / "log" / "segments" / "log_config.py",
 }

@@ -1,0 +1,116 @@
+"""Bounds that concern several keys, or that no machine could keep.
+
+Those of Kafka's ``KafkaConfig.validateValues``, and of numbers for which Kafka has no
+bound but what a machine has: it would fail, or never end, where they are first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+from broker.config.admission import (
+    DOORKEEPER_ADMISSION,
+    DOORKEEPER_ADMISSION_BURST_REQUESTS,
+    DOORKEEPER_ADMISSION_RATES_PER_S,
+    DOORKEEPER_ADMISSION_RESERVED,
+)
+from broker.config.cluster import (
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    OFFSETS_TOPIC_NUM_PARTITIONS,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_LAG_TIME_MAX_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+)
+from broker.config.network import NUM_NETWORK_THREADS, QUEUED_MAX_REQUESTS
+from broker.config.storage import (
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_THREADS,
+    NUM_PARTITIONS,
+)
+from broker.protocol.config_key import Key
+from broker.protocol.errors import ConfigError
+
+T = TypeVar("T")
+
+# Of one request that creates them: Kafka's bound (KIP-599's MAX_PARTITIONS_PER_BATCH).
+PARTITIONS_MAX: Final = 10_000
+# Of one listener; each has two descriptors.
+PROCESSORS_MAX: Final = 1000
+_MIB: Final = 1 << 20
+
+
+class _Values:
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, key: Key[T]) -> T:
+        return cast(T, self._values[key.name])
+
+
+def check_bounds(
+    values: Mapping[str, Any], listener_values: Mapping[tuple[str, str], Any]
+) -> None:
+    """Raise `ConfigError` for values that are each possible, and not together.
+
+    ``values`` are by key, ``listener_values`` by listener and key.
+    """
+    config = _Values(values)
+    _check_cleaner(config)
+    _check_counts(config, listener_values)
+    _check_time_outs(config)
+    _check_admission(config)
+
+
+def _check_cleaner(config: _Values) -> None:
+    """Bound the cleaner's threads, each of which takes memory, by its memory."""
+    size, threads = config[LOG_CLEANER_DEDUPE_BUFFER_SIZE], config[LOG_CLEANER_THREADS]
+    if threads and size // threads <= _MIB:
+        expected = f"more than {_MIB} for each of log.cleaner.threads, {threads}"
+        raise ConfigError(LOG_CLEANER_DEDUPE_BUFFER_SIZE.name, size, expected)
+
+
+def _check_counts(
+    config: _Values, listener_values: Mapping[tuple[str, str], Any]
+) -> None:
+    for partitions in (NUM_PARTITIONS, OFFSETS_TOPIC_NUM_PARTITIONS):
+        _check_at_most(partitions.name, config[partitions], PARTITIONS_MAX)
+    processors = NUM_NETWORK_THREADS
+    _check_at_most(processors.name, config[processors], PROCESSORS_MAX)
+    for (listener, name), count in listener_values.items():
+        if name == processors.name:
+            name = f"listener.name.{listener.lower()}.{name}"
+            _check_at_most(name, count, PROCESSORS_MAX)
+
+
+def _check_at_most(name: str, found: int, most: int) -> None:
+    if found > most:
+        raise ConfigError(name, found, f"at most {most}")
+
+
+def _check_time_outs(config: _Values) -> None:
+    """Refuse time-outs that no request keeps, or that put followers out for waiting."""
+    wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
+    for key in (REPLICA_SOCKET_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS):
+        if wait_ms > config[key]:
+            expected = f"at most {key.name}, {config[key]}"
+            raise ConfigError(REPLICA_FETCH_WAIT_MAX_MS.name, wait_ms, expected)
+    for key in (REPLICA_SOCKET_TIMEOUT_MS, CONTROLLER_SOCKET_TIMEOUT_MS):
+        if config[key] < 0:
+            raise ConfigError(key.name, config[key], "0 or more")
+
+
+def _check_admission(config: _Values) -> None:
+    reserved, bound = config[DOORKEEPER_ADMISSION_RESERVED], config[QUEUED_MAX_REQUESTS]
+    if config[DOORKEEPER_ADMISSION] == "reserve" and reserved >= bound:
+        expected = f"fewer than queued.max.requests, {bound}"
+        raise ConfigError(DOORKEEPER_ADMISSION_RESERVED.name, reserved, expected)
+    rates = config[DOORKEEPER_ADMISSION_RATES_PER_S]
+    if config[DOORKEEPER_ADMISSION] == "token-bucket" and not rates:
+        name = DOORKEEPER_ADMISSION_RATES_PER_S.name
+        raise ConfigError(name, "", "a rate of some class for token-bucket")
+    burst = config[DOORKEEPER_ADMISSION_BURST_REQUESTS]
+    if not burst.keys() <= rates.keys():
+        name = DOORKEEPER_ADMISSION_BURST_REQUESTS.name
+        expected = f"classes of {DOORKEEPER_ADMISSION_RATES_PER_S.name}"
+        raise ConfigError(name, ",".join(burst), expected)
