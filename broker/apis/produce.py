@@ -285,6 +285,7 @@ API: Final = Api(
     load=Load,
     handle_at_once=handle_at_once,
     encodes=True,
+    keeps_frame=True,
     error_answer=ErrorAnswer(
         rows={
             "responses": ("topic_data",),

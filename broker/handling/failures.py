@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from logging import getLogger
 
 from broker.apis.common.api import Api
@@ -19,7 +20,7 @@ from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import decode
+from broker.protocol.wire.codec import Entity, decode
 from broker.requests.request import CLOSE, Request, Response
 
 logger = getLogger(__name__)
@@ -32,9 +33,17 @@ class Failures:
         self.counts: Counter[ApiKey] = Counter()
 
     def contain(
-        self, api: Api, request: Request, broker: Broker, error: Exception
+        self,
+        api: Api,
+        request: Request,
+        broker: Broker,
+        error: Exception,
+        body: Entity | None = None,
     ) -> Response:
-        """Return the answer to a request whose handler has raised ``error``."""
+        """Return the answer to a request whose handler has raised ``error``.
+
+        ``body`` is the request's, where it has been decoded.
+        """
         self.counts[api.key] += 1
         logger.error(
             "a request has failed",
@@ -48,7 +57,7 @@ class Failures:
             ),
         )
         code = ErrorCode.unknown_server_error
-        for make in (_repeating, bare_error):
+        for make in (partial(_repeating, body), bare_error):
             try:
                 return make(api, request, code, broker)
             except Exception as again:  # the next one says less
@@ -68,9 +77,9 @@ class Failures:
 
 
 def _repeating(
-    api: Api, request: Request, error: ErrorCode, broker: Broker
+    body: Entity | None, api: Api, request: Request, error: ErrorCode, broker: Broker
 ) -> Response:
-    body = decode(
-        request.api_key, request.api_version, request.frame, request.body_offset
-    )
+    if body is None:
+        key, version = request.api_key, request.api_version
+        body = decode(key, version, request.frame, request.body_offset)
     return error_answer(api, request, body, error, broker)

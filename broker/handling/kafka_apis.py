@@ -94,8 +94,11 @@ class KafkaApis:
         broker = self.broker
         key, version = request.api_key, request.api_version
         response: Response
+        body = None
         try:
             body = decode(key, version, request.frame, request.body_offset)
+            if not api.keeps_frame:
+                request.let_frame_go()
             denial = self.authorization.denial(api, request)
             if denial is not None:
                 response = error_answer(api, request, body, denial, broker)
@@ -112,7 +115,7 @@ class KafkaApis:
         except BrokenRule:
             raise
         except Exception as error:  # whatever it is, it is this request's alone
-            response = self.failures.contain(api, request, broker, error)
+            response = self.failures.contain(api, request, broker, error, body)
         if request.throttled_until_ns:
             return throttled(request, broker.now_ns(), response)
         return response

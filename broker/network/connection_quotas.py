@@ -5,14 +5,14 @@ Follows Kafka's ``ConnectionQuotas`` (KIP-402 for ``max.connections``, KIP-612 f
 too many waits: its acceptor takes no further connection until one is closed, or until
 they come slowly enough again. The listener between brokers is protected: it waits for
 nobody, and while the broker is over its bound because of it, processors of the other
-listeners close their least recently used connections. (The control plane's listener is
-not protected in Kafka, hence not here.)
+listeners close their least recently used connections, as they do when the bound is
+lowered. (The control plane's listener is not protected in Kafka, hence not here.)
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -60,6 +60,7 @@ class ConnectionQuotas:
         self._by_address: Counter[str] = Counter()
         self._total = 0
         self._slots = trio.lowlevel.ParkingLot()
+        self._on_excess: list[Callable[[], None]] = []
         self._rate = ConnectionRate(self._windows)
         self._rates: dict[str, ConnectionRate] = {}
         self._blocked_ns: Counter[str] = Counter()
@@ -71,9 +72,19 @@ class ConnectionQuotas:
         return self._total
 
     def configure(self, limits: ConnectionLimits) -> None:
-        """Put other bounds into force; connections over them are not closed."""
+        """Put other bounds into force; only ``total`` is kept to at once."""
         self._limits = limits
         self._slots.unpark_all()
+        self._tell_excess()
+
+    def on_excess(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever there are more connections than ``total``."""
+        self._on_excess.append(listener)
+
+    def _tell_excess(self) -> None:
+        if self._total > self._limits.total:
+            for listener in self._on_excess:
+                listener()
 
     async def wait_for_slot(self, listener: str) -> None:
         """Wait until the listener may have one more connection, which has come."""
@@ -113,6 +124,7 @@ class ConnectionQuotas:
         self._by_address[address] += 1
         self._by_listener[listener] += 1
         self._total += 1
+        self._tell_excess()
 
     def close(self, listener: str, address: str) -> None:
         """Count a connection out."""

@@ -27,6 +27,7 @@ class KafkaChannel:
     """
 
     __slots__ = (
+        "_pool",
         "active_ns",
         "connection",
         "connection_id",
@@ -55,6 +56,7 @@ class KafkaChannel:
         self.host = host
         self.listener = listener
         self.mute_state = MuteState.NOT_MUTED
+        self._pool = pool
         self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)
         self.request: Request | None = None
         self.send: Send | None = None
@@ -64,6 +66,11 @@ class KafkaChannel:
     def __repr__(self) -> str:
         state = self.mute_state.name
         return f"<channel {self.connection_id} {self.listener} {self.host} {state}>"
+
+    def release(self, count: int) -> None:
+        """Give back memory that a request was read into."""
+        if self._pool is not None:
+            self._pool.release(count)
 
     def mute(self) -> None:
         """Read no further: a request has come in, and goes to its plane."""

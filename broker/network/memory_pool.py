@@ -2,7 +2,10 @@
 
 Follows Kafka's ``SimpleMemoryPool`` in its lenient form: a request may begin to be read
 while any memory is left, so the bound is exceeded by at most one request per processor.
-Once nothing is left, processors begin to read no request until one has been answered.
+Once nothing is left, processors begin to read no request until one has been answered,
+or decoded: only a Produce is kept as it came until it is answered, so that whoever
+waits for records or members, perhaps for minutes, keeps nobody from being read (Kafka:
+``ApiKeys.requiresDelayedAllocation``).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable
 
 
 class MemoryPool:
-    """A count of bytes that requests hold between their reading and their answer."""
+    """A count of bytes that requests hold from their reading on."""
 
     def __init__(self, size_bytes: int) -> None:
         assert size_bytes > 0, size_bytes

@@ -83,6 +83,7 @@ class Processor:
             books=context.books,
             debit=context.debit,
         )
+        context.quotas.on_excess(self._selector.wakeup)
         self._new: deque[tuple[Connection, int, str]] = deque()
         self._room = trio.lowlevel.ParkingLot()
         self._responses: deque[tuple[Request, Response]] = deque()
@@ -367,6 +368,7 @@ class Processor:
         channel = self._selector.least_recently_active()
         if channel is not None:
             self._selector.close(channel)
+            self._selector.wakeup()  # there may be more
 
     def _close(self) -> None:
         """Close every connection, also those not looked at yet."""

@@ -39,6 +39,9 @@ class Peer(Protocol):
     host: str
     listener: str
 
+    def release(self, count: int) -> None:
+        """Give back memory that a request was read into."""
+
 
 class DeclaredApi(Protocol):
     """What the way to the handler asks of an API's declaration (`broker.apis`)."""
@@ -61,8 +64,8 @@ class Request(Task):
     """A task that came over the wire: header fields, the frame, and its connection.
 
     ``api`` is what is declared of its API. ``frame`` is the request without its size
-    prefix; the body starts at ``body_offset``. ``error_code`` is the first error that
-    the response carries, for the record.
+    prefix, until it is let go; the body starts at ``body_offset``. ``error_code`` is
+    the first error that the response carries, for the record.
     """
 
     api: DeclaredApi | None = None
@@ -79,6 +82,11 @@ class Request(Task):
         """Say whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
         api = self.api
         return api is not None and self.api_version >= api.quota_exceeded_since
+
+    def let_frame_go(self) -> None:
+        """Let others have the memory of the frame: nobody looks into it any more."""
+        self.peer.release(len(self.frame))
+        self.frame = b""
 
     def __repr__(self) -> str:
         return (

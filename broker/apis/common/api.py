@@ -73,7 +73,8 @@ class Api:
     ``request_class`` decides the priority level (`broker.requests.classifier`).
 
     ``handle_at_once`` may answer without waiting, and without a coroutine; None means
-    that ``handle`` has to. ``encodes`` says that ``handle`` returns a whole response.
+    that ``handle`` has to. ``encodes`` says that ``handle`` returns a whole response,
+    ``keeps_frame`` that what it is handed refers to the request's frame.
 
     ``quota_exceeded_since`` is the first version whose answers may say
     THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
@@ -90,6 +91,7 @@ class Api:
     advertised_from: int | None = None
     handle_at_once: HandleAtOnce | None = None
     encodes: bool = False
+    keeps_frame: bool = False
     cluster_action: bool = False
     refusable: bool = True
     quota_exceeded_since: int = NEVER

@@ -55,7 +55,9 @@ SETTINGS = {
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "2",
 }
-PEER = SimpleNamespace(connection_id=1, host="10.0.0.1", listener="PLAINTEXT")
+PEER = SimpleNamespace(
+    connection_id=1, host="10.0.0.1", listener="PLAINTEXT", release=lambda count: None
+)
 
 
 def _unasked(*_: object) -> None:

@@ -334,3 +334,17 @@ def kafka_data() -> MemoryStorage:
     storage.make_directory(f"{OLD}/__cluster_metadata-0")
     write_atomically(storage, f"{OLD}/__cluster_metadata-0", "quorum-state", b"{}")
     return storage
+
+
+def test_the_last_leader_epoch_that_there_is_costs_no_start_and_no_record() -> None:
+    """Any peer of a broker without an authorizer can have it lead under that."""
+    world = World(ONE)
+    topic_id = world.create("t")
+    last = 2**31 - 1
+    command = leader_and_isr(("t", 0), leader=0, leader_epoch=last, topic_id=topic_id)
+    world.command(ApiKey.LEADER_AND_ISR, command)
+    for number in range(3):
+        assert world.produce("t", b"%d" % number).error_code is NONE
+        world = again(world, {})
+    assert values(world, "t") == [b"0", b"1", b"2"]
+    world.check()
