@@ -62,7 +62,7 @@ def point_of(
         ("control", arm): list(
             means[arm.removesuffix("-again")]
             * block
-            * np.exp(rng.normal(0, 0.02, size=blocks))
+            * np.exp(rng.normal(0, 0.01, size=blocks))
         )
         for arm in arms
     }
