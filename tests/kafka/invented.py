@@ -72,6 +72,11 @@ class InventedPartition:
         self.say_alive(*FOLLOWERS)
         states = {self._key: self._state}
         self._command(ApiKey.LEADER_AND_ISR, 6, self._words.leader_and_isr(states))
+        # The leader proposes it, once; the controller does not know the partition, and
+        # tells who lives to its mind.
+        self.fetch(FOLLOWERS[0], 0)
+        time.sleep(1)
+        self.say_alive(*FOLLOWERS)
         return self
 
     def __exit__(
@@ -149,11 +154,11 @@ def in_time(
 ) -> list[int]:
     """Return what comes of a story that was told within a time, of many tries."""
     for attempt in range(30):
-        began_s = time.monotonic()
         with InventedPartition(f"{name}-{attempt}", *arguments) as partition:
+            began_s = time.monotonic()
             outcome = story(partition)
-        if time.monotonic() - began_s < within_s:
-            return outcome
+            if time.monotonic() - began_s < within_s:
+                return outcome
     raise AssertionError(f"each time it took more than {within_s} s")
 
 
