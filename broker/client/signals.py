@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import trio
 
 
@@ -15,10 +17,13 @@ class Signal:
         """Let the present wait, or else the next one, return."""
         self._event.set()
 
-    async def wait(self, until_s: float = float("inf")) -> None:
+    async def wait(self, until_s: float = inf) -> None:
         """Wait for a notification since the last wait, but not beyond ``until_s``."""
-        with trio.move_on_at(until_s):
+        if until_s == inf:
             await self._event.wait()
+        else:
+            with trio.move_on_at(until_s):
+                await self._event.wait()
         self._event = trio.Event()
 
 
