@@ -14,6 +14,7 @@ import trio
 
 from broker.observation.metric import Metric, Samples
 
+_HOST: Final = "127.0.0.1"
 _HEAD_BYTES_MAX: Final = 8192
 _TIMEOUT_S: Final = 10
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,14 +45,13 @@ async def serve_metrics(
     port: int,
     collect: Callable[[], Iterable[Sequence[Metric]]],
     *,
-    host: str = "127.0.0.1",
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer scrapes at ``port`` until cancelled; report the port once it is open.
+    """Answer this machine's scrapes until cancelled; report the port once it is open.
 
     ``collect`` gives the samples in pieces, between which others are let run.
     """
-    listeners = await trio.open_tcp_listeners(port, host=host)
+    listeners = await trio.open_tcp_listeners(port, host=_HOST)
 
     async def answer(stream: trio.SocketStream) -> None:
         with trio.move_on_after(_TIMEOUT_S):
