@@ -93,7 +93,9 @@ def make(name: str, config: SchedulerConfig) -> Scheduler:
     :raises BadSetting: if the policy has no such option, or cannot use its value. (Only
         a factory that is the policy's class says which it has.)
     """
-    factory = find(name)
+    factory: object = find(name)
+    if not callable(factory):
+        raise UnknownScheduler(f"{name!r} is {factory!r}, which makes no scheduler")
     if isinstance(factory, type) and issubclass(factory, Scheduler):
         _check_options(name, factory.OPTIONS, config)
     scheduler = factory(config)

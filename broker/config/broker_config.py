@@ -297,9 +297,10 @@ def _check(config: BrokerConfig) -> None:
         if control.upper() == config.inter_broker_listener_name:
             raise ConfigError(key, control, "another one than between brokers")
     if config.inter_broker_listener_name not in advertised:
-        key = INTER_BROKER_LISTENER_NAME.name
-        found = config[INTER_BROKER_LISTENER_NAME]
-        raise ConfigError(key, found, "a listener named in advertised.listeners")
+        named = INTER_BROKER_LISTENER_NAME
+        by: Key[Any] = named if config[named] else SECURITY_INTER_BROKER_PROTOCOL
+        expected = "a listener named in advertised.listeners"
+        raise ConfigError(by.name, config[by], expected)
     # Preset planes opens a listener of this name where none is configured.
     names = {*opened, "CONTROLLER"}
     for name in config[DOORKEEPER_CONTROLLER_LISTENERS]:

@@ -390,3 +390,9 @@ def test_updated_configuration_is_checked_and_leaves_the_old_one() -> None:
     assert config[NUM_IO_THREADS] == 2
     with pytest.raises(ConfigError):
         config.updated({"max.connections": "-1"})
+
+
+def test_the_listener_between_brokers_is_missed_by_the_key_that_was_set() -> None:
+    key = "security.inter.broker.protocol"
+    with pytest.raises(ConfigError, match=rf"^{key}: found 'SSL'"):
+        BrokerConfig.load(None, {key: "SSL"})
