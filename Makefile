@@ -75,12 +75,14 @@ results: $(STAMP)
 	$(BIN)/doorkeeper results docs/results.toml runs --out docs/results.md
 
 # A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
+PROCESSES := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+
 test: $(STAMP)
-	$(BIN)/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest $(PROCESSES)
 
 # What takes minutes: 200 kills, every call of a disk failing once, a short soak, bad days.
 test-slow: $(STAMP)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow $(PROCESSES)
 
 # Searches of many seeds for planted bugs, and a round of bad days of a live cluster.
 search: $(STAMP)
