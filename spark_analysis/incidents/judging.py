@@ -182,7 +182,7 @@ def _order(found: _Found, measure: Measure) -> Order:
     }
     blocks = sorted(set.intersection(*(set(of) for of in by_block.values())))
     values = {arm: [of[block] for block in blocks] for arm, of in by_block.items()}
-    return order_of(values, manifest.options.alpha)
+    return order_of(values, manifest.options.alpha, manifest.seed)
 
 
 def _interval(values: Sequence[float], confidence: float) -> Estimate:

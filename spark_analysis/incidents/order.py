@@ -1,7 +1,8 @@
 """The order of arms in one measure: who is shown to be ahead of whom.
 
-All pairs are tested as one family (Holm), by the differences of their incidents, which
-may be zero or infinite where ratios are nothing.
+All pairs are tested as one family, as arms are elsewhere (``statistics.difference``),
+but by the differences of their incidents, which may be zero where ratios are nothing.
+Where some difference is infinite, for one of the two never ended, signs alone decide.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.special import bdtr, stdtr
 
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.step_down import holm
+from spark_analysis.statistics.difference import difference_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,42 +31,42 @@ class Order:
     ahead: frozenset[tuple[str, str]]
 
 
-def order_of(values: Mapping[str, Sequence[float]], alpha: float) -> Order:
+def order_of(
+    values: Mapping[str, Sequence[float]], alpha: float, seed: int = 0
+) -> Order:
     """Order arms by their values, one for each block, the same blocks for all."""
     means = {arm: float(np.mean(of)) for arm, of in values.items()}
     arms = sorted(values, key=lambda arm: means[arm])
     pairs = list(combinations(arms, 2))
     found = [_difference(values[one], values[other]) for one, other in pairs]
-    adjusted = holm(np.array([paired_p(each) for each in found]))
     ahead = frozenset(
         pair if np.median(each) < 0 else (pair[1], pair[0])
-        for pair, each, p in zip(pairs, found, adjusted, strict=True)
-        if p <= alpha
+        for pair, each, p in zip(pairs, found, _p(found, seed), strict=True)
+        if p < alpha
     )
     behind = {second for _, second in ahead}
     best = tuple(arm for arm in arms if arm not in behind)
     return Order(arms=tuple(arms), best=best or tuple(arms[:1]), ahead=ahead)
 
 
-def paired_p(differences: FloatArray) -> float:
-    """Return the two-sided p of no difference: Student's t, or the sign test's.
+def _p(differences: Sequence[FloatArray], seed: int) -> FloatArray:
+    """Return the p of no difference for each of them, adjusted for all."""
+    if not differences:
+        return np.ones(0)
+    table = np.array([_in_units_of_itself(each) for each in differences]).T
+    return difference_p(table, ["incident"] * len(differences), seed)
 
-    The latter where some difference is infinite. No difference anywhere is no evidence;
-    the same one everywhere is as much as there can be.
+
+def _in_units_of_itself(differences: FloatArray) -> FloatArray:
+    """Return differences with 1 for the largest, or as infinite if some one is.
+
+    Tests are made for logarithms: what is beyond a bound is cut off there, and dust is
+    nothing. What they find does not depend on the unit.
     """
-    count = len(differences)
-    if not np.any(differences):
-        return 1.0
-    if not np.all(np.isfinite(differences)):
-        fewer = min(np.sum(differences > 0), np.sum(differences < 0))
-        untied = int(np.sum(differences != 0))
-        return min(1.0, 2 * float(bdtr(int(fewer), untied, 0.5)))
-    if count < 2:
-        return 1.0
-    error = float(np.std(differences, ddof=1)) / math.sqrt(count)
-    if error == 0:
-        return 0.0
-    return 2 * float(stdtr(count - 1, -abs(float(np.mean(differences))) / error))
+    largest = float(np.max(np.abs(differences)))
+    if math.isinf(largest):
+        return np.where(differences == 0, 0.0, np.copysign(math.inf, differences))
+    return differences / largest if largest else differences
 
 
 def _difference(one: Sequence[float], other: Sequence[float]) -> FloatArray:
