@@ -67,9 +67,9 @@ class Effect:
 class Attribution:
     """Where the effect of a design on one class in one metric comes from.
 
-    ``reach`` is how much of the whole each combination gets by itself, each interval
-    being its own. ``why`` is not empty where nothing may be said, and then the rest is
-    empty.
+    ``reach`` is how much of the whole each combination gets by itself, with intervals
+    for all combinations of the class at once: those that get enough are picked. ``why``
+    is not empty where nothing may be said, and then the rest is empty.
     """
 
     design: Design

@@ -229,7 +229,8 @@ def _reach(
 ) -> dict[Combination, Estimate]:
     none, *others = combinations_of(design.factors)
     whole = responses[others[-1]] - responses[none]
-    confidence = comparison.manifest.options.confidence
+    asked = sum(2 ** len(each.factors) - 1 for each in comparison.designs)
+    confidence = 1 - comparison.manifest.options.alpha / asked
     return {
         one: part_of_whole(responses[one] - responses[none], whole, confidence)
         for one in others

@@ -9,6 +9,7 @@ once, and adding points does not change them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -23,7 +24,11 @@ from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
-from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
+from spark_analysis.statistics.intervals import (
+    Estimate,
+    log_ratio_interval,
+    picked_interval,
+)
 from spark_analysis.statistics.ratios import factor
 from spark_analysis.statistics.screening import coverage_level, discovery_q
 
@@ -42,8 +47,10 @@ class PairCell:
     """One class of one pair in one metric at one point.
 
     ``ratio`` is first / second; its interval is as wide as the number of entries found
-    in the family demands. ``q`` is the share of false discoveries at which this would
-    be one. ``why`` says why a cell is refused.
+    in the family demands. ``at_once`` is the ratio with an interval that holds for
+    all points of the class at once: for a cell that is picked for its size. ``q`` is
+    the share of false discoveries at which this would be one. ``why`` says why a cell
+    is refused, which has no ratio.
     """
 
     point: str
@@ -51,6 +58,7 @@ class PairCell:
     metric: Metric
     pair: Pair
     ratio: Estimate | None
+    at_once: Estimate | None
     q: float
     winner: Winner
     why: str = ""
@@ -69,6 +77,16 @@ class _Asked:
     class_name: str
     logs: FloatArray
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What the family says of one entry; ``points`` are those shown of its class."""
+
+    q: float
+    q_same: float
+    coverage: float
+    points: int
 
 
 def pair_cells(
@@ -99,11 +117,15 @@ def _family(
     q = discovery_q([_p(one) for one in shown])
     same = discovery_q([tost(one.logs, metric.margin) for one in shown])
     coverage = coverage_level(list(q), options.alpha)
-    found = iter(zip(q, same, strict=True))
+    points = Counter(one.class_name for one in shown)
+    found = iter(
+        _Found(q=a, q_same=b, coverage=coverage, points=points[one.class_name])
+        for one, a, b in zip(shown, q.tolist(), same.tolist(), strict=True)
+    )
     return [
         _refused(one, pair, metric)
         if one.why
-        else _judged(one, pair, metric, coverage, *next(found))
+        else _judged(one, pair, metric, next(found))
         for one in asked
     ]
 
@@ -115,21 +137,23 @@ def _refused(asked: _Asked, pair: Pair, metric: Metric) -> PairCell:
         metric=metric,
         pair=pair,
         ratio=None,
+        at_once=None,
         q=1.0,
         winner="refused",
         why=asked.why,
     )
 
 
-def _judged(
-    asked: _Asked, pair: Pair, metric: Metric, coverage: float, q: float, q_same: float
-) -> PairCell:
+def _judged(asked: _Asked, pair: Pair, metric: Metric, found: _Found) -> PairCell:
     options = asked.comparison.manifest.options
-    picked = q < options.alpha
-    log = log_ratio_interval(asked.logs, coverage if picked else options.confidence)
-    ratio = Estimate(*(factor(end) for end in log))
+    level = found.coverage if found.q < options.alpha else options.confidence
+    ratio = _ratio(log_ratio_interval(asked.logs, level))
     decision = decide(
-        ratio, blocks=len(asked.logs), p=q, p_same=q_same, alpha=options.alpha
+        ratio,
+        blocks=len(asked.logs),
+        p=found.q,
+        p_same=found.q_same,
+        alpha=options.alpha,
     )
     winner: Winner
     if decision in ("lower", "higher"):
@@ -143,9 +167,14 @@ def _judged(
         metric=metric,
         pair=pair,
         ratio=ratio,
-        q=float(q),
+        at_once=_ratio(picked_interval(asked.logs, options.alpha, found.points)),
+        q=found.q,
         winner=winner,
     )
+
+
+def _ratio(log: Estimate) -> Estimate:
+    return Estimate(*(factor(end) for end in log))
 
 
 def _p(asked: _Asked) -> float:

@@ -22,7 +22,11 @@ from spark_analysis.judging.run_values import Key, logs_by_block
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
-from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
+from spark_analysis.statistics.intervals import (
+    Estimate,
+    log_ratio_interval,
+    picked_interval,
+)
 from spark_analysis.statistics.ratios import factor
 from spark_analysis.statistics.step_down import holm
 
@@ -72,15 +76,13 @@ def rank(comparison: Comparison, class_name: str, metric: Metric) -> Ranking:
 def picked_ratio(comparison: Comparison, cell: Cell, of: int) -> Estimate:
     """Return the ratio to the baseline of a cell picked out of ``of`` for its size.
 
-    The extreme one of many estimates lies beyond its truth more often than each of them
-    by itself. So the interval is one that holds for all of them at once (Bonferroni).
+    Its interval holds for all of them at once (`picked_interval`).
     """
     manifest = comparison.manifest
     key = Key(cell.class_name, cell.arm)
     runs, metric = comparison.run_values, cell.metric.name
     logs = logs_by_block(runs, key, manifest.baseline, metric)
-    level = 1 - manifest.options.alpha / of
-    found = log_ratio_interval(np.array(list(logs.values())), level)
+    found = picked_interval(np.array(list(logs.values())), manifest.options.alpha, of)
     return Estimate(*(factor(end) for end in found))
 
 

@@ -149,8 +149,8 @@ def gate(metric: Metric, measured: Measured, options: Options) -> str:
     if measured.tail.effective < options.exceedances_shown:
         if measured.tail.exceedances < options.exceedances_shown:
             return (
-                f"{measured.tail.exceedances} of the requests lie beyond "
-                f"{metric.label}; {options.exceedances_shown:g} are needed"
+                f"{measured.tail.exceedances} of the requests can lie beyond "
+                f"{metric.label}, and {options.exceedances_shown:g} must"
             )
         return (
             f"the {measured.tail.exceedances} requests beyond {metric.label} come in "
@@ -179,8 +179,8 @@ def why_not_compared(metric: Metric, *measured: Measured) -> str:
     beyond = min(of.requests / of.runs for of in measured) * float(1 - metric.quantile)
     if beyond < RUN_EXCEEDANCES_MIN:
         return (
-            f"a run has {beyond:.2g} requests beyond {metric.label} on average, too "
-            f"few for a {metric.label} of its own; {RUN_EXCEEDANCES_MIN} are needed"
+            f"a run has {beyond:.2g} of its requests beyond {metric.label} on average, "
+            f"too few for a {metric.label} of its own; {RUN_EXCEEDANCES_MIN} are needed"
         )
     return ""
 

@@ -76,6 +76,17 @@ def log_ratio_interval(log_ratios: FloatArray, confidence: float) -> Estimate:
     return median_interval(log_ratios, confidence)
 
 
+def picked_interval(log_ratios: FloatArray, alpha: float, of: int) -> Estimate:
+    """Return `log_ratio_interval` of one that was picked out of ``of`` for its size.
+
+    The extreme one of many estimates lies beyond its truth more often than each of them
+    by itself. So the interval is one that holds for all of them at once (Bonferroni),
+    whichever is picked: it misses in a share ``alpha`` at most, where the t interval of
+    each does what it promises (of skewed noise it covers less).
+    """
+    return log_ratio_interval(log_ratios, 1 - alpha / of)
+
+
 def quantile_interval(
     runs: Sequence[FloatArray], pooled: FloatArray, level: Fraction, confidence: float
 ) -> Estimate:

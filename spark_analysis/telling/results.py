@@ -25,10 +25,11 @@ def results(study: Study) -> dict[str, Any]:
     why a value may not be quoted, which a verdict may be without; ``factors`` are those
     in which the arm differs from the baseline, with the arm's levels; a latency is in
     milliseconds and, as ``in_requests``, in units of the mean request, where what that
-    costs is known. Rows have a
-    ``point`` in a sweep only; ``pairs`` and ``effects`` are there where some were asked
-    for, and ``paired_costs``, how the cost of identical requests differed in each block
-    and over all, where brokers measured it. ``loop_ratio`` beside it is the probe's.
+    costs is known. Rows have a ``point`` in a sweep only; ``pairs`` and ``effects`` are
+    there where some were asked for (``low_at_once`` to ``high_at_once`` hold for a
+    pair's ratios at all points of the class), and ``paired_costs``, how the cost of
+    identical requests differed in each block and over all, where brokers measured it.
+    ``loop_ratio`` beside it is the probe's.
     """
     found: dict[str, Any] = {"schema": 1}
     if study.swept:
@@ -207,7 +208,10 @@ def _pair(study: Study, cell: PairCell) -> dict[str, Any]:
         "second": cell.pair[1],
         "metric": cell.metric.name,
         **_ratio(cell.ratio or nothing),
+        "low_at_once": _end(cell.at_once, 1),
+        "high_at_once": _end(cell.at_once, 2),
         "q": cell.q if cell.ratio else None,
+        "margin": cell.metric.margin,
         "ahead": cell.ahead if not cell.why else f"refused: {cell.why}",
     }
 

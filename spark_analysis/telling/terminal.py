@@ -138,7 +138,8 @@ def _side_by_side(worlds: Worlds) -> tuple[Table, ...]:
 
 
 def _show_sweep(study: Study, console: Console) -> None:
-    console.print(f"{len(study.comparisons)} points, {study.headline.label} each")
+    points = counted(len(study.comparisons), "point")
+    console.print(f"{points}, {study.headline.label} each")
     console.print()
     for text in study_cautions(study):
         console.print(_text(text, "bold red"))

@@ -119,6 +119,24 @@ def test_a_source_that_may_well_be_less_is_told_as_an_estimate() -> None:
     )
 
 
+def test_a_combination_that_is_picked_has_an_interval_for_all_of_them() -> None:
+    """By hand: Fieller at 5 % over the seven combinations of three factors."""
+    comparison = cube({"q": 0.1})
+    found = comparison.attribution_told(comparison.designs[0], "control")
+    assert found is not None
+    assert found.reach is not None
+    logs = {
+        arm: np.log([r.values[P99.name] for r in comparison.run_values if r.arm == arm])
+        for arm in ("none", "q", "rqw")
+    }
+    expected = part_of_whole(
+        logs["q"] - logs["none"], logs["rqw"] - logs["none"], 1 - 0.05 / 7
+    )
+    assert found.reach[frozenset({"queue"})] == pytest.approx(expected)
+    (said,) = attribution_sentences(comparison)
+    assert said.plain.endswith("), intervals for all combinations at once.")
+
+
 def test_without_an_effect_there_is_nothing_to_attribute() -> None:
     (said,) = attribution_sentences(cube({}))
     assert "is not told apart under rqw and none" in said.plain
@@ -247,7 +265,7 @@ def test_runs_too_short_under_any_arm_refuse_the_effects() -> None:
     key = ("control", "rw")
     comparison = comparison_of(whole.manifest, values_of(whole), short=[key])
     why = {of.metric.name: of.why for of in comparison.attributions}
-    assert why["p99_ms"].startswith("a run has 1 requests beyond p99 on average, too f")
+    assert why["p99_ms"].startswith("a run has 1 of its requests beyond p99 on ")
 
 
 def test_a_thin_tail_does_not_veto_effects_that_all_blocks_show() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.statistics.equivalence import tost
+from spark_analysis.statistics.intervals import picked_interval
 from spark_analysis.telling.results import results
 from spark_analysis.telling.sentences.lead import lead
+from spark_analysis.telling.sentences.numbers import ratio
 from spark_analysis.telling.sentences.verdict_sentences import from_to, sentence
 from tests.spark_analysis.studies import (
     P99,
@@ -57,7 +61,7 @@ def test_where_nothing_is_decided_nobody_is_said_not_to_pay() -> None:
     assert not comparison.cell("produce", "wfq", P99.name).decided
     _, price = lead(comparison)
     assert price.startswith(
-        "Whether the other classes pay for it is not decided: 1 of 1 comparisons are "
+        "Whether the other classes pay for it is not decided: 1 of 1 comparison is "
         "undecided (by the largest estimate, produce p99 2."
     )
     assert " under wfq, interval 0." in price
@@ -141,7 +145,7 @@ def test_a_verdict_without_a_value_is_told_without_one() -> None:
 def test_arms_that_are_not_compared_have_a_value_and_no_ratio() -> None:
     comparison = made(0.1, 1.0, short=[("control", "wfq")])
     cell = comparison.cell("control", "wfq", P99.name)
-    assert "over all runs, and not compared: a run has 1 req" in sentence(
+    assert "over all runs, and not compared: a run has 1 of " in sentence(
         comparison, cell
     )
     (row,) = [
@@ -151,7 +155,7 @@ def test_arms_that_are_not_compared_have_a_value_and_no_ratio() -> None:
     ]
     assert row["value"] is not None
     assert (row["ratio"], row["p"]) == (None, None)
-    assert row["verdict"].startswith("inconclusive: a run has 1 requests beyond p99")
+    assert row["verdict"].startswith("inconclusive: a run has 1 of its requests ")
 
 
 def test_an_arm_that_loses_is_worse_and_has_no_value() -> None:
@@ -188,3 +192,41 @@ def test_sameness_is_adjusted_for_all_cells_of_a_metric() -> None:
     assert all(adjusted[arm] >= alone[arm] for arm in adjusted)
     least = min(alone, key=lambda arm: alone[arm])
     assert adjusted[least] == pytest.approx(min(1.0, 18 * alone[least]))
+
+
+# ---- what was picked, and what is told by less ----
+
+
+def test_the_largest_price_of_many_arms_has_an_interval_for_one_picked() -> None:
+    """Ten arms, of whose 20 latencies and goodputs the one furthest off is told."""
+    rng = np.random.default_rng(33)
+    arms = ["fifo", *(f"arm{n}" for n in range(10))]
+    manifest = manifest_of({arm: {} for arm in arms}, ["control", "produce"], BLOCKS)
+    logs = {arm: rng.normal(0 if arm == "fifo" else 0.5, 0.05, BLOCKS) for arm in arms}
+    values = {("control", arm): list(5 * np.exp(-of)) for arm, of in logs.items()} | {
+        ("produce", arm): list(10 * np.exp(of)) for arm, of in logs.items()
+    }
+    answer, *_, price = lead(comparison_of(manifest, values))
+    differences = {arm: logs[arm] - logs["fifo"] for arm in arms[1:]}
+    most = max(differences, key=lambda arm: float(differences[arm].mean()))
+    picked = picked_interval(differences[most], 0.05, 20)
+    low, high = (ratio(math.exp(end)) for end in (picked.low, picked.high))
+    assert price.startswith("The price is paid by produce under 10 of 10 arms (by the ")
+    assert price.endswith(
+        f" under {most}, interval for all 20 comparisons at once {low}–{high})."
+    )
+    assert "better under 10 of 10 arms (by their estimates, from " in answer
+
+
+def test_a_class_that_is_cleared_by_a_lower_quantile_is_named_with_it() -> None:
+    """Produce has no p99 to be compared, and a p50 that is the same."""
+    whole = made(0.1, 1.0, short=[("produce", "wfq")])
+    p50 = replace(P99, name="p50_ms", label="p50", quantile=Fraction(1, 2))
+    told = made(0.1, 1.0).cells
+    lower = [replace(cell, metric=p50) for cell in told if cell.metric == P99]
+    both = replace(whole, metrics=(p50, *whole.metrics), cells=(*lower, *whole.cells))
+    _, price = lead(both)
+    assert price == (
+        "No other class pays for it in latency: each is better or the same within "
+        "5\u202f% under every arm (produce by its p50 where no p99 can be compared)."
+    )

@@ -137,7 +137,7 @@ def test_the_page_tells_the_unit_the_rule_and_the_machine(
     assert "The unit is the round" in page
     assert "the p95 ratio of control reached no further than a factor 1.1" in page
     assert "30 rounds: widest a factor 1.08, narrow enough" in page
-    assert "1 of 31 rounds do not count" in page
+    assert "1 of 31 rounds does not count" in page
     assert " over all rounds" in page
     assert "in a typical run" not in page
     assert (tmp_path / "figures" / "speed.svg").exists()
@@ -228,6 +228,6 @@ def test_blocks_of_long_runs_that_were_repeated_are_told(tmp_path: Path) -> None
     said = steadiness_sentence(manifest)
     assert "took up to 4.00 times as long" in said
     assert said.endswith(
-        "1 of 3 blocks do not count, for there it differed between arms by more than "
+        "1 of 3 blocks does not count, for there it differed between arms by more than "
         "a factor 2."
     )

@@ -30,7 +30,11 @@ def row(point: str, arm: str, ratio: float | None, **more: Any) -> dict[str, Any
 
 def pair(point: str, ahead: str, ratio: float | None) -> dict[str, Any]:
     names = {"first": "priority", "second": "planes", "metric": "p99_ms"}
-    return {"point": point, **names, "class": "control", "ratio": ratio, "ahead": ahead}
+    ends = {"low_at_once": None, "high_at_once": None}
+    if ratio is not None:
+        ends = {"low_at_once": ratio / 2, "high_at_once": ratio * 2}
+    found = {"class": "control", "ratio": ratio, "ahead": ahead, "margin": 0.05}
+    return {"point": point, **names, **ends, **found}
 
 
 RESULTS = {
@@ -111,11 +115,16 @@ def test_who_is_ahead_is_counted_by_level_and_a_refusal_decides_nothing() -> Non
     table = Ahead(factor="load", pair=("priority", "planes"), where=WHERE)
     caption, _, *lines = ahead_table(table, RESULTS)
     assert caption == (
-        "At how many points priority or planes is ahead (control, p99), and ratios:"
+        "At how many points priority or planes is ahead (control, p99), and the "
+        "ratios, from the least estimate to the greatest, with intervals for all "
+        "points at once:"
+    )
+    assert lines[0].endswith(
+        "| the same within 5\u202f% | not decided | priority / planes |"
     )
     assert lines[2:] == [
-        "| 0.5 | 1 | 1 | 0 | 0 | 0.500 to 1.500 |",
-        "| 0.9 | 1 | 0 | 0 | 1 | 0.250 to 0.250 |",
+        "| 0.5 | 1 | 1 | 0 | 0 | 0.500 (0.250–1.000) to 1.500 (0.750–3.000) |",
+        "| 0.9 | 1 | 0 | 0 | 1 | 0.250 (0.125–0.500) |",
     ]
 
 
@@ -186,7 +195,7 @@ def test_a_page_is_prose_and_what_recordings_say(root: Path) -> None:
     assert "answers 0123456789ab, code c0dec0dec0de, commit abcdef012345" in mark
     assert lines[9] == (
         "`one.toml`, seed 3, 8 blocks: 2 runs in the model world. Intervals are 95 %, "
-        "each by itself."
+        "each by itself where nothing else is said."
     )
     assert lines[11:] == [
         "| arm | control |",

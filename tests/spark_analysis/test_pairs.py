@@ -9,14 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy.stats import t as student
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.pairs import Pair, PairCell, pair_cells
 from spark_analysis.judging.study import Study
+from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.difference import difference_p
+from spark_analysis.statistics.intervals import picked_interval
 from spark_analysis.telling.figures.sweep_maps import by_level, pair_map
 from spark_analysis.telling.report.point_parts import warnings_part
 from spark_analysis.telling.results import results
+from spark_analysis.telling.sentences.numbers import ratio
 from spark_analysis.telling.sentences.sweep_sentences import (
     pair_sentences,
     study_again,
@@ -133,7 +137,7 @@ def test_runs_too_short_of_either_arm_leave_the_entry_out_and_say_why() -> None:
     short = point_of("0.5", "small", 0.5, short=(("control", "planes"),))
     cells = pair_cells([short, point_of("0.9", "small", 0.5)], [PAIR], [P99])
     assert [cell.winner for cell in cells] == ["refused", "first"]
-    assert cells[0].why.startswith("a run has 1 requests beyond p99 on average")
+    assert cells[0].why.startswith("a run has 1 of its requests beyond p99 on average")
 
 
 def test_a_thin_tail_does_not_veto_a_pair() -> None:
@@ -179,6 +183,28 @@ def test_an_arm_that_never_ran_at_a_point_has_no_entry_there() -> None:
         point_of("0.9", "small", 0.5),
     ]
     assert len(pair_cells(points, [PAIR], [P99])) == 1
+
+
+def logs_of(study: Study, point: str) -> FloatArray:
+    """Return the log-ratios of the pair at a point, block by block."""
+    (there,) = [c for c in study.comparisons if c.manifest.point.name == point]
+    first, second = (
+        np.log([r.values[P99.name] for r in there.run_values if r.arm == arm])
+        for arm in PAIR
+    )
+    found: FloatArray = first - second
+    return found
+
+
+def test_an_entry_has_an_interval_for_all_points_of_its_class(study: Study) -> None:
+    for cell in study.pairs:
+        if (cell.pair, cell.metric) != (PAIR, P99):
+            continue
+        expected = picked_interval(logs_of(study, cell.point), 0.05, 6)
+        assert cell.at_once == pytest.approx(tuple(np.exp(expected)))
+    (alone, *_) = study_of(study.comparisons[:1], [PAIR]).pairs
+    assert alone.ratio is not None
+    assert alone.at_once == pytest.approx(alone.ratio)
 
 
 # ---- by level ----
@@ -228,7 +254,19 @@ def test_a_sweep_is_told_by_counts_and_extremes(study: Study) -> None:
         "(furthest with ratio 0.5"
     )
     assert "planes is ahead at 1 of 6 points" in said
-    assert said.endswith("the same at 2 (load=0.5 share=small, load=0.7 share=large).")
+    (furthest,) = [
+        cell
+        for cell in study.pairs
+        if (cell.pair, cell.metric, cell.point) == (PAIR, P99, "load=0.9 share=small")
+    ]
+    logs = logs_of(study, furthest.point)
+    half = student.ppf(1 - 0.05 / 6 / 2, 11) * logs.std(ddof=1) / math.sqrt(12)
+    low, high = (ratio(math.exp(logs.mean() + it)) for it in (-half, half))
+    at_once = f"95\u202f% interval for all 6 points at once {low}–{high}"
+    assert f", {at_once}, at {furthest.point})" in said
+    assert said.endswith(
+        "the same within 5\u202f% at 2 (load=0.5 share=small, load=0.7 share=large)."
+    )
 
 
 def test_the_terminal_tells_a_sweep_in_a_screen(study: Study) -> None:

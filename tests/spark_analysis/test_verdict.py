@@ -124,7 +124,7 @@ def test_a_thin_tail_without_a_finding_is_refused() -> None:
 def test_few_requests_beyond_a_quantile_are_not_called_a_cluster() -> None:
     seven = replace(HEAVY, tail=Tail(7, 1.0, 7.0))
     found = judge(P99, seven, HEAVY, NOTHING, OPTIONS)
-    assert found.why == "7 of the requests lie beyond p99; 30 are needed"
+    assert found.why == "7 of the requests can lie beyond p99, and 30 must"
 
 
 def test_a_thin_tail_does_not_veto_what_all_blocks_say() -> None:
@@ -142,8 +142,8 @@ def test_a_run_too_short_for_its_own_quantile_is_not_compared_by_it() -> None:
     found = judge(P999, HEAVY, HEAVY, LOWER, OPTIONS)
     assert (found.word, found.compared) == ("inconclusive", False)
     assert found.why == (
-        "a run has 2.5 requests beyond p99.9 on average, too few for a p99.9 of its "
-        "own; 5 are needed"
+        "a run has 2.5 of its requests beyond p99.9 on average, too few for a p99.9 of "
+        "its own; 5 are needed"
     )
     long = replace(HEAVY, requests=40_000)
     assert judge(P999, long, long, LOWER, OPTIONS).word == "better"

@@ -19,6 +19,7 @@ from spark_analysis.telling.figures import (
     ratio_forest,
     sweep_maps,
 )
+from spark_analysis.telling.sentences.numbers import percent
 
 
 class Plot(NamedTuple):
@@ -130,8 +131,8 @@ def study_plots(study: Study) -> Mapping[str, StudyPlot]:
             f"{first} or {second}: who is ahead where",
             f"Ratio of {first}'s {label} to {second}'s at each point. Coloured where "
             "one is ahead (false discoveries are kept to a share over the whole map), "
-            "= where both are the same within the margin, grey where undecided, "
-            "hatched where a tail is too thin to be shown.",
+            f"= where both are the same within {percent(study.headline.margin)}, grey "
+            "where undecided, hatched where a tail is too thin to be shown.",
             functools.partial(sweep_maps.pair_map, pair=pair),
         )
     return found

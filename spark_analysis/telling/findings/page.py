@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from spark_analysis.telling.findings.spec import Section, Spec, SpecError
 from spark_analysis.telling.findings.tables import ahead_table, ratios_table
-from spark_analysis.telling.sentences.numbers import listed
+from spark_analysis.telling.sentences.numbers import counted, listed
 
 _HEX: Final = 12
 # What the command line and the machine decide, and not the config.
@@ -201,16 +201,17 @@ def _words(section: Section, words: Mapping[str, Any]) -> Iterator[str]:
 def _source(section: Section, manifests: list[dict[str, Any]]) -> str:
     """Say by which command a section's figures are made, and on how many runs."""
     of = [
-        f"{sum(run['valid'] for run in manifest['runs'])} runs in the "
+        f"{counted(sum(run['valid'] for run in manifest['runs']), 'run')} in the "
         f"{manifest['world']} world"
         for manifest in manifests
     ]
     first = manifests[0]
     points = len(first["points"])
-    where = f" at {points} points" if points > 1 else ""
+    where = f" at {counted(points, 'point')}" if points > 1 else ""
     return (
-        f"`{section.config}`, seed {first['seed']}, {first['blocks']} blocks{where}: "
-        f"{listed(of)}. Intervals are {_level(first)}, each by itself."
+        f"`{section.config}`, seed {first['seed']}, "
+        f"{counted(first['blocks'], 'block')}{where}: {listed(of)}. Intervals are "
+        f"{_level(first)}, each by itself where nothing else is said."
     )
 
 

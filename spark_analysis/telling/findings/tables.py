@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from spark_analysis.telling.sentences.numbers import (
     NONE,
     digits,
     interval,
+    percent,
     ratio,
     ratio_interval,
 )
@@ -63,14 +65,37 @@ def ahead_table(table: Ahead, results: Results) -> list[str]:
     written = []
     for level, each in found.items():
         count = Counter(_word(row) for row in each)
-        known = [row["ratio"] for row in each if row["ratio"] is not None]
-        ends = f"{ratio(min(known))} to {ratio(max(known))}" if known else NONE
-        written.append([level, *(str(count[name]) for name in names), ends])
+        written.append([level, *(str(count[name]) for name in names), _ends(each)])
     about = ", ".join(value.removesuffix("_ms") for value in table.where.values())
     headings = [table.factor, f"{first} ahead", f"{second} ahead"]
-    headings += ["the same", "not decided", f"{first} / {second}"]
-    caption = f"At how many points {first} or {second} is ahead ({about}), and ratios:"
+    same = f"the same within {percent(rows[0]['margin'])}"
+    headings += [same, "not decided", f"{first} / {second}"]
+    caption = (
+        f"At how many points {first} or {second} is ahead ({about}), and the ratios, "
+        "from the least estimate to the greatest, with intervals for all points at "
+        "once:"
+    )
     return [caption, "", *_markdown(headings, written)]
+
+
+def _ends(rows: Sequence[ResultRow]) -> str:
+    """Write the least ratio and the greatest: what is picked has its own interval."""
+    known = [
+        _bounded(row["ratio"], row["low_at_once"], row["high_at_once"])
+        for row in rows
+        if row["ratio"] is not None
+    ]
+    if not known:
+        return NONE
+    ends = dict.fromkeys((min(known), max(known)))
+    return " to ".join(f"{ratio(it.value)} ({ratio_interval(it)})" for it in ends)
+
+
+def _bounded(value: float, low: float | None, high: float | None) -> Estimate:
+    """Return an estimate; an end that is not known is as far as can be."""
+    return Estimate(
+        value, 0.0 if low is None else low, math.inf if high is None else high
+    )
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -125,8 +150,6 @@ def _cell(kind: str, row: ResultRow) -> str:
         return NONE
     if row["verdict"] == "baseline" and kind == "ratio":
         return "1"
-    known = Estimate(
-        value, 0.0 if low is None else low, float("inf") if high is None else high
-    )
+    known = _bounded(value, low, high)
     write, ends = (ratio, ratio_interval) if kind == "ratio" else (digits, interval)
     return f"{write(value)} ({ends(known)})"

@@ -12,7 +12,7 @@ from typing import Final
 from spark_analysis.judging.verdict import RUN_EXCEEDANCES_MIN
 from spark_analysis.recordings.contract import Episodes, Manifest
 from spark_analysis.statistics.sign_flip import DRAWS, EXACT_BLOCKS_MAX
-from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.sentences.numbers import counted, percent
 
 _HERE: Final = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def _drawn(alpha: float) -> str:
     """Say how well a p-value is known that rests on drawn signs."""
     error = math.sqrt(alpha * (1 - alpha) / DRAWS)
     return (
-        f" Of the sign vectors {DRAWS} are drawn instead of all, so a p of {alpha:g} "
+        f" Not all sign vectors are taken, {DRAWS} of them at random: a p of {alpha:g} "
         f"has a Monte Carlo standard error of {error:.1g}."
     )
 
@@ -49,7 +49,8 @@ def _stopping(manifest: Manifest, episodes: Episodes) -> str:
     """Return the sequential rule and what it saw, as entries of the method's list."""
     label = f"p{float(episodes.quantile * 100):g}"
     looks = "; ".join(
-        f"{look.rounds} rounds: {_widest(look.half_widths)}, {escape(look.decision)}"
+        f"{counted(look.rounds, 'round')}: {_widest(look.half_widths)}, "
+        f"{escape(look.decision)}"
         for look in episodes.looks
     )
     clock = (
@@ -62,8 +63,8 @@ def _stopping(manifest: Manifest, episodes: Episodes) -> str:
         "<dd>By a rule that stood in the configuration: rounds were added until the "
         f"interval of the {label} ratio of {escape(episodes.primary)} reached no "
         f"further than a factor {1 + episodes.precision:g} to either side under every "
-        f"arm, with {episodes.rounds_min} rounds at least{clock}. The rule sees how "
-        f"wide intervals are, never where they lie. Its looks: {looks}.</dd>\n"
+        f"arm, with {counted(episodes.rounds_min, 'round')} at least{clock}. The rule "
+        f"sees how wide intervals are, never where they lie. Its looks: {looks}.</dd>\n"
     )
 
 

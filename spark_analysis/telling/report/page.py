@@ -29,7 +29,7 @@ from spark_analysis.telling.report.sweep_parts import (
     pairs_part,
     sweep_body,
 )
-from spark_analysis.telling.sentences.numbers import digits, p_value, percent
+from spark_analysis.telling.sentences.numbers import counted, digits, p_value, percent
 
 _HERE: Final = Path(__file__).parent
 _SECTIONS: Final = {
@@ -109,15 +109,14 @@ def _body(study: Study, svgs: Mapping[str, str]) -> str:
 def _meta(study: Study) -> str:
     manifest = study.manifest
     requests = sum(run.counts["sent"] for run in manifest.runs_compared)
-    points = f"{len(study.comparisons)} points × " if study.swept else ""
+    points = f"{counted(len(study.comparisons), 'point')} × " if study.swept else ""
     blocks = sorted({len(of.manifest.blocks) for of in study.comparisons})
+    least = f"{blocks[0]}–" if len(blocks) > 1 else ""
+    arms = counted(len(manifest.arms_compared), "arm")
+    sent = f"{requests:,} requests".replace(",", "\u202f")
     return escape(
-        f"{manifest.name} · {manifest.world} world · {points}"
-        f"{'–'.join(str(n) for n in {blocks[0]: 0, blocks[-1]: 0})} blocks × "
-        f"{len(manifest.arms_compared)} arms · {requests:,} requests".replace(
-            ",", "\u202f"
-        )
-        + f" · {manifest.created[:10]}"
+        f"{manifest.name} · {manifest.world} world · {points}{least}"
+        f"{counted(blocks[-1], 'block')} × {arms} · {sent} · {manifest.created[:10]}"
     )
 
 

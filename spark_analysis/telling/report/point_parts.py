@@ -18,6 +18,7 @@ from spark_analysis.telling.sentences.machine_sentences import (
 )
 from spark_analysis.telling.sentences.numbers import (
     NONE,
+    counted,
     digits,
     interval,
     p_value,
@@ -192,8 +193,8 @@ def runs_part(comparison: Comparison) -> str:
     manifest = comparison.manifest
     excluded = [run for run in manifest.runs if manifest.why_excluded(run)]
     said = (
-        f"<p>{len(manifest.runs_compared)} of {len(manifest.runs)} runs are compared."
-        "</p>"
+        f"<p>Compared: {len(manifest.runs_compared)} of "
+        f"{counted(len(manifest.runs), 'run')}.</p>"
     )
     if manifest.episodes is None:
         told = [steadiness_sentence(manifest)]

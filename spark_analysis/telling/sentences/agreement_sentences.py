@@ -13,6 +13,8 @@ from spark_analysis.judging.pairs import Pair
 from spark_analysis.judging.ranking import Ranking
 from spark_analysis.judging.worlds import WorldCell, Worlds
 from spark_analysis.telling.sentences.numbers import (
+    agreeing,
+    counted,
     digits,
     percent,
     ratio,
@@ -50,9 +52,14 @@ def _count(worlds: Worlds, cells: Sequence[WorldCell]) -> str:
     within, left = percent(worlds.margin), len(cells) - agree - against
     of = f"{worlds.witness.headline.label} to {worlds.witness.manifest.baseline}"
     return (
-        f"Of {len(cells)} ratios of {of} asked of two worlds, {agree} are the same to "
-        f"within {within}, {against} are not, and {left} are open."
+        f"Of {counted(len(cells), 'ratio')} of {of} asked of two worlds, {agree} "
+        f"{_are(agree)} the same to within {within}, {against} {_are(against)} not, "
+        f"and {left} {_are(left)} open."
     )
+
+
+def _are(number: int) -> str:
+    return agreeing(number, "is", "are")
 
 
 def _of_worlds(cells: Sequence[WorldCell]) -> Iterator[str]:
@@ -109,8 +116,8 @@ def _of_theory(worlds: Worlds) -> Iterator[str]:
     differ = [row for row in rows if row.verdict == "differs"]
     within = percent(worlds.theory.margin)
     yield (
-        f"Of {len(rows)} ratios of mean latencies that theory knows, worlds meet "
-        f"{agree} to within {within}, miss {len(differ)}, and leave "
+        f"Of {counted(len(rows), 'ratio')} of mean latencies that theory knows, worlds "
+        f"meet {agree} to within {within}, miss {len(differ)}, and leave "
         f"{len(rows) - agree - len(differ)} open."
     )
     baseline = worlds.witness.manifest.baseline

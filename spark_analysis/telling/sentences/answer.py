@@ -84,7 +84,7 @@ def _of_class(comparison: Comparison, class_name: str, arm: str) -> str:
     assert cell.contrast is not None
     label, ends = cell.metric.label, ratio_interval(cell.contrast.ratio)
     if cell.verdict.word == "worse":
-        return f"{class_name} pays ({label} {finding(cell)}, interval {ends})"
+        return f"{class_name} pays ({label} {finding(cell)}, interval {ends} by itself)"
     if cell.decided:
         return f"{class_name} does not pay ({label} {finding(cell)})"
     return (

@@ -169,5 +169,5 @@ def _arms(having: Sequence[WorldCell], of: Sequence[WorldCell], everyone: str) -
     if len(having) == len(of) > 1:
         return everyone
     if len(having) > _NAMED:
-        return f"{len(having)} of {len(of)} arms"
+        return f"{len(having)} of {counted(len(of), 'arm')}"
     return listed([it.witness.arm for it in having])

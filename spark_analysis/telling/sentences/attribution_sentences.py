@@ -25,6 +25,7 @@ from spark_analysis.telling.sentences.numbers import (
 
 # A combination gets nearly all with this part of the whole.
 _NEARLY_ALL = 0.9
+_AT_ONCE = "intervals for all combinations at once"
 
 
 class Said(NamedTuple):
@@ -149,7 +150,7 @@ def _said(comparison: Comparison, design: Design, of: Attribution) -> Said:
     )
     if len(design.factors) == 2:
         return Said(
-            f"{plain} Of its logarithm, {_alone(design, of)}.",
+            f"{plain} Of its logarithm, {_alone(design, of)}, {_AT_ONCE}.",
             f"{_shares(of)}{_drawback(of)}",
         )
     return Said(plain, f"{_each(design, of)} {_shares(of)}{_drawback(of)}")
@@ -169,6 +170,7 @@ def _source(design: Design, of: Attribution) -> str:
         f"{_together(design, combination)}, {_part_words(of.reach[combination])}"
         for combination in enough
     )
+    named += f", {_AT_ONCE}"
     needed = frozenset.intersection(*enough)
     if len(enough) > 1 and needed:
         named += f"; {_together(design, needed)} in any case"
@@ -198,7 +200,7 @@ def _each(design: Design, of: Attribution) -> str:
         f"without {name} {_part_words(of.reach[full - {name}])}"
         for name in design.factors
     )
-    return f"Alone: {alone}; leaving one out: {without}."
+    return f"Alone: {alone}; leaving one out: {without}; {_AT_ONCE}."
 
 
 def _together(design: Design, combination: Combination) -> str:

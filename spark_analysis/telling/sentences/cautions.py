@@ -9,7 +9,12 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.sign_flip import smallest_p
 from spark_analysis.telling.sentences.machine_sentences import machine_cautions
-from spark_analysis.telling.sentences.numbers import counted, listed, p_value
+from spark_analysis.telling.sentences.numbers import (
+    agreeing,
+    counted,
+    listed,
+    p_value,
+)
 from spark_analysis.telling.sentences.silences import silences
 from spark_analysis.telling.sentences.verdict_sentences import (
     again_sentence,
@@ -24,11 +29,12 @@ BILLED_SHARE_LEAST: Final = 0.9
 def cautions(comparison: Comparison) -> tuple[str, ...]:
     """Return one sentence per reason for caution."""
     manifest = comparison.manifest
-    found = []
+    found, done = [], len(manifest.blocks)
     if not manifest.finished:
         found.append(
-            f"This experiment is unfinished: {len(manifest.blocks)} of "
-            f"{manifest.blocks_planned} blocks are complete."
+            f"This experiment is unfinished: {done} of "
+            f"{counted(manifest.blocks_planned, 'block')} "
+            f"{agreeing(done, 'is', 'are')} complete."
         )
     for arm in manifest.arms_missing:
         found.append(f"{arm} has no valid run and is missing from every comparison.")
@@ -36,8 +42,11 @@ def cautions(comparison: Comparison) -> tuple[str, ...]:
         {run.block for run in manifest.runs if run.valid} - set(manifest.blocks)
     )
     if dropped:
-        blocks = ", ".join(str(block) for block in dropped)
-        found.append(f"Left out, for some arm has no valid run there: block {blocks}.")
+        blocks = agreeing(len(dropped), "block", "blocks")
+        found.append(
+            f"Left out, for some arm has no valid run there: {blocks} "
+            f"{listed(map(str, dropped))}."
+        )
     few = few_blocks_sentence(manifest)
     if few:
         found.append(few)

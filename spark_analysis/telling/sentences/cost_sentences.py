@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.recordings.paired_cost import PairedCost
-from spark_analysis.telling.sentences.numbers import listed, ratio, ratio_interval
+from spark_analysis.telling.sentences.numbers import (
+    agreeing,
+    counted,
+    listed,
+    ratio,
+    ratio_interval,
+)
 
 
 def cost_sentences(comparison: Comparison) -> tuple[str, ...]:
@@ -25,7 +31,8 @@ def cost_sentences(comparison: Comparison) -> tuple[str, ...]:
     left_out = sum(of.left_out for of in found)
     said = (
         "A second witness is what the handlers of identical requests used: relative to "
-        f"{base} it was {each}, over {pairs} pairs; {left_out} were left out, because "
+        f"{base} it was {each}, over {counted(pairs, 'pair')}; {left_out} "
+        f"{agreeing(left_out, 'was', 'were')} left out, because "
         "one side had no good answer or no recorded cost."
     )
     episodes = comparison.manifest.episodes
@@ -56,6 +63,7 @@ def _against_band(found: Sequence[PairedCost], band: float) -> str:
     rounds = frozenset[int]().union(*(of.ratios for of in found))
     strayed = frozenset[int]().union(*(of.beyond(band) for of in found))
     return (
-        f"By it, {', '.join(parts)}. In {len(strayed)} of {len(rounds)} rounds some "
-        "arm's cost did; they count all the same, for the loop alone decides."
+        f"By it, {', '.join(parts)}. In {len(strayed)} of "
+        f"{counted(len(rounds), 'round')} some arm's cost did; no round is left out "
+        "for it, for the loop alone decides."
     )

@@ -27,9 +27,11 @@ def incident_lead(incident: Incident) -> list[str]:
     base = manifest.baseline
     level = percent(manifest.options.confidence)
     down, vain = (incident.cell(base, it) for it in ("step_down_ms", "accepted"))
+    incidents = counted(len(manifest.blocks), "incident")
     said = [
         f"Under {base} the old leader steps down {_value(down)} after the "
-        f"controller's decision ({level}: {interval(down.estimate)}), and accepts "
+        f"controller's decision (mean over {incidents}, {level}: "
+        f"{interval(down.estimate)}), and accepts "
         f"{_value(vain)} records meanwhile."
     ]
     said += [_of_rival(incident, arm) for arm in manifest.rivals]

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from spark_analysis.incidents.order import Order
 from spark_analysis.incidents.worlds import IncidentPair, IncidentWorlds, SameOrder
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
-from spark_analysis.telling.sentences.numbers import digits, listed, percent
+from spark_analysis.telling.sentences.numbers import (
+    agreeing,
+    counted,
+    digits,
+    listed,
+    percent,
+)
 
 
 def election_sentences(worlds: IncidentWorlds) -> list[str]:
@@ -42,13 +48,16 @@ def _counts(worlds: IncidentWorlds) -> Iterator[str]:
         by_worlds.setdefault((pair.first, pair.other), []).append(pair)
     for (first, other), pairs in by_worlds.items():
         found = Counter(it.agreement for it in pairs)
+        agree = found["agrees"]
         half = found["size open"] + found["size differs"]
+        left = found["undecided"] + found["open"]
         yield (
-            f"Of {len(pairs)} ratios to {worlds.witness.manifest.baseline} that the "
-            f"{first} and the {other} world both have, {found['agrees']} are the same "
-            f"to within {margin}, {half} have the same direction, "
-            f"{found['contradicts']} contradict each other, and "
-            f"{found['undecided'] + found['open']} are not decided in both."
+            f"Of {counted(len(pairs), 'ratio')} to {worlds.witness.manifest.baseline} "
+            f"that the {first} and the {other} world both have, {agree} "
+            f"{agreeing(agree, 'is', 'are')} the same to within {margin}, {half} "
+            f"{agreeing(half, 'has', 'have')} the same direction, on "
+            f"{found['contradicts']} the worlds contradict each other, and {left} "
+            f"{agreeing(left, 'is', 'are')} not decided in both."
         )
 
 
@@ -78,8 +87,8 @@ def _orders(worlds: IncidentWorlds) -> Iterator[str]:
 
 
 def _pairs(order: SameOrder, both: int) -> str:
-    counted = f"Pairs of arms that both tell apart: {both}"
+    told = f"Pairs of arms that both tell apart: {both}"
     if not order.opposite:
-        return f"{counted}, all in the same order."
+        return f"{told}, all in the same order."
     against = listed([f"{one} and {other}" for one, other in order.opposite])
-    return f"{counted}, {len(order.same)} in the same order; not so {against}."
+    return f"{told}, {len(order.same)} in the same order; not so {against}."

@@ -15,7 +15,10 @@ from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.ranking import Ranking, picked_ratio, rank
 from spark_analysis.telling.sentences.attribution_sentences import split_sentences
 from spark_analysis.telling.sentences.numbers import (
+    agreeing,
     change,
+    counted,
+    for_all,
     listed,
     p_value,
     percent,
@@ -85,17 +88,17 @@ def the_others(ranking: Ranking, metric: Metric) -> str:
     words = []
     if same:
         within = percent(metric.margin)
-        words.append(f"{listed(same)} {_is(same)} the same within {within}")
+        words.append(f"{listed(same)} {_are(same)} the same within {within}")
     if unknown:
-        words.append(f"{listed(unknown)} {_is(unknown)} not told apart from it")
+        words.append(f"{listed(unknown)} {_are(unknown)} not told apart from it")
     beaten = [arm for arm in ranking.order if arm not in ranking.best]
     worse = "all others are" if len(beaten) > 1 else f"{beaten[0]} is"
     words.append(f"{worse} shown to be worse than some arm, all pairs tested at once")
     return "; ".join(words)
 
 
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+def _are(names: Sequence[str]) -> str:
+    return agreeing(len(names), "is", "are")
 
 
 def how_sure(comparison: Comparison, cell: Cell) -> str:
@@ -107,7 +110,7 @@ def how_sure(comparison: Comparison, cell: Cell) -> str:
     level = percent(comparison.manifest.options.confidence)
     return (
         f"ratio {ratio(picked.value)} to {comparison.manifest.baseline}, "
-        f"{level} interval for all {count} arms at once {ratio_interval(picked)}, "
+        f"{level} interval{for_all(count, 'arm')} {ratio_interval(picked)}, "
         f"p = {p_value(cell.shown_contrast.p)}"
     )
 
@@ -123,9 +126,11 @@ def _counted(cells: Sequence[Cell]) -> str:
         found = [cell for cell in cells if cell.verdict.word == word]
         if found:
             parts.append(
-                f"{of} under {len(found)} of {len(cells)} arms {_range(found)}"
+                f"{of} under {len(found)} of {counted(len(cells), 'arm')} "
+                f"{_range(found)}"
             )
-    rest = (("equivalent", "the same"), ("inconclusive", "undecided"))
+    same = f"the same within {percent(cells[0].metric.margin)}"
+    rest = (("equivalent", same), ("inconclusive", "undecided"))
     for word, of in (*rest, ("refused", "not shown")):
         count = sum(cell.verdict.word == word for cell in cells)
         if count:
@@ -140,7 +145,8 @@ def _range(cells: Sequence[Cell]) -> str:
     low, high = ordered[0], ordered[-1]
     if len(ordered) == 1:
         return f"({finding(low)} under {low.arm})"
-    return f"(from {finding(low)} under {low.arm} to {finding(high)} under {high.arm})"
+    ends = [f"{finding(cell)} under {cell.arm}" for cell in (low, high)]
+    return f"(by their estimates, from {' to '.join(ends)})"
 
 
 def _price(comparison: Comparison, rivals: Sequence[str]) -> tuple[str, ...]:
@@ -154,10 +160,10 @@ def _price(comparison: Comparison, rivals: Sequence[str]) -> tuple[str, ...]:
     if not worse:
         if open_:
             return (f"Whether the other classes pay for it is not decided: {open_}.",)
-        return (f"No other class pays for it in latency: {_unharmed(cells)}.",)
-    paid = (_payers if len(rivals) <= _PAYERS_NAMED else _payers_counted)(
-        worse, len(rivals)
-    )
+        unharmed = f"{_unharmed(cells)}{_by_less(comparison, cells)}"
+        return (f"No other class pays for it in latency: {unharmed}.",)
+    many = len(rivals) > _PAYERS_NAMED
+    paid = _payers_counted(comparison, worse) if many else _payers(worse)
     rest = f"; {open_}" if open_ else ""
     return (f"The price is paid by {paid}{rest}.",)
 
@@ -167,6 +173,19 @@ def _unharmed(cells: Sequence[Cell]) -> str:
     same = any(cell.verdict.word == "equivalent" for cell in cells)
     within = f" or the same within {percent(max(margins.values()))}" if same else ""
     return f"each is better{within} under every arm"
+
+
+def _by_less(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    """Name the classes that are told by a lower quantile than the first class is."""
+    lower = {
+        f"{cell.class_name} by its {cell.metric.label}"
+        for cell in cells
+        if cell.metric.quantile not in (None, comparison.headline.quantile)
+    }
+    if not lower:
+        return ""
+    label = comparison.headline.label
+    return f" ({listed(sorted(lower))} where no {label} can be compared)"
 
 
 def _open(comparison: Comparison, rivals: Sequence[str]) -> str:
@@ -180,9 +199,10 @@ def _open(comparison: Comparison, rivals: Sequence[str]) -> str:
     missing = sum(cell is None for cell in cells)
     parts = []
     if undecided:
-        count = f"{len(undecided)} of {len(cells)}"
+        count = f"{len(undecided)} of {counted(len(cells), 'comparison')}"
+        are = agreeing(len(undecided), "is", "are")
         worst = _largest_estimate(comparison, undecided, len(cells))
-        parts.append(f"{count} comparisons are undecided{worst}")
+        parts.append(f"{count} {are} undecided{worst}")
     if missing:
         parts.append(f"{missing} of {len(cells)} cannot be made")
     return " and ".join(parts)
@@ -204,15 +224,14 @@ def _largest_estimate(comparison: Comparison, cells: Sequence[Cell], of: int) ->
         return ""
     most = max(harmed, key=_factor)
     picked = picked_ratio(comparison, most, of)
-    at_once = f" for all {of} at once" if of > 1 else ""
     return (
         f" (by the largest estimate, {most.class_name} {most.metric.label} "
-        f"{change(picked.value)} under {most.arm}, interval{at_once} "
-        f"{ratio_interval(picked)})"
+        f"{change(picked.value)} under {most.arm}, "
+        f"interval{for_all(of, 'comparison')} {ratio_interval(picked)})"
     )
 
 
-def _payers(worse: Sequence[Cell], _arms: int) -> str:
+def _payers(worse: Sequence[Cell]) -> str:
     paid: dict[tuple[str, str], list[str]] = {}
     for cell in worse:
         words = f"{cell.metric.label} {finding(cell)}"
@@ -222,7 +241,12 @@ def _payers(worse: Sequence[Cell], _arms: int) -> str:
     )
 
 
-def _payers_counted(worse: Sequence[Cell], arms: int) -> str:
+def _payers_counted(comparison: Comparison, worse: Sequence[Cell]) -> str:
+    """Count the arms under which each class pays, and tell the largest estimate.
+
+    It is picked out of every arm in latency and in goodput.
+    """
+    arms = len(comparison.rivals)
     by_class: dict[str, list[Cell]] = {}
     for cell in worse:
         by_class.setdefault(cell.class_name, []).append(cell)
@@ -231,9 +255,11 @@ def _payers_counted(worse: Sequence[Cell], arms: int) -> str:
         count = len({cell.arm for cell in cells})
         # Latency up or goodput down: whichever is the larger factor.
         most = max(cells, key=_factor)
-        extreme = f"{most.metric.label} {finding(most)} under {most.arm}"
+        picked = picked_ratio(comparison, most, 2 * arms)
         parts.append(
-            f"{name} under {count} of {arms} arms (by the largest estimate, {extreme})"
+            f"{name} under {count} of {counted(arms, 'arm')} (by the largest estimate, "
+            f"{most.metric.label} {finding(most)} under {most.arm}, "
+            f"interval{for_all(2 * arms, 'comparison')} {ratio_interval(picked)})"
         )
     return listed(parts)
 

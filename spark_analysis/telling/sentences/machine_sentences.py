@@ -13,7 +13,13 @@ from spark_analysis.recordings.machine_speed import (
     waiting_share,
 )
 from spark_analysis.telling.sentences.late_sending import latenesses
-from spark_analysis.telling.sentences.numbers import digits, listed, percent
+from spark_analysis.telling.sentences.numbers import (
+    agreeing,
+    counted,
+    digits,
+    listed,
+    percent,
+)
 
 # Of a difference that was found, above which a late generator may be part of it.
 LATE_SHARE: Final = 0.1
@@ -33,8 +39,9 @@ def steadiness_sentence(manifest: Manifest) -> str:
         f"A fixed loop on the brokers' CPU took up to {digits(found.slowest)} times as "
         f"long as at its fastest; around two arms of a {unit} its times differ with a "
         f"standard deviation of {found.spread:.2f} of the logarithm. "
-        f"{found.rounds_spoiled} of {found.rounds_played} {unit}s do not count, for "
-        f"there it differed between arms by more than a factor {band:g}."
+        f"{found.rounds_spoiled} of {counted(found.rounds_played, unit)} "
+        f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there it "
+        f"differed between arms by more than a factor {band:g}."
     )
 
 
@@ -48,7 +55,7 @@ def reasons_sentence(manifest: Manifest) -> str:
     if not kinds:
         return ""
     return "Not compared: " + listed(
-        [f"{count} episodes ({kind})" for kind, count in kinds.most_common()]
+        [f"{counted(count, 'episode')} ({kind})" for kind, count in kinds.most_common()]
     )
 
 

@@ -94,13 +94,31 @@ def _multiple(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}".replace(",", THIN_SPACE)
 
 
+def agreeing(number: int, one: str, many: str) -> str:
+    """Return the form of a word that a number asks for; of none there are many.
+
+    >>> [agreeing(number, "is", "are") for number in (0, 1, 2)]
+    ['are', 'is', 'are']
+    """
+    return one if number == 1 else many
+
+
 def counted(number: int, word: str) -> str:
     """Return how many there are of what a word names.
 
     >>> counted(1, "block"), counted(8, "block")
     ('1 block', '8 blocks')
     """
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{number} {agreeing(number, word, f'{word}s')}"
+
+
+def for_all(number: int, word: str) -> str:
+    """Say that an interval holds for all of several at once; nothing of one alone.
+
+    >>> for_all(6, "arm"), for_all(1, "arm")
+    (' for all 6 arms at once', '')
+    """
+    return f" for all {counted(number, word)} at once" if number > 1 else ""
 
 
 def listed(words: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
-from spark_analysis.telling.sentences.numbers import counted, listed
+from spark_analysis.telling.sentences.numbers import agreeing, counted, listed
 
 # Blocks and points are named up to this number, and counted beyond.
 _NAMED = 3
@@ -106,5 +106,5 @@ def _where(found: Sequence[int], blocks: Sequence[int], unit: str) -> str:
         return f"any {unit}"
     if len(found) > _NAMED:
         return f"{len(found)} of {counted(len(blocks), unit)}"
-    many = "s" if len(found) > 1 else ""
-    return f"{unit}{many} {listed(map(str, found))}"
+    units = agreeing(len(found), unit, f"{unit}s")
+    return f"{units} {listed(map(str, found))}"

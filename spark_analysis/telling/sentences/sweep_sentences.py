@@ -20,6 +20,7 @@ from spark_analysis.telling.sentences.cautions import (
 from spark_analysis.telling.sentences.numbers import (
     change,
     counted,
+    for_all,
     listed,
     p_value,
     percent,
@@ -44,7 +45,7 @@ def _pairs_of(study: Study) -> tuple[Pair, ...]:
 
 def pair_sentences(study: Study, class_names: Sequence[str]) -> tuple[str, ...]:
     """Return one sentence per pair and class, in the headline metric."""
-    said = []
+    said, level = [], percent(study.manifest.options.confidence)
     for pair in _pairs_of(study):
         for name in class_names:
             cells = [
@@ -54,9 +55,9 @@ def pair_sentences(study: Study, class_names: Sequence[str]) -> tuple[str, ...]:
                 == (pair, name, study.headline)
             ]
             if cells:
-                tell = _counted if study.swept else _single
-                said.append(f"{pair[0]} against {pair[1]}, {_what(cells[0])}: ")
-                said[-1] += f"{tell(cells)}."
+                told = _counted(cells, level) if study.swept else _single(cells)
+                about = f"{pair.first} against {pair.second}, {_what(cells[0])}"
+                said.append(f"{about}: {told}.")
     return tuple(said)
 
 
@@ -81,16 +82,19 @@ def _single(cells: Sequence[PairCell]) -> str:
     return f"{change(cell.ratio.value, latency=latency)} ({evidence})"
 
 
-def _counted(cells: Sequence[PairCell]) -> str:
+def _counted(cells: Sequence[PairCell], level: str) -> str:
     """Count points by who is ahead, with the extreme of each."""
-    parts = []
+    parts, of = [], counted(len(cells), "point")
+    known = sum(cell.ratio is not None for cell in cells)
+    at_once = f"{level} interval{for_all(known, 'point')}"
     for winner in ("first", "second"):
         found = [cell for cell in cells if cell.winner == winner]
         if found:
             arm = found[0].ahead
-            parts.append(f"{arm} is ahead at {len(found)} of {len(cells)} points")
-            parts[-1] += _extreme(found)
-    words = {"same": "the same", "undecided": "undecided", "refused": "not shown"}
+            parts.append(f"{arm} is ahead at {len(found)} of {of}")
+            parts[-1] += _extreme(found, at_once)
+    same = f"the same within {percent(cells[0].metric.margin)}"
+    words = {"same": same, "undecided": "undecided", "refused": "not shown"}
     for winner, word in words.items():
         found = [cell for cell in cells if cell.winner == winner]
         if found:
@@ -98,15 +102,16 @@ def _counted(cells: Sequence[PairCell]) -> str:
     return ", ".join(parts)
 
 
-def _extreme(cells: Sequence[PairCell]) -> str:
+def _extreme(cells: Sequence[PairCell], at_once: str) -> str:
+    """Tell the ratio furthest from 1, with an interval for one that was picked."""
     first = cells[0].winner == "first"
     lower = first == cells[0].metric.lower_is_better
     pick = min if lower else max
     cell = pick(cells, key=lambda one: one.ratio.value if one.ratio else 1.0)
-    assert cell.ratio is not None
+    assert cell.at_once is not None
     return (
-        f" (furthest with ratio {ratio(cell.ratio.value)}, "
-        f"{ratio_interval(cell.ratio)}, at {cell.point})"
+        f" (furthest with ratio {ratio(cell.at_once.value)}, {at_once} "
+        f"{ratio_interval(cell.at_once)}, at {cell.point})"
     )
 
 
@@ -147,8 +152,9 @@ def study_again(study: Study) -> str:
     alpha = percent(study.manifest.options.alpha)
     return (
         f"{with_again[0].again} is {study.manifest.baseline} once more: a difference "
-        f"was found in some metric at {len(alarmed)} of {len(with_again)} points. Each "
-        f"metric may raise a false alarm at {alpha} of the points."
+        f"was found in some metric at {len(alarmed)} of "
+        f"{counted(len(with_again), 'point')}. Each metric may raise a "
+        f"false alarm at {alpha} of the points."
     )
 
 
@@ -165,7 +171,8 @@ def study_cautions(study: Study) -> tuple[str, ...]:
         found.append("This experiment is unfinished.")
     if study.points_missing:
         names = [point.name for point in study.points_missing]
-        named = listed(names) if len(names) <= _NAMED else f"{len(names)} points"
+        many = len(names) > _NAMED
+        named = counted(len(names), "point") if many else listed(names)
         found.append(f"Left out, without a block that has all arms: {named}.")
     short = [c for c in study.comparisons if _dropped(c)]
     if short:

@@ -248,7 +248,7 @@ def again_sentence(comparison: Comparison) -> str:
     ratios = [c.contrast.ratio.value for c in cells if c.contrast]
     wrong = [c for c in cells if differs(c)]
     spread = (
-        f"the ratios of its {len(cells)} shown cells lie between "
+        f"the ratios of its {counted(len(cells), 'shown cell')} lie between "
         f"{ratio(min(ratios))} and {ratio(max(ratios))}"
         if ratios
         else "none of its cells may be shown"

@@ -168,7 +168,8 @@ def runs_lost(study: Study) -> str:
     """Say in brackets how many runs did not count, if any."""
     runs = study.manifest.runs
     lost = sum(not run.valid for run in runs)
-    return f" ({lost} of {len(runs)} runs did not count)" if lost else ""
+    of = counted(len(runs), "run")
+    return f" ({lost} of {of} did not count)" if lost else ""
 
 
 def _both(cell: WorldCell, world: str) -> str:
@@ -193,14 +194,17 @@ def _notes(worlds: Worlds) -> Iterator[str]:
     for study in worlds.others:
         there = study.manifest
         same, of = same_requests(witness, there)
-        if same == of:
+        blocks = counted(of, "block")
+        if not of:
+            yield f"The {witness.world} and the {there.world} world share no block."
+        elif same == of:
             yield (
                 f"The {witness.world} and the {there.world} world replayed the same "
-                f"requests in the {of} blocks that both have, by their traces' hashes."
+                f"requests in the {blocks} that both have, by their traces' hashes."
             )
         else:
             yield (
-                f"Of {of} blocks, the {witness.world} and the {there.world} world "
+                f"Of {blocks}, the {witness.world} and the {there.world} world "
                 f"replayed the same requests in {same}: in the others they did not."
             )
     for study in worlds.studies:

@@ -6,7 +6,7 @@ from typing import Any
 
 from spark_analysis.judging.worlds import WorldCell, Worlds
 from spark_analysis.telling.sentences.agreement_sentences import compared
-from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.sentences.numbers import agreeing, percent
 from spark_analysis.telling.tables.table import (
     Column,
     Table,
@@ -77,7 +77,9 @@ def _row(
     if not said:
         return (*row, "all agree")
     agree = len(cells) - len(said)
-    return (*row, "; ".join([*([f"{agree} agree"] if agree else []), *said]))
+    if agree:
+        said = [f"{agree} {agreeing(agree, 'agrees', 'agree')}", *said]
+    return (*row, "; ".join(said))
 
 
 def orders_table(worlds: Worlds) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_analysis.incidents.incident import Incident
-from spark_analysis.telling.sentences.numbers import percent
+from spark_analysis.telling.sentences.numbers import counted, percent
 from spark_analysis.telling.tables.table import (
     Column,
     Table,
@@ -22,9 +22,9 @@ def incident_table(incident: Incident) -> Table:
     return Table(
         name="incident",
         caption=(
-            f"The election: means over {blocks} incidents with {level} intervals, each "
-            "by itself; a difference is the mean over pairs that met the same "
-            "requests; p is adjusted for all arms of a measure."
+            f"The election: means over {counted(blocks, 'incident')} with {level} "
+            "intervals, each by itself; a difference is the mean over pairs that met "
+            "the same requests; p is adjusted for all arms of a measure."
         ),
         columns=(
             Column(name="measure", heading="measure"),
@@ -55,12 +55,13 @@ def incident_table(incident: Incident) -> Table:
 def incident_summary(incident: Incident) -> Table:
     """One row per arm, one column per measure: means, and marks where they differ."""
     arms = dict.fromkeys(cell.arm for cell in incident.cells)
+    incidents = counted(len(incident.manifest.blocks), "incident")
     return Table(
         name="incident-summary",
         caption=(
-            "The election at a glance: means over incidents; lower is better in every "
-            f"column. By the paired tests ▼ is better than {incident.manifest.baseline}"
-            ", ▲ is worse."
+            f"The election at a glance: means over {incidents}; lower is better in "
+            "every column. By the paired tests of all arms in a measure at once, ▼ is "
+            f"better than {incident.manifest.baseline}, ▲ is worse."
         ),
         columns=(
             Column(name="arm", heading="arm"),
