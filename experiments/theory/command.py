@@ -18,7 +18,7 @@ from experiments.design.points import Point, points
 from experiments.design.worlds import WORLDS
 from experiments.running.worlds import make_world
 from experiments.theory.compare import Comparison, PredictionRow, compare
-from experiments.theory.measure import Block, recorded, replay
+from experiments.theory.measure import TrialMeasures, recorded, replay
 from experiments.theory.predict import BUSY_SERVERS, THROUGHPUT
 from experiments.theory.ratios import ratios, write
 
@@ -63,8 +63,8 @@ def _blocks(
     run_dirs: Sequence[Path],
     worlds: Sequence[str],
     console: Console,
-) -> Iterator[tuple[str, Point, dict[str, list[Block]]]]:
-    """Yield the blocks of every arm, world by world and point by point."""
+) -> Iterator[tuple[str, Point, dict[str, list[TrialMeasures]]]]:
+    """Yield what every arm measured by block, world by world and point by point."""
     for run_dir in run_dirs:
         manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
         # What was run is what theory speaks of, not what the file says by now.
@@ -99,10 +99,12 @@ def _on_its_machine(point: Point, world: str, run_dir: Path) -> Point:
     return replace(point, experiment=on_machine(point.experiment, point.stretch))
 
 
-def _by_arm(runs: Iterator[tuple[str, Block]]) -> dict[str, list[Block]]:
-    blocks: dict[str, list[Block]] = {}
-    for arm, block in runs:
-        blocks.setdefault(arm, []).append(block)
+def _by_arm(
+    runs: Iterator[tuple[str, TrialMeasures]],
+) -> dict[str, list[TrialMeasures]]:
+    blocks: dict[str, list[TrialMeasures]] = {}
+    for arm, measures in runs:
+        blocks.setdefault(arm, []).append(measures)
     return blocks
 
 

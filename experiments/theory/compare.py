@@ -22,7 +22,7 @@ from scipy.stats import t as student
 
 from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
-from experiments.theory.measure import Block, pooled
+from experiments.theory.measure import TrialMeasures, pooled
 from experiments.theory.predict import WORK_X_WAIT, Theory, theory
 
 # A path identity is exact but for the floats in which a virtual clock counts.
@@ -78,10 +78,10 @@ def compare(
     experiment: Experiment,
     world: str,
     point: str,
-    blocks: Mapping[str, list[Block]],
+    blocks: Mapping[str, list[TrialMeasures]],
     margin: float,
 ) -> Comparison:
-    """Set theory beside the blocks of each arm, in one world and at one point."""
+    """Set theory beside what each arm measured by block, in one world, at one point."""
     said = {
         arm.name: theory(experiment, arm, world, pooled(blocks[arm.name]))
         for arm in experiment.arms
@@ -94,7 +94,7 @@ def compare(
     for arm, each in said.items():
         for prediction in each.predictions:
             key = prediction.quantity, prediction.reported
-            values = [block.values[key] for block in blocks[arm] if key in block.values]
+            values = [it.values[key] for it in blocks[arm] if key in it.values]
             measured, half = interval(values, level)
             found = judge(measured - prediction.value, half, margin * prediction.scale)
             rows.append(
@@ -141,7 +141,7 @@ def _paths(
     world: str,
     point: str,
     said: Mapping[str, Theory],
-    blocks: Mapping[str, list[Block]],
+    blocks: Mapping[str, list[TrialMeasures]],
 ) -> Iterable[PredictionRow]:
     """Compare the sum of size times wait, which such arms share on every path."""
     alike = [

@@ -39,7 +39,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class TrialMeasures:
     """One arm's measures in one block; times in seconds.
 
     ``values`` has them by quantity and class. ``path`` is the sum of size times wait
@@ -51,7 +51,7 @@ class Block:
     path: int | None
 
 
-def replay(world: World, point: Point) -> Iterator[tuple[str, Block]]:
+def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
     """Run every arm in every block, and yield what each run shows. Files are not kept.
 
     :raises RuntimeError: if a run does not count.
@@ -72,7 +72,7 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, Block]]:
                 yield arm.name, _read(files.requests, point, demands_ns)
 
 
-def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, Block]]:
+def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
     """Yield what each run of a recording shows that counts."""
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     arms = {arm.name for arm in point.experiment.arms}
@@ -103,7 +103,7 @@ def _costs_ns(point: Point) -> dict[str, int]:
     }
 
 
-def pooled(blocks: list[Block]) -> dict[str, Moments]:
+def pooled(blocks: list[TrialMeasures]) -> dict[str, Moments]:
     """Return the moments of each class's service over blocks of one arm."""
     return {
         name: Moments(
@@ -120,19 +120,19 @@ def _read(
     point: Point,
     demands_ns: Int64s | None,
     costs_ns: Mapping[str, int] = MappingProxyType({}),
-) -> Block:
+) -> TrialMeasures:
     workload = point.experiment.workload
     window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
     rows = pq.read_table(path, columns=_COLUMNS)
     if costs_ns:
         names = rows["class"].to_pylist()
         demands_ns = np.array([costs_ns[name] for name in names], np.int64)
-    return block_of(rows, window_ns, demands_ns)
+    return measures_of(rows, window_ns, demands_ns)
 
 
-def block_of(
+def measures_of(
     rows: pa.Table, window_ns: list[int], demands_ns: Int64s | None = None
-) -> Block:
+) -> TrialMeasures:
     """Return the measures of one run's rows; only what was served has a wait.
 
     A drawn demand, by row, is the service of a request if there is one; else it is the
@@ -168,4 +168,4 @@ def block_of(
                 mean=float(sizes.mean()), square=float(np.square(sizes).mean())
             )
     path = sum(map(mul, service.tolist(), wait.tolist())) if served.all() else None
-    return Block(values=values, moments=moments, path=path)
+    return TrialMeasures(values=values, moments=moments, path=path)

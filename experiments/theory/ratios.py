@@ -20,7 +20,7 @@ from typing import Final
 
 from experiments.design.config import Experiment
 from experiments.theory.compare import Verdict, interval, judge
-from experiments.theory.measure import Block, pooled
+from experiments.theory.measure import TrialMeasures, pooled
 from experiments.theory.predict import MEAN_LATENCY, MEAN_WAIT, theory
 
 SCHEMA: Final = 1
@@ -49,7 +49,7 @@ def ratios(
     experiment: Experiment,
     world: str,
     point: str,
-    blocks: Mapping[str, list[Block]],
+    blocks: Mapping[str, list[TrialMeasures]],
     margin: float,
 ) -> list[RatioRow]:
     """Return a row for every class and arm of which theory knows both latencies."""
@@ -103,7 +103,7 @@ def write(rows: Sequence[RatioRow], margin: float, said: str, path: Path) -> Non
 
 
 def _mean_latencies(
-    experiment: Experiment, arm: str, world: str, blocks: list[Block]
+    experiment: Experiment, arm: str, world: str, blocks: list[TrialMeasures]
 ) -> dict[str, float]:
     """Return the mean latency of each class that theory knows, in seconds."""
     found = theory(experiment, experiment.arm(arm), world, pooled(blocks))
@@ -113,7 +113,9 @@ def _mean_latencies(
     }
 
 
-def _log_ratios(ours: list[Block], base: list[Block], name: str) -> list[float]:
+def _log_ratios(
+    ours: list[TrialMeasures], base: list[TrialMeasures], name: str
+) -> list[float]:
     key = (MEAN_LATENCY, name)
     return [
         math.log(mine.values[key] / theirs.values[key])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from doorkeeper.cli import main
 from experiments.design.config import load
 from experiments.theory.compare import PATHWISE, compare, interval
-from experiments.theory.measure import Block, block_of
+from experiments.theory.measure import TrialMeasures, measures_of
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
@@ -101,8 +101,8 @@ def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
     assert "is a recording of little, not of other" in result.output
 
 
-def block(wait, *, path=1000, busy=0.5, work=0.001):
-    return Block(
+def measures(wait, *, path=1000, busy=0.5, work=0.001):
+    return TrialMeasures(
         values={
             (BUSY_SERVERS, ""): busy,
             (WORK_X_WAIT, ""): work,
@@ -119,7 +119,7 @@ def compared(config, fifo, scfq, world="model", margin=0.05):
     return compare(load(config), world, "", blocks, margin)
 
 
-GOOD = [block(0.0019), block(0.0021), block(0.0020)]
+GOOD = [measures(0.0019), measures(0.0021), measures(0.0020)]
 
 
 def waits(found):
@@ -128,7 +128,7 @@ def waits(found):
 
 def test_agreement_is_an_interval_inside_the_margin(config):
     """The wait is 2 ms of 4 ms in system; four rows at once: t of 2 degrees is 12.6."""
-    tight = [block(0.00200), block(0.00201), block(0.00202)]
+    tight = [measures(0.00200), measures(0.00201), measures(0.00202)]
     assert waits(compared(config, tight, GOOD))["fifo"].verdict == "agrees"
     narrow = compared(config, tight, GOOD, margin=0.001)
     assert waits(narrow)["fifo"].verdict == "open"
@@ -137,12 +137,12 @@ def test_agreement_is_an_interval_inside_the_margin(config):
 def test_an_interval_too_wide_to_contradict_shows_no_agreement(config):
     """0.1 ms either way is 0.9 ms at once for all: a fifth of the time in system."""
     assert waits(compared(config, GOOD, GOOD))["fifo"].verdict == "open"
-    (one,) = [block(0.002)]
+    (one,) = [measures(0.002)]
     assert waits(compared(config, [one], [one]))["fifo"].verdict == "open"
 
 
 def test_what_lies_outside_margin_and_interval_differs(config):
-    bad = [block(0.0039), block(0.0041), block(0.0040)]
+    bad = [measures(0.0039), measures(0.0041), measures(0.0040)]
     found = compared(config, bad, GOOD)
     assert found.contradicted
     row = waits(found)["fifo"]
@@ -154,7 +154,7 @@ def test_what_lies_outside_margin_and_interval_differs(config):
 
 
 def test_a_path_that_breaks_conservation_is_found(config):
-    broken = [block(0.002), block(0.002, path=1001), block(0.002)]
+    broken = [measures(0.002), measures(0.002, path=1001), measures(0.002)]
     found = compared(config, GOOD, broken)
     (row,) = [it for it in found.rows if it.verdict == "differs"]
     assert row.arm == "scfq"
@@ -192,7 +192,7 @@ def test_measures_of_rows_by_hand():
             ).dictionary_encode(),
         }
     )
-    found = block_of(rows, [0, 1000 * ms])
+    found = measures_of(rows, [0, 1000 * ms])
     assert found.values[MEAN_WAIT, "a"] == pytest.approx(0.020)
     assert found.values[MEAN_WAIT, "b"] == pytest.approx(0.003)
     assert found.values[THROUGHPUT, "a"] == pytest.approx(2.0)
@@ -201,5 +201,6 @@ def test_measures_of_rows_by_hand():
     assert found.values[WORK_X_WAIT, ""] == pytest.approx(0.010 * 0.020 + 0.004 * 0.006)
     assert found.moments["b"].square == pytest.approx((400 + 16) / 2 * 1e-6)
     assert found.path is None
-    served = block_of(rows.filter(pa.array([True, True, True, False, True])), [0, ms])
+    kept = rows.filter(pa.array([True, True, True, False, True]))
+    served = measures_of(kept, [0, ms])
     assert served.path == (2 * 8 + 10 * 20 + 0 + 4 * 6) * ms * ms

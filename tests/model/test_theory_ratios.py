@@ -11,7 +11,7 @@ import pytest
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import parse
 from experiments.design.points import points
-from experiments.theory.measure import Block, replay
+from experiments.theory.measure import TrialMeasures, replay
 from experiments.theory.predict import MEAN_LATENCY, theory
 from experiments.theory.ratios import ratios, write
 from experiments.worlds.model.world import Model
@@ -58,9 +58,9 @@ def test_the_model_meets_it(tmp_path):
     """Four blocks: within a tenth for control, whose ratio is a fifteenth."""
     subject = compared(blocks=4)
     (point,) = points(subject)
-    found: dict[str, list[Block]] = {}
-    for arm, block in replay(Model(lambda: None), point):
-        found.setdefault(arm, []).append(block)
+    found: dict[str, list[TrialMeasures]] = {}
+    for arm, measures in replay(Model(lambda: None), point):
+        found.setdefault(arm, []).append(measures)
     rows = {row.reported: row for row in ratios(subject, "model", "", found, 0.25)}
     control = rows["control"]
     assert control.predicted == pytest.approx(1.0526316 / 16.25, rel=GOLDEN)
@@ -78,8 +78,8 @@ def compared(blocks=2, **changed):
     return parse({**content, **changed})
 
 
-def block(control_s):
-    return Block(
+def measures(control_s):
+    return TrialMeasures(
         values={(MEAN_LATENCY, "control"): control_s, (MEAN_LATENCY, "produce"): 0.02},
         moments={},
         path=None,
@@ -88,10 +88,10 @@ def block(control_s):
 
 def test_a_ratio_is_judged_by_its_interval_and_the_margin():
     """Predicted is 0.0648; blocks of 10 and 11 ms, one ms, and a wide pair."""
-    base = [block(0.010), block(0.011)]
+    base = [measures(0.010), measures(0.011)]
 
     def verdict(*of_planes):
-        found = {"arm": base, "two": [block(each) for each in of_planes]}
+        found = {"arm": base, "two": [measures(each) for each in of_planes]}
         rows = ratios(compared(), "model", "", found, 0.25)
         (row,) = [it for it in rows if it.reported == "control"]
         return row.verdict
@@ -103,7 +103,7 @@ def test_a_ratio_is_judged_by_its_interval_and_the_margin():
 
 
 def test_what_is_written_is_read_by_the_report(tmp_path):
-    found = {"arm": [block(0.010)], "two": [block(0.001)]}
+    found = {"arm": [measures(0.010)], "two": [measures(0.001)]}
     rows = ratios(compared(), "model", "", found, 0.25)
     write(rows, 0.25, "so it is", tmp_path / "theory.json")
     content = json.loads((tmp_path / "theory.json").read_text())

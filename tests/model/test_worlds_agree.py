@@ -24,7 +24,7 @@ import trio
 from experiments.design.config import parse
 from experiments.load.trace import generate
 from experiments.theory.compare import interval
-from experiments.theory.measure import block_of
+from experiments.theory.measure import measures_of
 from experiments.theory.predict import MEAN_WAIT, theory
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
@@ -242,7 +242,7 @@ def test_theory_and_model_agree_on_means(row, tmp_path):
     assert expected
     window_ns = [0, round(subject.workload.duration_s * 1e9)]
     blocks = [
-        block_of(rows_of(Model(lambda: None), subject, n, tmp_path)[1], window_ns)
+        measures_of(rows_of(Model(lambda: None), subject, n, tmp_path)[1], window_ns)
         for n in range(BLOCKS)
     ]
     for it in expected:
@@ -302,7 +302,7 @@ def test_the_whole_broker_preempts_between_the_parts_of_a_request(tmp_path):
     assert expected.value == pytest.approx((0.05 + 0.1875) / 0.95 * 1e-3)
     window_ns = [0, 3_000_000_000]
     values = [
-        block_of(rows_of(Virtual(), subject, n, tmp_path)[1], window_ns).values[
+        measures_of(rows_of(Virtual(), subject, n, tmp_path)[1], window_ns).values[
             MEAN_WAIT, "control"
         ]
         for n in range(5)
