@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from experiments.design.config import Experiment
 from experiments.design.points import points
-from experiments.running.trials import Bench, Work
+from experiments.running.trials import Replayer, Work
 from experiments.running.worlds import make_world
 from experiments.worlds.world import Trial
 
@@ -33,10 +33,10 @@ def answers(experiment: Experiment) -> str:
     (point, *_) = points(experiment.with_world(_WORLD))
     there = point.experiment
     asked = [*there.analysis.compare, [arm.name for arm in there.arms]]
-    bench, digest = Bench(make_world(_WORLD, lambda: None)), hashlib.sha256()
+    replayer, digest = Replayer(make_world(_WORLD, lambda: None)), hashlib.sha256()
     for name in asked[0][:2]:
         trial = Trial(experiment=there, block=0, arm=there.arm(name), order=0)
-        found = bench.run(Work(trial=trial, with_trace=False)).requests
+        found = replayer.run(Work(trial=trial, with_trace=False)).requests
         assert isinstance(found, bytes), "runs of the model are recorded"
         rows = pq.read_table(
             io.BytesIO(found), columns=["request_id", "client_done_ns", "outcome"]

@@ -99,8 +99,8 @@ class Deck:
         return self._trace
 
 
-class Bench:
-    """A world, and the trace that was replayed in it last."""
+class Replayer:
+    """Replays trials in one world, and keeps the trace that it drew last."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -139,7 +139,7 @@ class Bench:
 def attempt(world: str, work: Work) -> Outcome | Failure:
     """Run a trial in a process that was started for it."""
     try:
-        return _bench(world).run(work)
+        return _replayer(world).run(work)
     except WorldError as error:
         return Failure(words=str(error), ours=False)
     except Exception:
@@ -235,9 +235,9 @@ def _hash(content: dict[str, Any]) -> str:
 
 
 @functools.cache
-def _bench(world: str) -> Bench:
-    """Return this process's bench: the next trial may replay the same trace."""
-    return Bench(make_world(world, lambda: None))
+def _replayer(world: str) -> Replayer:
+    """Return this process's replayer: the next trial may be of the same trace."""
+    return Replayer(make_world(world, lambda: None))
 
 
 def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:

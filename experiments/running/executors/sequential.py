@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from experiments.running.executor import Todo
-from experiments.running.trials import Bench, Outcome
+from experiments.running.trials import Outcome, Replayer
 from experiments.worlds.world import World
 
 
@@ -16,9 +16,9 @@ class Sequential:
     lanes: int | None = 1
 
     def __init__(self, world: World) -> None:
-        self._bench = Bench(world)
+        self._replayer = Replayer(world)
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
         """Run trials, see `Executor`; an exception of the world's is not caught."""
         while (work := todo.next()) is not None:
-            yield self._bench.run(work)
+            yield self._replayer.run(work)
