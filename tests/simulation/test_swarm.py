@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from doorkeeper.cli import main
 from experiments.simulation.swarm.scenarios import Fault, draw
-from experiments.simulation.swarm.swarm import Verdict, judge, swarm, with_faults
+from experiments.simulation.swarm.swarm import SeedResult, judge, swarm, with_faults
 from tests.simulation.planted import PLANTED, commit_with_too_few
 
 ROOT = Path(__file__).parent.parent.parent
@@ -32,8 +32,8 @@ SEARCHED_SEEDS = 200
 ALL_ASKED_FOR = 0
 
 
-def failures(verdict: Verdict) -> list[str]:
-    return [f"seed {verdict.scenario.seed}: {each}" for each in verdict.anomalies]
+def failures(result: SeedResult) -> list[str]:
+    return [f"seed {result.scenario.seed}: {each}" for each in result.anomalies]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -162,8 +162,8 @@ def test_a_search_finds_a_planted_bug(
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     seeds = range(SEARCHED_SEEDS)
-    for verdict in swarm(seeds, lambda: False, zookeeper=planted.zookeeper):
-        if planted.kinds & {anomaly.kind for anomaly in verdict.anomalies}:
+    for result in swarm(seeds, lambda: False, zookeeper=planted.zookeeper):
+        if planted.kinds & {anomaly.kind for anomaly in result.anomalies}:
             return
     raise AssertionError(f"{SEARCHED_SEEDS} seeds do not find {name}")
 
@@ -172,9 +172,9 @@ def test_a_search_finds_a_planted_bug(
 @pytest.mark.parametrize(("zookeeper", "count"), [(False, 200), (True, 50)])
 def test_many_bad_days_break_no_promise(zookeeper: bool, count: int) -> None:
     jobs = len(os.sched_getaffinity(0))
-    verdicts = [*swarm(range(count), lambda: False, zookeeper=zookeeper, jobs=jobs)]
-    assert len(verdicts) == count
-    assert [line for verdict in verdicts for line in failures(verdict)] == []
+    results = [*swarm(range(count), lambda: False, zookeeper=zookeeper, jobs=jobs)]
+    assert len(results) == count
+    assert [line for result in results for line in failures(result)] == []
 
 
 def test_several_processes_find_what_one_finds() -> None:

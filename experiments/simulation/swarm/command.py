@@ -12,7 +12,7 @@ from typing import Final
 from experiments.records.environment import code
 from experiments.simulation.swarm.scenarios import Scenario, draw
 from experiments.simulation.swarm.swarm import (
-    Verdict,
+    SeedResult,
     judge,
     shrunk,
     silence,
@@ -40,11 +40,11 @@ def one(
     if faults is not None:
         scenario = with_faults(scenario, faults)
     _tell_scenario(scenario, say)
-    verdict = judge(scenario)
-    say(f"digest {verdict.digest}")
-    if verdict.anomalies:
-        _tell_failure(verdict, say, shrink=shrink)
-    return not verdict.anomalies
+    result = judge(scenario)
+    say(f"digest {result.digest}")
+    if result.anomalies:
+        _tell_failure(result, say, shrink=shrink)
+    return not result.anomalies
 
 
 def many(
@@ -65,12 +65,12 @@ def many(
         return minutes is not None and time.monotonic() - began_s > minutes * 60
 
     days = swarm(seeds or itertools.count(), is_over, zookeeper=zookeeper, jobs=jobs)
-    for verdict in days:
+    for result in days:
         judged += 1
-        digests.update(verdict.digest.encode())
-        if verdict.anomalies:
-            failed.append(verdict.scenario.seed)
-            _tell_failure(verdict, say, shrink=shrink)
+        digests.update(result.digest.encode())
+        if result.anomalies:
+            failed.append(result.scenario.seed)
+            _tell_failure(result, say, shrink=shrink)
     taken_s = time.monotonic() - began_s
     pace = judged / taken_s * 60
     say(
@@ -98,24 +98,24 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _tell_failure(verdict: Verdict, say: Say, *, shrink: bool) -> None:
+def _tell_failure(result: SeedResult, say: Say, *, shrink: bool) -> None:
     """Say what does not hold, on which code, and how to see it again."""
-    scenario = verdict.scenario
+    scenario = result.scenario
     say(f"seed {scenario.seed} FAILED on commit {code()['commit']}")
-    _tell_anomalies(verdict, say)
+    _tell_anomalies(result, say)
     if shrink and scenario.faults:
-        verdict = shrunk(verdict)
+        result = shrunk(result)
         say("  it still fails as")
-        _tell_scenario(verdict.scenario, say)
-        _tell_anomalies(verdict, say)
-    numbers = ",".join(str(each.number) for each in verdict.scenario.faults)
+        _tell_scenario(result.scenario, say)
+        _tell_anomalies(result, say)
+    numbers = ",".join(str(each.number) for each in result.scenario.faults)
     under = " --zookeeper" if scenario.zookeeper else ""
     say(f"  doorkeeper simulate --seed {scenario.seed}{under} --faults '{numbers}'")
 
 
-def _tell_anomalies(verdict: Verdict, say: Say) -> None:
+def _tell_anomalies(result: SeedResult, say: Say) -> None:
     told: dict[str, int] = {}
-    for anomaly in verdict.anomalies:
+    for anomaly in result.anomalies:
         told[anomaly.kind] = told.get(anomaly.kind, 0) + 1
         if told[anomaly.kind] <= _TOLD_PER_KIND:
             say(f"  {anomaly}")

@@ -22,7 +22,7 @@ _AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SeedResult:
     """What came of one seed; ``digest`` is the same whenever it is run again."""
 
     scenario: Scenario
@@ -30,13 +30,13 @@ class Verdict:
     anomalies: tuple[Anomaly, ...]
 
 
-def judge(scenario: Scenario) -> Verdict:
+def judge(scenario: Scenario) -> SeedResult:
     """Live through a scenario."""
     outcome = live_through(scenario)
     digest = hashlib.sha256(outcome.history.digest().encode())
     for anomaly in outcome.anomalies:
         digest.update(str(anomaly).encode())
-    return Verdict(
+    return SeedResult(
         scenario=scenario,
         digest=digest.hexdigest(),
         anomalies=tuple(outcome.anomalies),
@@ -49,8 +49,8 @@ def swarm(
     *,
     zookeeper: bool = False,
     jobs: int = 1,
-) -> Iterator[Verdict]:
-    """Yield the verdict of each seed in turn until time is over, whatever the jobs.
+) -> Iterator[SeedResult]:
+    """Yield the result of each seed in turn until time is over, whatever the jobs.
 
     Several ``jobs`` are processes, which know nothing of what was patched in this one.
     """
@@ -61,7 +61,7 @@ def swarm(
         return
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=fresh, initializer=silence) as pool:
-        judged: deque[Future[Verdict]] = deque()
+        judged: deque[Future[SeedResult]] = deque()
         for scenario in until_over:
             judged.append(pool.submit(judge, scenario))
             if len(judged) >= _AHEAD * jobs:
@@ -83,11 +83,11 @@ def with_faults(scenario: Scenario, numbers: Iterable[int]) -> Scenario:
     return replace(scenario, faults=faults)
 
 
-def shrunk(verdict: Verdict) -> Verdict:
-    """Return the verdict of a smaller scenario that fails in one of the same ways."""
-    kinds = {anomaly.kind for anomaly in verdict.anomalies}
+def shrunk(result: SeedResult) -> SeedResult:
+    """Return the result of a smaller scenario that fails in one of the same ways."""
+    kinds = {anomaly.kind for anomaly in result.anomalies}
 
     def fails(scenario: Scenario) -> bool:
         return any(each.kind in kinds for each in judge(scenario).anomalies)
 
-    return judge(shrink(verdict.scenario, fails))
+    return judge(shrink(result.scenario, fails))
