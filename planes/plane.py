@@ -47,7 +47,7 @@ class PlaneCore:
         self._leave_suffices = scheduler.leave_suffices
         # All that Kafka's rule asks: looked at here, it costs a request no call.
         self._bound = admission.capacity if isinstance(admission, Block) else None
-        # How many were turned away or throttled, by class and verdict.
+        # How many were turned away or throttled, by class and reason.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
         # How many hold seats that were taken away under them, as last looked at.
@@ -233,11 +233,11 @@ class PlaneCore:
 
     def _judge(self, task: Task, now_ns: int) -> None:
         """Let admission say what becomes of a task whose first turn has come."""
-        task.refusal = verdict = self.admission.judge(task, now_ns)
-        if verdict is None and task.throttled_until_ns > now_ns:
-            verdict = THROTTLED
-        if verdict is not None:
-            self.held_back[task.request_class, verdict] += 1
+        task.refusal = reason = self.admission.judge(task, now_ns)
+        if reason is None and task.throttled_until_ns > now_ns:
+            reason = THROTTLED
+        if reason is not None:
+            self.held_back[task.request_class, reason] += 1
 
     def _wait_again(self, task: Task, now_ns: int) -> None:
         """Free the seat; time until the next pick is suspended, not local."""

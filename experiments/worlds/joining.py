@@ -1,4 +1,4 @@
-"""From what load and broker saw of a run to its files and its verdict.
+"""From what load and broker saw of a run to its files, and whether it counts.
 
 All worlds that run a broker end alike: its record, if it keeps one, is joined with the
 load's, written, and the run judged by what cannot be right about it.

@@ -2,10 +2,10 @@
 
 A rule sees applicants and nothing else; like a policy it has no clock, no I/O and no
 coin. ``PlaneCore`` asks it when a task comes (`admits`), tells it of one that has
-entered (`entered`), and asks again when its first turn has come (`judge`). A verdict
-never makes a task vanish: it goes through its handler as every other does, and the
-handler answers what the verdict calls for. So being turned away costs a little service,
-is stamped and recorded, and is never silence.
+entered (`entered`), and asks again when its first turn has come (`judge`). No task
+vanishes: one that is turned away goes through its handler as every other does, which
+answers what the reason calls for. So being turned away costs a little service, is
+stamped and recorded, and is never silence.
 
 Laws, which the tests put to every rule:
 
@@ -21,7 +21,7 @@ from typing import ClassVar, Final, Protocol
 from planes.admission.applicant import Applicant
 from schedulers import Job
 
-# Verdicts, as they are counted. All but the last turn a task away: because its time is
+# Reasons, as they are counted. All but the last turn a task away: because its time is
 # over, or would be before it is done, or because its class has used up its rate.
 EXPIRED: Final = "expired"
 HOPELESS: Final = "hopeless"

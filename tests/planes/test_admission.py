@@ -102,12 +102,12 @@ def test_a_token_bucket_is_a_bucket_of_tokens(rate, requests):
     for wait_ns, refusable in requests:
         now_ns += wait_ns
         it = (Refusable if refusable else Task)(number=0, request_class="data")
-        verdict = rule.judge(it, now_ns)
+        reason = rule.judge(it, now_ns)
         naive.fill(now_ns)
         if refusable and naive.tokens < 0:
-            assert verdict == OVER_QUOTA
+            assert reason == OVER_QUOTA
         else:
-            assert verdict is None
+            assert reason is None
             naive.tokens -= 1
         if naive.tokens < 0:
             assert it.throttled_until_ns == naive.debt_ends_ns()
@@ -206,9 +206,9 @@ def test_what_can_be_done_in_time_is_served_and_nothing_else(
     rule.entered(it, 0, 1000)
     due_ns = received_ns + limit_ns
     due_ns = due_ns if own_ns is None else min(due_ns, own_ns)
-    verdict = rule.judge(it, turn_ns)
-    assert (verdict is None) == (turn_ns + cost_ns <= due_ns)
-    assert (verdict == EXPIRED) == (turn_ns > due_ns)
+    reason = rule.judge(it, turn_ns)
+    assert (reason is None) == (turn_ns + cost_ns <= due_ns)
+    assert (reason == EXPIRED) == (turn_ns > due_ns)
 
 
 def test_deadlines_of_the_favoured_and_of_classes_without_limit_are_let_pass():

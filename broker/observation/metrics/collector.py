@@ -120,12 +120,12 @@ class Collector:
 
 
 def _of_admission(plane: PlaneCore, labels: Mapping[str, str]) -> Iterator[Metric]:
-    for (request_class, verdict), count in plane.held_back.items():
+    for (request_class, reason), count in plane.held_back.items():
         yield Metric(
             name="doorkeeper_admission_held_back",
             kind="counter",
             value=count,
-            labels={**labels, "class": request_class, "verdict": verdict},
+            labels={**labels, "class": request_class, "verdict": reason},
             suffix="_total",
         )
 

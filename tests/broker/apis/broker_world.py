@@ -43,7 +43,7 @@ from tests.broker.apis.requests import (
 )
 
 NONE = ErrorCode.none
-NO_VERDICT: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 RESPONSES: dict[ApiKey, Any] = {
     ApiKey.LEADER_AND_ISR: LeaderAndIsrResponse,
     ApiKey.STOP_REPLICA: StopReplicaResponse,
@@ -130,16 +130,16 @@ class World:
         *,
         client_id: str = "test",
         stop_at: int = 0,
-        verdict: Mapping[str, Any] = NO_VERDICT,
+        noted: Mapping[str, Any] = NOTHING,
         **fields: Any,
     ) -> Call:
         """Send a request with the fields that its version has.
 
         It is stopped at the preemption point of number ``stop_at``, if not 0.
-        ``verdict`` is what admission has noted in it.
+        ``noted`` is what admission has noted in it.
         """
         frame = self.frame(key, version, client_id=client_id, **fields)
-        return self.start_frame(frame, stop_at, verdict)
+        return self.start_frame(frame, stop_at, noted)
 
     def frame(
         self, key: ApiKey, version: int, /, *, client_id: str = "test", **fields: Any
@@ -159,11 +159,11 @@ class World:
         return self.start_frame(self.entity_frame(key, version, body))
 
     def start_frame(
-        self, frame: bytes, stop_at: int = 0, verdict: Mapping[str, Any] = NO_VERDICT
+        self, frame: bytes, stop_at: int = 0, noted: Mapping[str, Any] = NOTHING
     ) -> Call:
         """Send the bytes of a request; raise `MalformedFrame` if they make none."""
         request = self._intake.request(frame, PEER, self.now_ns, _unasked)
-        for name, value in verdict.items():
+        for name, value in noted.items():
             setattr(request, name, value)
         return Call(request, self.apis.serve(request), stop_at)
 

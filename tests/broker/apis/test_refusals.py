@@ -208,7 +208,7 @@ def refused(
     key: ApiKey, version: int, /, *, refusal: str = EXPIRED, **fields: Any
 ) -> Any:
     world = World()
-    return world.start(key, version, verdict={"refusal": refusal}, **fields)
+    return world.start(key, version, noted={"refusal": refusal}, **fields)
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

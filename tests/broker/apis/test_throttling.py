@@ -22,7 +22,7 @@ from tests.broker.apis.requests import (
 
 THROTTLED_MS = 250
 # The rest of a millisecond is told as a whole one, so that nobody comes too early.
-VERDICT = {"throttled_until_ns": THROTTLED_MS * MS - 1}
+NOTED = {"throttled_until_ns": THROTTLED_MS * MS - 1}
 # From which version on an answer has the field.
 TOLD_SINCE = {
     ApiKey.PRODUCE: 1,
@@ -49,9 +49,9 @@ def test_a_throttled_answer_is_whole_and_says_for_how_long(
         ApiKey.METADATA: {"topics": [{"name": "t"}]},
         ApiKey.CREATE_TOPICS: {"topics": [new_topic("n")], "timeout": SECONDS_30},
     }.get(key, {})
-    call = world.start(key, version, verdict=VERDICT, **fields)
+    call = world.start(key, version, noted=NOTED, **fields)
     assert isinstance(call.response, Throttled)
-    assert call.response.throttle_ns == VERDICT["throttled_until_ns"]
+    assert call.response.throttle_ns == NOTED["throttled_until_ns"]
     assert call.request.error_code == 0
     if version >= TOLD_SINCE[key]:
         assert call.answer.throttle_time == timedelta(milliseconds=THROTTLED_MS)
@@ -62,7 +62,7 @@ def test_a_throttled_answer_is_whole_and_says_for_how_long(
 def test_a_debt_that_is_paid_by_the_time_of_the_answer_throttles_nobody() -> None:
     world = World()
     world.pass_ms(THROTTLED_MS)
-    call = world.start(ApiKey.METADATA, 12, verdict=VERDICT)
+    call = world.start(ApiKey.METADATA, 12, noted=NOTED)
     assert not isinstance(call.response, Throttled)
     assert call.answer.throttle_time == timedelta(0)
 
@@ -71,18 +71,18 @@ def test_who_wants_no_answer_is_held_back_all_the_same() -> None:
     world = World()
     world.create("t")
     fields = produce_fields({("t", 0): batch(b"y")}) | {"acks": 0}
-    call = world.start(ApiKey.PRODUCE, 11, verdict=VERDICT, **fields)
+    call = world.start(ApiKey.PRODUCE, 11, noted=NOTED, **fields)
     assert isinstance(call.response, Throttled)
     assert not call.response.pieces
 
 
 def test_who_is_over_its_quota_is_told_when_to_come_again() -> None:
     world = World()
-    verdict = {**VERDICT, "refusal": OVER_QUOTA}
+    noted = {**NOTED, "refusal": OVER_QUOTA}
     call = world.start(
         ApiKey.CREATE_TOPICS,
         7,
-        verdict=verdict,
+        noted=noted,
         topics=[new_topic("n")],
         timeout=SECONDS_30,
     )
