@@ -48,10 +48,8 @@ def flush(log: Log, now_ms: int | None = None) -> None:
         log.flushed_ms = now_ms
 
 
-def syncs_of_ended(
-    log: Log, now_ms: int, age_ms: int = ENDED_FLUSH_AGE_MS
-) -> Syncs | None:
-    """Return what makes the segments durable that ended ``age_ms`` ago or earlier.
+def syncs_of_ended(log: Log, now_ms: int) -> Syncs | None:
+    """Return what makes the segments durable that ended a minute ago or earlier.
 
     By then the kernel has written most of them, so that this is quick; and a crash has
     only the segments since to recover. Report as for `due_syncs`.
@@ -60,7 +58,7 @@ def syncs_of_ended(
     offset = 0
     for number in range(1, len(log.segments)):
         # One from the future is as old as can be: the clock was put back.
-        if not 0 <= now_ms - log.segments[number].created_ms < age_ms:
+        if not 0 <= now_ms - log.segments[number].created_ms < ENDED_FLUSH_AGE_MS:
             offset = log.segments[number].base_offset
     if offset <= log.durability.recovery_point:
         return None

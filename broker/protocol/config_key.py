@@ -115,14 +115,13 @@ def optional_integer(
     low: int = -(2**63),
     high: int = LONG_MAX,
     type: ConfigType = ConfigType.LONG,
-    inert: bool = False,
 ) -> Key[int | None]:
     """Return a key that is a whole number when set, and ``None`` otherwise."""
 
     def parse(written: str) -> int | None:
         return _whole_number(written, low, high)
 
-    return Key(name=name, type=type, default=None, parse=parse, doc=doc, inert=inert)
+    return Key(name=name, type=type, default=None, parse=parse, doc=doc)
 
 
 def floating(
@@ -132,7 +131,6 @@ def floating(
     *,
     low: float = -math.inf,
     high: float = math.inf,
-    inert: bool = False,
 ) -> Key[float]:
     """Return a key whose value is a number in ``low``..``high``."""
 
@@ -148,12 +146,7 @@ def floating(
         return value
 
     return Key(
-        name=name,
-        type=ConfigType.DOUBLE,
-        default=default,
-        parse=parse,
-        doc=doc,
-        inert=inert,
+        name=name, type=ConfigType.DOUBLE, default=default, parse=parse, doc=doc
     )
 
 

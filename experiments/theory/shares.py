@@ -41,13 +41,14 @@ def share_of_priority(rates: Sequence[float], means: Sequence[float]) -> list[fl
     return shares
 
 
-def share_by_weight(
-    demands: Sequence[float], weights: Sequence[float], capacity: float = 1.0
-) -> list[float]:
-    """Return each flow's service under weighted max-min fairness: water-filling."""
+def share_by_weight(demands: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return the share of one server that each flow gets: weighted max-min fairness.
+
+    Found by water-filling.
+    """
     shares = [0.0] * len(demands)
     thirsty = sorted(range(len(demands)), key=lambda k: demands[k] / weights[k])
-    left, weight = capacity, math.fsum(weights)
+    left, weight = 1.0, math.fsum(weights)
     for k in thirsty:
         shares[k] = min(demands[k], left * weights[k] / weight)
         left -= shares[k]
