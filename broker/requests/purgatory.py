@@ -132,11 +132,8 @@ class Purgatory:
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
+        # How many operations wait: Kafka's ``NumDelayedOperations``.
         self.size = 0
-
-    def __len__(self) -> int:
-        """Return how many operations wait (Kafka's ``NumDelayedOperations``)."""
-        return self.size
 
     def watch(
         self,

@@ -43,7 +43,7 @@ def test_an_operation_that_is_complete_at_once_is_neither_watched_nor_woken() ->
     waiting = Waiting()
     waiting.satisfied = True
     assert watch(purgatory, waiting, "a") is None
-    assert (len(purgatory), waiting.wakes) == (0, 0)
+    assert (purgatory.size, waiting.wakes) == (0, 0)
     assert purgatory.next_expiry_ns() is None
 
 
@@ -92,7 +92,7 @@ def test_where_operations_try_in_their_own_turns_a_change_only_wakes_them() -> N
     assert (first.wakes, second.wakes, other.wakes) == (1, 1, 0)
     assert first.tries == second.tries == other.tries == 0
     assert purgatory.check_and_complete("b") == 1
-    assert (first.wakes, other.wakes, len(purgatory)) == (1, 1, 0)
+    assert (first.wakes, other.wakes, purgatory.size) == (1, 1, 0)
     purgatory.check()
 
 
@@ -206,7 +206,7 @@ def test_it_does_what_a_list_would_do(steps: list[tuple]) -> None:
                 assert purgatory.expire(tick * TICK_NS) == naive.expire(tick)
         purgatory.check()
         left = {id(waiting) for waiting, _, _ in naive.waiting}
-        assert len(purgatory) == len(left)
+        assert purgatory.size == len(left)
         assert all((id(w) in left) == (w.wakes == 0) for w in everyone)
         next_tick = min((tick for _, _, tick in naive.waiting), default=None)
         assert purgatory.next_expiry_ns() == (
@@ -246,4 +246,4 @@ def test_what_fails_when_it_comes_is_not_watched() -> None:
     failing = Failing()
     failing.tries = 1
     assert watch(purgatory, failing, "a") is None
-    assert (len(purgatory), failing.failures, failing.wakes) == (0, 1, 0)
+    assert (purgatory.size, failing.failures, failing.wakes) == (0, 1, 0)

@@ -190,7 +190,7 @@ class Onslaught(Hosting):
         }
         for purgatory in self.broker.replicas.purgatories:
             purgatory.check()
-            held[f"in the purgatory {purgatory.name}"] = len(purgatory)
+            held[f"in the purgatory {purgatory.name}"] = purgatory.size
         for plane in self.server.topology.planes:
             plane.check()
             held["requests in the plane"] = plane.queued + plane.seated + plane.away

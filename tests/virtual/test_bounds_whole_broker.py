@@ -96,7 +96,7 @@ def test_consumers_that_wait_keep_no_memory_from_others() -> None:
         for _ in range(MANY):
             await ask_nothing(world.connect(), ApiKey.FETCH, 11, **waiting)
         await trio.sleep(0.1)
-        assert len(world.application.broker.replicas.fetch_purgatory) == MANY
+        assert world.application.broker.replicas.fetch_purgatory.size == MANY
         assert world.server.pool.used_bytes == 0
         with trio.fail_after(1):
             told = await ask(
@@ -104,7 +104,7 @@ def test_consumers_that_wait_keep_no_memory_from_others() -> None:
             )
         assert told.responses[0].partition_responses[0].error_code is NONE
         await trio.sleep(0.1)
-        assert len(world.application.broker.replicas.fetch_purgatory) == 0
+        assert world.application.broker.replicas.fetch_purgatory.size == 0
         assert world.server.pool.used_bytes == 0
 
     settings = {"queued.max.request.bytes": "1000"}

@@ -122,7 +122,7 @@ async def a_produce_meets_a_crowd(world):
                 nursery.start_soon(ask_for(consumer, ApiKey.FETCH, 11, number, fields))
             await trio.sleep(1)
             parked = world.application.broker.replicas.fetch_purgatory
-            assert len(parked) == len(tried) == CROWD
+            assert parked.size == len(tried) == CROWD
             tried.clear()
             fields = produce_fields({("t", 0): batch(b"x" * 50)})
             await ask(producer, ApiKey.PRODUCE, 8, 0, **fields)

@@ -20,7 +20,7 @@ def purgatory_metrics(purgatories: Iterable[Purgatory]) -> Iterator[Metric]:
             yield Metric(
                 name=f"kafka_server_delayedoperationpurgatory_{name}",
                 kind="gauge",
-                value=len(purgatory),
+                value=purgatory.size,
                 labels=labels,
             )
         yield Metric(

@@ -202,7 +202,7 @@ class Model:
         assert answer.high_watermark == self.high_watermark
         found = [value for _, value in values_of(answer.records)]
         assert found == self.records[: self.high_watermark]
-        assert len(self.world.broker.replicas.produce_purgatory) == len(self.waiting)
+        assert self.world.broker.replicas.produce_purgatory.size == len(self.waiting)
 
 
 def outcome(call: Call) -> ErrorCode:
