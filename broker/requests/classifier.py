@@ -2,13 +2,14 @@
 
 The class is declared by the API (`broker.apis`). For Fetch it follows from the replica
 id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger
-policies most (scheduling literature: one per cent of data taken for control multiplies
-the delay of control by 1.6 under preemption), so nothing is guessed from sizes, names
-or history.
+policies most: by the closed forms of M/G/1, one per cent of data taken for control
+multiplies the wait of control by 1.6 under preemption, by 1.01 without (set A of
+``tests/model/test_theory.py``). So nothing is guessed from sizes, names or history.
 
 The expected cost is learned: a moving average of the CPU time that requests of the same
-API and of about the same size (a factor of two) have used. An estimate orders requests
-under ``wfq`` until the true cost is known, and decides nothing else.
+API and of about the same size (a factor of two) have used. Policies that go by size,
+and the fair ones, go by this estimate until the true cost is known; what would be late
+by it, admission under ``deadline`` turns away.
 """
 
 from __future__ import annotations
