@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from broker.apis.common.answer import first_error
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
 from broker.cluster.metrics import quota_metrics, replica_metrics
@@ -31,6 +30,7 @@ from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.codec import decode, encode_in_steps
+from broker.protocol.wire.first_error import first_error
 from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
@@ -40,14 +40,11 @@ from planes.task import BrokenRule
 def _encoded(
     request: Request, answer: Any, broker: Broker
 ) -> Generator[None, None, bytes]:
-    request.error_code = yield from first_error(answer)
+    key, version = request.api_key, request.api_version
+    request.error_code = yield from first_error(key, version, answer)
     if request.throttled_until_ns:
         answer.throttle_time = throttle_time(request, broker.now_ns())
-    return (
-        yield from encode_in_steps(
-            request.api_key, request.api_version, request.correlation_id, answer
-        )
-    )
+    return (yield from encode_in_steps(key, version, request.correlation_id, answer))
 
 
 class KafkaApis:

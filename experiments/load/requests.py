@@ -11,16 +11,15 @@ Refuses to be a client: no negotiation, no retries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import timedelta
-from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from broker.apis.common.answer import Row
 from broker.handling.registry import APIS
+from broker.log.steps import run
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.wire import codec
-from broker.protocol.wire.introspect import kind_of
+from broker.protocol.wire.first_error import first_error
 
 # What is a frame's own: size, API key, version, correlation id.
 HEAD_BYTES: Final = 12
@@ -56,7 +55,7 @@ def error_of(api_key: int, answer: bytes) -> int:
     ``answer`` is a response frame without its size. Raises `MalformedFrame` if it is
     none of that API's. Cost: O(partitions in it).
     """
-    return _first_error(decoded(api_key, answer), _errors_of(api_key))
+    return run(first_error(api_key, version(api_key), decoded(api_key, answer)))
 
 
 def decoded(api_key: int, answer: bytes) -> codec.Entity:
@@ -78,39 +77,3 @@ def create_topics(partitions: Mapping[str, int]) -> SetupRequest:
     ]
     body = Row(topics=topics, timeout=timedelta(seconds=30), validate_only=False)
     return SetupRequest(ApiKey.CREATE_TOPICS, body)
-
-
-class _Errors(NamedTuple):
-    """Where a row of the schema has errors: its own code, and rows with errors."""
-
-    has_own: bool
-    rows: tuple[tuple[str, _Errors], ...]
-
-
-def _first_error(entity: codec.Entity, where: _Errors) -> int:
-    if where.has_own and entity.error_code.value:
-        return int(entity.error_code.value)
-    for name, within in where.rows:
-        for row in getattr(entity, name) or ():
-            code = _first_error(row, within)
-            if code:
-                return code
-    return 0
-
-
-@cache
-def _errors_of(api_key: int) -> _Errors:
-    return _errors_in(codec.response_type(api_key, version(api_key)))
-
-
-def _errors_in(entity: type[Any]) -> _Errors:
-    kinds = {each.name: kind_of(each) for each in fields(entity)}
-    rows = (
-        (name, _errors_in(kind.struct))
-        for name, kind in kinds.items()
-        if kind.is_array and kind.struct is not None
-    )
-    return _Errors(
-        "error_code" in kinds,
-        tuple((name, row) for name, row in rows if any(row)),
-    )

@@ -8,8 +8,6 @@ encodes every API's answers in every version, so that a missing field cannot hid
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Generator, Iterable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,11 +15,10 @@ from uuid import UUID
 
 from kio.static.primitive import i32Timedelta
 
-from broker.protocol.errors import ErrorCode, KafkaError
+from broker.protocol.errors import KafkaError
 
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_STEP_ROWS: Final = 512
 
 Row = SimpleNamespace
 
@@ -42,42 +39,6 @@ def answer(**fields: Any) -> Row:
 def failure(error: KafkaError) -> dict[str, Any]:
     """Return the two fields that say what went wrong."""
     return {"error_code": error.code, "error_message": error.message}
-
-
-def first_error(row: Any) -> Generator[None, None, int]:
-    """Return the first error code in an answer, its own before those within; or 0.
-
-    Yields after every 512 rows.
-    """
-    pending = [row]
-    seen = 0
-    while pending:
-        each = pending.pop()
-        error = getattr(each, "error_code", ErrorCode.none)
-        if error is not ErrorCode.none:
-            return int(error)
-        seen += 1
-        if not seen % _STEP_ROWS:
-            yield
-        rows = [
-            row
-            for value in _values(each)
-            if isinstance(value, list | tuple) and value and _is_row(value[0])
-            for row in value
-        ]
-        pending += reversed(rows)
-    return 0
-
-
-def _is_row(value: object) -> bool:
-    """Say whether ``value`` is a struct, not a number or a string."""
-    return isinstance(value, Row) or dataclasses.is_dataclass(value)
-
-
-def _values(row: Any) -> Iterable[Any]:
-    if isinstance(row, Row):
-        return vars(row).values()
-    return [getattr(row, field.name) for field in dataclasses.fields(row)]
 
 
 def to_ms(duration: timedelta) -> int:

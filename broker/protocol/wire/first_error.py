@@ -1,0 +1,61 @@
+"""The first error code in an answer: its own, or one of the rows within.
+
+Which arrays may have errors in them follows from the schema, and is found out once for
+each version: what an answer tells beside them is not looked through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import fields
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from broker.protocol.errors import ErrorCode
+from broker.protocol.wire.codec import Entity, response_type
+from broker.protocol.wire.introspect import kind_of
+
+_FIELD: Final = "error_code"
+_STEP_ROWS: Final = 512
+
+# The arrays of a struct in whose rows there are errors, by name; and those in the rows.
+Arrays: TypeAlias = tuple[tuple[str, "Arrays"], ...]
+
+
+def first_error(
+    api_key: int, version: int, answer: Entity
+) -> Generator[None, None, int]:
+    """Return the first error code in an answer, its own before those within; or 0.
+
+    ``answer`` is what `broker.protocol.wire.codec.encode` takes. Yields after every 512
+    rows. Cost: O(rows with errors in them).
+    """
+    pending = [(answer, _arrays_of(api_key, version))]
+    seen = 0
+    while pending:
+        row, arrays = pending.pop()
+        error = getattr(row, _FIELD, ErrorCode.none)
+        if error is not ErrorCode.none:
+            return int(error)
+        seen += 1
+        if not seen % _STEP_ROWS:
+            yield
+        for name, within in reversed(arrays):
+            pending += [(each, within) for each in reversed(getattr(row, name) or ())]
+    return 0
+
+
+@cache
+def _arrays_of(api_key: int, version: int) -> Arrays:
+    return _arrays_in(response_type(api_key, version))
+
+
+def _arrays_in(struct: type[Any]) -> Arrays:
+    found = []
+    for field in fields(struct):
+        kind = kind_of(field)
+        if kind.is_array and kind.struct is not None:
+            within = _arrays_in(kind.struct)
+            if within or _FIELD in {each.name for each in fields(kind.struct)}:
+                found.append((field.name, within))
+    return tuple(found)
