@@ -1,7 +1,8 @@
 """The bound on memory for requests: ``queued.max.request.bytes``.
 
 Follows Kafka's ``SimpleMemoryPool`` in its lenient form: a request may begin to be read
-while any memory is left, so the bound is exceeded by at most one request per processor.
+while any memory is left, so the bound is exceeded by at most one request (in Kafka by
+one per processor, which are threads there).
 Once nothing is left, processors begin to read no request until one has been answered,
 or decoded: only a Produce is kept as it came until it is answered, so that whoever
 waits for records or members, perhaps for minutes, keeps nobody from being read (Kafka:

@@ -98,8 +98,8 @@ class ClassAwareRequestChannel:
     def _offer_again(self) -> None:
         """Fill the room that there is now, the most urgent class first.
 
-        Nothing can be admitted behind a refusal: admission favours classes, so it
-        could only be a favoured class of a lesser level, and that one waits its turn.
+        The first that is refused ends it: behind it admission could only let in a
+        favoured class of a lesser level, and that one waits its turn.
         """
         while self._refused:
             _, _, request = self._refused[0]

@@ -4,7 +4,7 @@ And to what the coordinator remembers: it is written anew when it has become lon
 Kafka's scheduled tasks of ``LogManager`` and its ``LogCleaner``, each with its own
 interval, and its delay before the first. Nothing runs by itself: `next_ns` says when,
 `work` does one small step, so that requests go on in between; what a device may hold
-up goes to ``run_job``.
+up goes to ``calls``.
 
 What fails costs one log one round: it is logged and counted, and the next round tries
 again. Appends to such a log tell their clients themselves.

@@ -190,7 +190,7 @@ class _Todo:
         return len(self._waiting)
 
     def next(self) -> Work | None:
-        """Hand out the next trial, see `executors.executor.Todo`."""
+        """Hand out the next trial, see `running.executor.Todo`."""
         if not self._waiting:
             return None
         trial = self._waiting.popleft()
