@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.header import RequestHeader, parse_request_header
 from broker.requests.classifier import Classifier
@@ -31,7 +32,7 @@ ServeRequest: TypeAlias = (
 Done: TypeAlias = Callable[[Task, Any], None]
 Deadline: TypeAlias = Callable[[RequestHeader, bytes, int], int | None]
 
-_API_VERSIONS: Final = 18
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
 class Intake:

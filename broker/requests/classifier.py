@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.header import RequestHeader
 from broker.requests.request import DeclaredApi, Request
 from planes.admission import HOPELESS
@@ -35,7 +36,7 @@ CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = (
 DEFAULT_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {CONTROL: 0, REPLICATION: 1, GROUP: 2, METADATA: 3, PRODUCE: 4, FETCH: 4, ADMIN: 5}
 )
-_API_FETCH: Final = 1
+_API_FETCH: Final = int(ApiKey.FETCH)
 _REPLICA_ID = struct.Struct(">i")
 # From version 15 the replica id is tagged field 1, the last thing in a frame:
 # tag, size, replica id (int32), replica epoch (int64), no tagged fields of its own.
