@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,14 +158,13 @@ def _run(trial: Trial, world: World, watcher: Watcher) -> _Run:
     drawn = trace.generate(trial.experiment, trial.block)
     watcher.started(trial)
     for _ in range(_ATTEMPTS):
-        began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
             files = RunFiles(
                 requests=Path(scratch, "requests.parquet"),
                 samples=Path(scratch, "samples.parquet"),
             )
             result = world.run(trial, drawn, files)
-            watcher.ended(trial, result, time.monotonic() - began)
+            watcher.ended(trial, result)
             if result.valid:
                 return _measured(trial, drawn, result, files)
     raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")

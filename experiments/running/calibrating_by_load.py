@@ -101,7 +101,7 @@ def _factor(
         )
         for _ in range(_ATTEMPTS):
             result = world.run(there, replayed, files)
-            watcher.ended(trial, result, 0.0)
+            watcher.ended(trial, result)
             if result.valid:
                 return _of_run(result, files, drawn.column("traffic"), nominal)
     raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")

@@ -33,14 +33,14 @@ class Watcher(Protocol):
     def tick(self) -> None:
         """Learn that time passes; called about once a second."""
 
-    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult) -> None:
         """Learn that a run is over."""
 
     def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
         """Learn that so many runs of the trial's block, all good, do not count."""
 
 
-class Silence:
+class Unwatched:
     """A watcher that says nothing."""
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
@@ -52,7 +52,7 @@ class Silence:
     def tick(self) -> None:
         """Ignore it."""
 
-    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult) -> None:
         """Ignore it."""
 
     def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
@@ -122,7 +122,7 @@ class ProgressBar:
         self._progress.update(self._task, left=self._left())
         self._progress.refresh()
 
-    def ended(self, trial: Trial, result: RunResult, seconds: float) -> None:
+    def ended(self, trial: Trial, result: RunResult) -> None:
         """Advance, unless the run has to be repeated; say so if it did not count."""
         self._ended += 1
         self._last = time.monotonic()

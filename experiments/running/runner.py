@@ -209,7 +209,7 @@ class _Todo:
         files = _store(self._manifest.directory, outcome)
         self._manifest.add(outcome, result, self._keys[trial.stem], files)
         self._manifest.save()
-        self._watcher.ended(trial, result, outcome.seconds)
+        self._watcher.ended(trial, result)
         retries = trial.experiment.limits.retries
         if not result.valid and self._tries[trial.stem] <= retries:
             self._waiting.appendleft(trial)

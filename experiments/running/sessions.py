@@ -81,7 +81,7 @@ class Sessions:
             outcome = replace(outcome, result=result)
         self._drawings.store(outcome)
         self._outcomes.append(replace(outcome, trace=None))
-        self._watcher.ended(outcome.trial, outcome.result, outcome.seconds)
+        self._watcher.ended(outcome.trial, outcome.result)
         if sum(not each.superseded for each in self._outcomes) == len(self._handed_out):
             self._close()
 

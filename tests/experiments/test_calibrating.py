@@ -23,7 +23,7 @@ from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running.calibrating import calibrate
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
@@ -83,7 +83,7 @@ class Measured:
 
 
 def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
-    found = calibrate(parse(CONTENT), Measured(), Silence(), "a test")
+    found = calibrate(parse(CONTENT), Measured(), Unwatched(), "a test")
     for name, billed_ns in BILLED_NS.items():
         cost = found.costs[name]
         assert cost.mean_us == pytest.approx((billed_ns + UNBILLED_NS) / 1000)
@@ -94,12 +94,12 @@ def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
 
 def test_runs_that_do_not_count_end_it_with_their_reason() -> None:
     with pytest.raises(WorldError, match="3 runs did not count: the broker died"):
-        calibrate(parse(CONTENT), Measured(valid=False), Silence(), "a test")
+        calibrate(parse(CONTENT), Measured(valid=False), Unwatched(), "a test")
 
 
 def test_rows_without_costs_end_it() -> None:
     with pytest.raises(WorldError, match="no row says what requests of 'control' cost"):
-        calibrate(parse(CONTENT), Measured(rows=False), Silence(), "a test")
+        calibrate(parse(CONTENT), Measured(rows=False), Unwatched(), "a test")
 
 
 class Silent(Measured):
@@ -133,7 +133,7 @@ class Silent(Measured):
 def test_without_rows_all_costs_are_nominal_times_what_the_load_takes() -> None:
     """The first round is in nominal time, where requests cost more; it is left out."""
     broker = Silent()
-    found = calibrate(parse(CONTENT), broker, Silence(), "a test")
+    found = calibrate(parse(CONTENT), broker, Unwatched(), "a test")
     for name, cost in found.costs.items():
         stated_us = CONTENT["nominal"]["costs"][name]["mean_us"]
         assert cost.mean_us == pytest.approx(stated_us / 4)
@@ -146,7 +146,7 @@ def test_a_cluster_is_calibrated_by_its_load_and_nothing_befalls_it() -> None:
     """Its clients' attempts need a file, and a leader that steps down does less."""
     content = tomllib.loads(INCIDENT.read_text(encoding="utf-8"))
     broker = Led()
-    found = calibrate(parse(content), broker, Silence(), "a test")
+    found = calibrate(parse(content), broker, Unwatched(), "a test")
     assert {name: cost.mean_us for name, cost in found.costs.items()} == {
         "produce": pytest.approx(1000.0),
         "produce-acks-1": pytest.approx(1000.0),
@@ -174,11 +174,11 @@ class Led(Measured):
 
 def test_without_rows_and_nominal_costs_nothing_can_be_said() -> None:
     with pytest.raises(WorldError, match="'control' is to be stated in"):
-        calibrate(parse({**CONTENT, "nominal": None}), Silent(), Silence(), "a test")
+        calibrate(parse({**CONTENT, "nominal": None}), Silent(), Unwatched(), "a test")
 
 
 def test_the_virtual_world_costs_what_it_is_told() -> None:
-    found = calibrate(parse(CONTENT), Virtual(), Silence(), "a test")
+    found = calibrate(parse(CONTENT), Virtual(), Unwatched(), "a test")
     for name, cost in found.costs.items():
         stated = CONTENT["nominal"]["costs"][name]["mean_us"]
         assert (cost.low_us, cost.mean_us, cost.high_us) == (stated,) * 3
@@ -249,4 +249,4 @@ def test_costs_of_a_file_are_those_of_the_machine(tmp_path: Path) -> None:
         cost["mean_us"] *= 2
     machine = calibration.Calibration.model_validate({"source": "x", "costs": twice})
     there = parse(CONTENT).with_machine(machine)
-    assert calibrate(there, Virtual(), Silence(), "x").costs["bulk"].mean_us == 1000.0
+    assert calibrate(there, Virtual(), Unwatched(), "x").costs["bulk"].mean_us == 1000.0

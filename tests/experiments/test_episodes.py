@@ -23,7 +23,7 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.worlds.episodes import Episode
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
@@ -154,7 +154,7 @@ def run(
         directory,
         world,
         InEpisodes(world),
-        Silence(),
+        Unwatched(),
         resume=resume,
         half_width=narrow_after(rounds),
     )

@@ -23,7 +23,7 @@ from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work, attempt
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
@@ -39,7 +39,7 @@ def run(
 ) -> None:
     world = Model(lambda: None)
     assert not runner.run(
-        experiment, directory, world, executor, Silence(), resume=resume
+        experiment, directory, world, executor, Unwatched(), resume=resume
     )
 
 
@@ -137,7 +137,7 @@ def test_virtual_cells_are_the_same_in_a_process_of_their_own(tmp_path: Path) ->
     ):
         world: World = Virtual()
         runner.run(
-            experiment, tmp_path / name, world, executor, Silence(), resume=False
+            experiment, tmp_path / name, world, executor, Unwatched(), resume=False
         )
     assert len(rows(tmp_path / "here")) == 7
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
@@ -160,10 +160,10 @@ def test_a_cell_that_raises_ends_the_experiment_with_its_name(tmp_path: Path) ->
 def test_a_process_that_is_killed_ends_the_experiment_with_a_guess(
     tmp_path: Path,
 ) -> None:
-    class Killing(Silence):
+    class Killing(Unwatched):
         """Kills a worker once the first run is there."""
 
-        def ended(self, trial: Any, result: Any, seconds: float) -> None:
+        def ended(self, trial: Any, result: Any) -> None:
             for process in spawned():
                 process.kill()
 

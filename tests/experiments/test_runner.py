@@ -21,7 +21,7 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 
 
@@ -113,7 +113,7 @@ def run(
         directory,
         world,
         Sequential(world),
-        Silence(),
+        Unwatched(),
         resume=resume,
     )
 

@@ -14,7 +14,7 @@ from experiments.design.config import parse
 from experiments.design.points import points
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.worlds.model.world import Model
 from tests.experiments.load_and_share import CONTROL, PRODUCE, Content, content, listed
 
@@ -39,7 +39,7 @@ def run(directory: Path, built: Content) -> tuple[list[str], Any]:
     executor = Counting()
     world = Model(lambda: None)
     assert not runner.run(
-        parse(built), directory, world, executor, Silence(), resume=True
+        parse(built), directory, world, executor, Unwatched(), resume=True
     )
     return executor.ran, json.loads((directory / "manifest.json").read_text())
 

@@ -18,7 +18,7 @@ from experiments.design.config import parse
 from experiments.records.recording import STAMPS
 from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.worlds.live.world import Live
 from tests.live.test_live_experiment import CONFIG
 
@@ -37,7 +37,7 @@ def test_brokers_that_stay_alive_record_every_episode_apart(tmp_path: Path) -> N
         tmp_path,
         Live(lambda: None),
         InEpisodes(Live(lambda: None)),
-        Silence(),
+        Unwatched(),
         resume=False,
         half_width=lambda arm, baseline, level, confidence: 0.0,
     )

@@ -32,7 +32,7 @@ from experiments.load import trace
 from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Silence
+from experiments.running.progress import Unwatched
 from experiments.running.runner import plan
 from experiments.worlds.live.world import Live
 from experiments.worlds.world import RunFiles, RunResult
@@ -300,7 +300,7 @@ def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:
     live = Live(lambda: None)
     assert (
         runner.run(
-            parse(content), tmp_path, live, Sequential(live), Silence(), resume=False
+            parse(content), tmp_path, live, Sequential(live), Unwatched(), resume=False
         )
         == []
     )
