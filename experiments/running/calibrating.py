@@ -17,10 +17,9 @@ are Student's t over rounds.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -37,11 +36,15 @@ from experiments.design.worlds import WORLDS
 from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.running.calibrating_by_load import calibrate_by_load
+from experiments.running.calibration_runs import (
+    CONFIDENCE,
+    UNDISTURBED,
+    run_that_counts,
+)
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 5
-CONFIDENCE: Final = 0.95
 _BURST: Final = 12
 _BURST_S: Final = 0.001
 _DENSE_EVERY_S: Final = 0.03
@@ -50,9 +53,6 @@ _TURN_S: Final = 0.5
 # The first third of a turn meets cold code and files that are not there yet.
 _WARM_AFTER: Final = 1 / 3
 _CONNECTIONS_MAX: Final = 16
-_ATTEMPTS: Final = 3
-# Neither late requests nor a CPU that others had change what requests cost.
-_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def _light(experiment: Experiment, every_s: float) -> Experiment:
         }
     )
     header = experiment.experiment.model_copy(update={"blocks": ROUNDS, "again": False})
-    limits = experiment.limits.model_copy(update=_UNDISTURBED)
+    limits = experiment.limits.model_copy(update=UNDISTURBED)
     return experiment.model_copy(
         update={
             "experiment": header,
@@ -154,20 +154,10 @@ def _in_turn(entry: Traffic, number: int, every_s: float) -> Traffic:
 
 
 def _run(trial: Trial, world: World, watcher: Watcher) -> _Run:
-    """Run a trial until it counts."""
     drawn = trace.generate(trial.experiment, trial.block)
-    watcher.started(trial)
-    for _ in range(_ATTEMPTS):
-        with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
-            files = RunFiles(
-                requests=Path(scratch, "requests.parquet"),
-                samples=Path(scratch, "samples.parquet"),
-            )
-            result = world.run(trial, drawn, files)
-            watcher.ended(trial, result)
-            if result.valid:
-                return _measured(trial, drawn, result, files)
-    raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
+    replay = partial(world.run, trial, drawn)
+    with run_that_counts(trial, replay, watcher) as (result, files):
+        return _measured(trial, drawn, result, files)
 
 
 def _unbilled_us(few: _Run, many: _Run) -> float:

@@ -18,8 +18,7 @@ befalls it.
 from __future__ import annotations
 
 import math
-import tempfile
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,15 +29,16 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.load import trace
+from experiments.running.calibration_runs import (
+    CONFIDENCE,
+    UNDISTURBED,
+    run_that_counts,
+)
 from experiments.running.progress import Watcher
-from experiments.running.trials import attempts_file, on_its_machine
+from experiments.running.trials import on_its_machine
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 4
-CONFIDENCE: Final = 0.95
-_ATTEMPTS: Final = 3
-# Neither late requests nor a CPU that others had change what requests cost.
-_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
 
 
 def calibrate_by_load(
@@ -80,7 +80,7 @@ def _baseline(experiment: Experiment) -> Experiment:
     """Return the experiment in nominal time with its baseline alone."""
     experiment = in_rates(experiment.model_copy(update={"machine": None}))
     header = experiment.experiment.model_copy(update={"again": False})
-    limits = experiment.limits.model_copy(update=_UNDISTURBED)
+    limits = experiment.limits.model_copy(update=UNDISTURBED)
     arms = (experiment.arm(header.baseline),)
     changed = {"experiment": header, "limits": limits, "arms": arms, "faults": ()}
     return experiment.model_copy(update=changed)
@@ -92,19 +92,9 @@ def _factor(
     """Return the broker's CPU over what the served requests cost nominally."""
     drawn = trace.generate(trial.experiment, trial.block)
     there, replayed = on_its_machine(trial, drawn)
-    watcher.started(trial)
-    with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
-        files = RunFiles(
-            requests=Path(scratch, "requests.parquet"),
-            samples=Path(scratch, "samples.parquet"),
-            attempts=attempts_file(trial, Path(scratch)),
-        )
-        for _ in range(_ATTEMPTS):
-            result = world.run(there, replayed, files)
-            watcher.ended(trial, result)
-            if result.valid:
-                return _of_run(result, files, drawn.column("traffic"), nominal)
-    raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
+    replay = partial(world.run, there, replayed)
+    with run_that_counts(trial, replay, watcher) as (result, files):
+        return _of_run(result, files, drawn.column("traffic"), nominal)
 
 
 def _of_run(
