@@ -7,13 +7,13 @@ brings it along; no process draws all of them before the first run may begin.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.design.points import Point
 from experiments.running.trials import Outcome, drawing_key
+from experiments.running.whole_files import written_whole
 from experiments.worlds.world import Trial
 
 
@@ -70,10 +70,8 @@ class Drawings:
             return
         drawing = drawing_key(outcome.trial.experiment, outcome.trial.block)
         path = self._path(drawing, outcome.trial.block)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(outcome.trace)
-        os.replace(partial, path)
+        with written_whole(path) as partial:
+            partial.write_bytes(outcome.trace)
         self._list(drawing, outcome.trace_sha256, outcome.trace_requests)
 
     def _take_up(self, entry: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from experiments.design.config import Experiment
 from experiments.design.points import Point, factors
 from experiments.records.environment import code, environment, now
 from experiments.running.trials import KeyedTrial, Outcome
+from experiments.running.whole_files import written_whole
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
 SCHEMA = 1
@@ -117,10 +117,8 @@ class Manifest:
 
         Called after every run, so what is written once is not encoded again.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        partial = self.directory / (FILE + ".partial")
-        partial.write_text(self._text(), encoding="utf-8")
-        os.replace(partial, self.directory / FILE)
+        with written_whole(self.directory / FILE) as partial:
+            partial.write_text(self._text(), encoding="utf-8")
 
     def plan(self, trials: Iterable[KeyedTrial]) -> None:
         """Note which trials there are to be, in their order, each with its key.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +36,7 @@ from experiments.running.progress import Watcher
 from experiments.running.sessions import Sessions
 from experiments.running.stopping import HalfWidth, Rule
 from experiments.running.trials import KeyedTrial, Outcome, Work, trial_key
+from experiments.running.whole_files import written_whole
 from experiments.worlds.world import RunFiles, Trial, World
 
 
@@ -301,8 +301,6 @@ def _store(directory: Path, outcome: Outcome) -> RunFiles | None:
         if path is None:
             continue
         assert content is not None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        with written_whole(path) as partial:
+            partial.write_bytes(content)
     return files

@@ -9,7 +9,6 @@ what a spoiled round cost is another round.
 from __future__ import annotations
 
 import io
-import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from experiments.running.manifest import Manifest
 from experiments.running.progress import Watcher
 from experiments.running.stopping import Rule
 from experiments.running.trials import KeyedTrial, Outcome, Work
+from experiments.running.whole_files import written_whole
 from experiments.worlds.world import RunFiles, Trial
 
 
@@ -164,6 +164,5 @@ def _table(content: bytes | pa.Table | None) -> pa.Table:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    partial = path.with_suffix(".partial")
-    recording.write(table, partial)
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        recording.write(table, partial)
