@@ -34,7 +34,7 @@ from spark_analysis.statistics.factorial import (
     part_of_whole,
 )
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import ratio_of
 
 Responses = Mapping[Combination, FloatArray]
 
@@ -209,8 +209,7 @@ def _rows(comparison: Comparison, one: _Asked, rows: Mapping[int, int]) -> list[
 def _effect(
     of: _Measured, whole: FloatArray, p: float, confidence: float, alpha: float
 ) -> Effect:
-    log = mean_interval(of.values, confidence)
-    ratio = Estimate(*(factor(end) for end in log))
+    ratio = ratio_of(mean_interval(of.values, confidence))
     part = None
     if of.line.kind != "effect":
         part = part_of_whole(of.values, whole, confidence)

@@ -30,7 +30,7 @@ from spark_analysis.statistics.intervals import (
     quantile_interval,
 )
 from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import factor, ratio_of
 from spark_analysis.statistics.rounds import round_values, tail_of_rounds
 from spark_analysis.statistics.step_down import holm
 
@@ -207,13 +207,13 @@ def judge_family(
 
 def _of_contrast(logs: FloatArray, confidence: float) -> dict[str, Any]:
     """Return what one contrast says by itself, of the log-ratios of its blocks."""
-    ratio = log_ratio_interval(logs, confidence)
+    ratio = ratio_of(log_ratio_interval(logs, confidence))
     finite = bool(np.all(np.isfinite(logs)))
     return {
-        "value": factor(ratio.value),
-        "low": factor(ratio.low),
-        "high": factor(ratio.high),
-        "shift": factor(hodges_lehmann(logs) if finite else ratio.value),
+        "value": ratio.value,
+        "low": ratio.low,
+        "high": ratio.high,
+        "shift": factor(hodges_lehmann(logs)) if finite else ratio.value,
         "blocks_lower": int(np.count_nonzero(logs < 0)),
         "blocks_tied": int(np.count_nonzero(logs == 0)),
         "blocks": len(logs),

@@ -18,7 +18,7 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.run_values import Key, logs_by_block
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import ratio_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _level_ratio(
     ratio = None
     if whole and len(compared) == len(here):
         mean = mean_interval(np.array(whole), here[0].manifest.options.confidence)
-        ratio = Estimate(*(factor(end) for end in mean))
+        ratio = ratio_of(mean)
     return LevelRatio(
         factor=name,
         level=level,

@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.decision import decide
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.run_values import Key, logs_by_block
+from spark_analysis.judging.run_values import Key, paired_logs
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.difference import difference_p
@@ -29,7 +27,7 @@ from spark_analysis.statistics.intervals import (
     log_ratio_interval,
     picked_interval,
 )
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import ratio_of
 from spark_analysis.statistics.screening import coverage_level, discovery_q
 
 Winner = Literal["first", "second", "same", "undecided", "refused"]
@@ -147,7 +145,7 @@ def _refused(asked: _Asked, pair: Pair, metric: Metric) -> PairCell:
 def _judged(asked: _Asked, pair: Pair, metric: Metric, found: _Found) -> PairCell:
     options = asked.comparison.manifest.options
     level = found.coverage if found.q < options.alpha else options.confidence
-    ratio = _ratio(log_ratio_interval(asked.logs, level))
+    ratio = ratio_of(log_ratio_interval(asked.logs, level))
     decision = decide(
         ratio,
         blocks=len(asked.logs),
@@ -167,14 +165,10 @@ def _judged(asked: _Asked, pair: Pair, metric: Metric, found: _Found) -> PairCel
         metric=metric,
         pair=pair,
         ratio=ratio,
-        at_once=_ratio(picked_interval(asked.logs, options.alpha, found.points)),
+        at_once=ratio_of(picked_interval(asked.logs, options.alpha, found.points)),
         q=found.q,
         winner=winner,
     )
-
-
-def _ratio(log: Estimate) -> Estimate:
-    return Estimate(*(factor(end) for end in log))
 
 
 def _p(asked: _Asked) -> float:
@@ -185,11 +179,10 @@ def _p(asked: _Asked) -> float:
 
 def _ask(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> _Asked:
     key = Key(class_name, pair.first)
-    logs = logs_by_block(comparison.run_values, key, pair.second, metric.name)
     return _Asked(
         comparison,
         class_name,
-        np.array(list(logs.values())),
+        paired_logs(comparison.run_values, key, pair.second, metric.name),
         _why(comparison, class_name, pair, metric),
     )
 

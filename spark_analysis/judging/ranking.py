@@ -18,7 +18,7 @@ from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.decision import Decision, decide
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.pairs import Pair
-from spark_analysis.judging.run_values import Key, logs_by_block
+from spark_analysis.judging.run_values import Key, paired_logs
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.equivalence import tost
@@ -27,7 +27,7 @@ from spark_analysis.statistics.intervals import (
     log_ratio_interval,
     picked_interval,
 )
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import ratio_of
 from spark_analysis.statistics.step_down import holm
 
 
@@ -81,9 +81,8 @@ def picked_ratio(comparison: Comparison, cell: Cell, of: int) -> Estimate:
     manifest = comparison.manifest
     key = Key(cell.class_name, cell.arm)
     runs, metric = comparison.run_values, cell.metric.name
-    logs = logs_by_block(runs, key, manifest.baseline, metric)
-    found = picked_interval(np.array(list(logs.values())), manifest.options.alpha, of)
-    return Estimate(*(factor(end) for end in found))
+    logs = paired_logs(runs, key, manifest.baseline, metric)
+    return ratio_of(picked_interval(logs, manifest.options.alpha, of))
 
 
 def _decisions(
@@ -100,15 +99,11 @@ def _decisions(
     if not pairs:
         return {}
     logs = [
-        np.array(
-            list(
-                logs_by_block(
-                    comparison.run_values,
-                    Key(class_name, pair.first),
-                    pair.second,
-                    metric.name,
-                ).values()
-            )
+        paired_logs(
+            comparison.run_values,
+            Key(class_name, pair.first),
+            pair.second,
+            metric.name,
         )
         for pair in pairs
     ]
@@ -118,9 +113,7 @@ def _decisions(
     same = holm(np.array([tost(of, metric.margin) for of in logs]))
     return {
         pair: decide(
-            Estimate(
-                *(factor(end) for end in log_ratio_interval(of, options.confidence))
-            ),
+            ratio_of(log_ratio_interval(of, options.confidence)),
             blocks=len(of),
             p=float(p),
             p_same=float(p_same),

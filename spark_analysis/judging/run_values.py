@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.ratios import log_ratio
 
 
@@ -62,3 +65,10 @@ def logs_by_block(
         for block, value in values.items()
         if block in bases
     }
+
+
+def paired_logs(
+    runs: Sequence[RunValue], key: Key, base: str, metric: str
+) -> FloatArray:
+    """Return the same as `logs_by_block`, without the blocks."""
+    return np.array(list(logs_by_block(runs, key, base, metric).values()))

@@ -27,7 +27,6 @@ class Study:
     comparisons: tuple[Comparison, ...]
     pairs: tuple[PairCell, ...]
     levels: tuple[LevelRatio, ...]
-
     headline: Metric
 
     @property

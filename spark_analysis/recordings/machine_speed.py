@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_analysis.recordings.contract import Manifest, Run
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import ratio_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,7 @@ def loop_ratio(manifest: Manifest, arm: str) -> Estimate | None:
     ]
     if not logs:
         return None
-    log = mean_interval(np.array(logs), manifest.options.confidence)
-    return Estimate(*(factor(end) for end in log))
+    return ratio_of(mean_interval(np.array(logs), manifest.options.confidence))
 
 
 def _spoiled(run: Run) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import aggregates
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
-from spark_analysis.statistics.ratios import factor
+from spark_analysis.statistics.ratios import factor, ratio_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,7 +102,7 @@ def _over_blocks(
     pairs = int(sum(row["pairs"] for row in rows))
     return PairedCost(
         arm=arm,
-        ratio=Estimate(*(factor(end) for end in log)),
+        ratio=ratio_of(log),
         ratios={block: factor(of) for block, of in logs.items()},
         pairs=pairs,
         left_out=int(sum(row["requests"] for row in rows)) - pairs,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from spark_analysis.statistics.intervals import Estimate
+
 
 def log_ratio(value: float, base: float) -> float:
     """Return log(value / base); 0 where both are the same, infinite or not."""
@@ -23,3 +25,8 @@ def log_ratio(value: float, base: float) -> float:
 def factor(log: float) -> float:
     """Return the ratio of a log-ratio; infinite where no float is large enough."""
     return math.exp(log) if log < 700 else math.inf
+
+
+def ratio_of(log: Estimate) -> Estimate:
+    """Return the estimate of a ratio, from that of its logarithm."""
+    return Estimate(*map(factor, log))
