@@ -1,1 +1,1 @@
-"""Results in plain sentences."""
+"""Results in plain sentences, the same ones wherever a study is told."""

@@ -1,1 +1,1 @@
-"""Results as tables."""
+"""Results as tables: rows of raw values, and the files made of them."""
