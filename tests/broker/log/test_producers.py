@@ -61,6 +61,7 @@ def test_an_unknown_producer_may_begin_anywhere():
     log = open_log()
     send(log, 41)
     send(log, 42)
+    assert log.log_end_offset == 2
 
 
 def test_a_new_epoch_begins_at_zero_and_fences_the_old():
