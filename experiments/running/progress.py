@@ -40,25 +40,6 @@ class Watcher(Protocol):
         """Learn that so many runs of the trial's block, all good, do not count."""
 
 
-class Unwatched:
-    """A watcher that says nothing."""
-
-    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
-        """Ignore it."""
-
-    def started(self, trial: Trial) -> None:
-        """Ignore it."""
-
-    def tick(self) -> None:
-        """Ignore it."""
-
-    def ended(self, trial: Trial, result: RunResult) -> None:
-        """Ignore it."""
-
-    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
-        """Ignore it."""
-
-
 class ProgressBar:
     """A bar on the terminal; where there is no terminal, one line per block."""
 

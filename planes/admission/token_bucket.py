@@ -37,8 +37,8 @@ class TokenBucket:
     is behind at most one unpaid request.)
 
     Source: KIP-599 (``TokenBucket``, ``ControllerMutationQuota``); the arithmetic is
-    that of the generic cell rate algorithm (ITU-T I.371), in which ``paid_ns`` is the
-    theoretical arrival time; integers only. Cost: O(1).
+    that of the generic cell rate algorithm (ITU-T I.371), in which ``_paid`` over
+    the rate is the theoretical arrival time; integers only. Cost: O(1).
 
     >>> rule = TokenBucket(capacity=9, rates={"produce": Rate(per_s=1000, burst=2)})
     >>> tasks = [Applicant(number=n, request_class="produce") for n in range(3)]

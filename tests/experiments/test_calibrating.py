@@ -23,10 +23,10 @@ from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running.calibrating import calibrate
-from experiments.running.progress import Unwatched
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
+from tests.experiments.unwatched import Unwatched
 
 BILLED_NS = {"control": 150_000, "bulk": 800_000}
 UNBILLED_NS = 50_000

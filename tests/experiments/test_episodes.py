@@ -23,9 +23,9 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
-from experiments.running.progress import Unwatched
 from experiments.worlds.episodes import Episode
 from experiments.worlds.world import RunFiles, RunResult, Trial
+from tests.experiments.unwatched import Unwatched
 
 Latencies = npt.NDArray[np.float64]
 ARMS = ("fifo", "wfq", "fifo-again")

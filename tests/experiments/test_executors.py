@@ -23,13 +23,13 @@ from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
-from experiments.running.progress import Unwatched
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work, attempt
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World
 from tests.experiments.small_sweep import built, config_file
 from tests.experiments.spark_cluster import cluster
+from tests.experiments.unwatched import Unwatched
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -21,8 +21,8 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Unwatched
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
+from tests.experiments.unwatched import Unwatched
 
 
 def experiment(**header: Any) -> Experiment:

@@ -14,9 +14,9 @@ from experiments.design.config import parse
 from experiments.design.points import points
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Unwatched
 from experiments.worlds.model.world import Model
 from tests.experiments.load_and_share import CONTROL, PRODUCE, Content, content, listed
+from tests.experiments.unwatched import Unwatched
 
 
 class Counting:

@@ -18,8 +18,8 @@ from experiments.design.config import parse
 from experiments.records.recording import STAMPS
 from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
-from experiments.running.progress import Unwatched
 from experiments.worlds.live.world import Live
+from tests.experiments.unwatched import Unwatched
 from tests.live.test_live_experiment import CONFIG
 
 pytestmark = pytest.mark.live

@@ -32,10 +32,10 @@ from experiments.load import trace
 from experiments.records.recording import REQUESTS_SCHEMA, SAMPLES_SCHEMA, STAMPS
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
-from experiments.running.progress import Unwatched
 from experiments.running.runner import plan
 from experiments.worlds.live.world import Live
 from experiments.worlds.world import RunFiles, RunResult
+from tests.experiments.unwatched import Unwatched
 
 pytestmark = pytest.mark.live
 
