@@ -34,7 +34,7 @@ class IsrProposal:
 Judgement: TypeAlias = Leadership | ErrorCode
 
 
-class IsrChanges:
+class IsrJudge:
     """Judges proposals and writes those that are accepted."""
 
     def __init__(

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.controller.alter_partition import IsrChanges, IsrProposal, Judgement
+from broker.controller.alter_partition import IsrJudge, IsrProposal, Judgement
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.batches import RequestBatch
 from broker.controller.brokers import Brokers
@@ -71,7 +71,7 @@ class ControllerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class ZooKeeperState:
     """All that a controller finds in ZooKeeper when it is elected.
 
     Leaderships of partitions whose state znode is not there yet are left out.
@@ -117,14 +117,14 @@ class KafkaController:
             self._deletions,
             self._reassignments,
         )
-        self._isr_changes = IsrChanges(context, batch, self._reassignments)
+        self._isr_judge = IsrJudge(context, batch, self._reassignments)
         self._elections = Elections(
             context, self._partitions, config.leader_imbalance_per_broker_percentage
         )
 
     # ---- the term begins --------------------------------------------------------
 
-    def start(self, found: ClusterState) -> Decisions[None]:
+    def start(self, found: ZooKeeperState) -> Decisions[None]:
         """Take over: tell all brokers what holds, and go on with what was begun."""
         context = self.context
         context.brokers.update(found.brokers)
@@ -217,7 +217,7 @@ class KafkaController:
         self, found: Mapping[TopicPartition, Leadership]
     ) -> Decisions[None]:
         """Learn of states that ``/isr_change_notification`` told of, as they are."""
-        yield from self._isr_changes.changed(found)
+        yield from self._isr_judge.changed(found)
 
     def reassignments_in_znode(self, targets: Targets) -> Decisions[None]:
         """Learn that there is ``/admin/reassign_partitions``, and what it says."""
@@ -303,7 +303,7 @@ class KafkaController:
         proposals: Mapping[TopicPartition, IsrProposal],
     ) -> Decisions[dict[TopicPartition, Judgement]]:
         """Judge what a leader proposes; ``context.topic_names`` tells topics by id."""
-        return (yield from self._isr_changes.propose(broker, broker_epoch, proposals))
+        return (yield from self._isr_judge.propose(broker, broker_epoch, proposals))
 
     # ---- what operators ask -----------------------------------------------------
 

@@ -41,7 +41,7 @@ _OF_LEADERS = (int(ApiKey.LEADER_AND_ISR), int(ApiKey.UPDATE_METADATA))
 _NONE = -1
 
 
-class BrokerRecord(NamedTuple):
+class RecordedLife(NamedTuple):
     """Where a broker recorded one of its lives."""
 
     broker: int
@@ -54,7 +54,7 @@ def record_played(
     replayed: Trace,
     out: RunFiles,
     played: Played,
-    records: Sequence[BrokerRecord],
+    records: Sequence[RecordedLife],
 ) -> RunResult:
     """Write a scene's requests, samples and attempts; judge whether the run counts."""
     cluster = trial.experiment.cluster
@@ -97,7 +97,7 @@ def record_played(
     )
 
 
-def _joined(played: Played, records: Sequence[BrokerRecord]) -> Columns:
+def _joined(played: Played, records: Sequence[RecordedLife]) -> Columns:
     """Return what the brokers recorded of each attempt, stamps since the origin."""
     tries = played.book.tries
     by_broker = np.array([it.broker for it in tries])
@@ -124,7 +124,7 @@ def _columns(rows: npt.NDArray[Any], origin_ns: int) -> Columns:
 
 
 def _told(
-    played: Played, records: Sequence[BrokerRecord]
+    played: Played, records: Sequence[RecordedLife]
 ) -> tuple[list[Attempt], Columns]:
     """Return what the controller said of leaders under load, as brokers recorded it.
 
@@ -203,7 +203,7 @@ def _done_ns(attempt: Try | None) -> int:
     return NEVER if attempt is None else attempt.client_done_ns
 
 
-def _violations(records: Sequence[BrokerRecord]) -> dict[str, int] | None:
+def _violations(records: Sequence[RecordedLife]) -> dict[str, int] | None:
     """Return how often each law was broken by all brokers together."""
     total: Counter[str] = Counter()
     for _, record in records:

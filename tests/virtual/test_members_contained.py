@@ -12,7 +12,7 @@ from collections.abc import Generator
 import pytest
 import trio
 
-from broker.controller.controller import ClusterState, KafkaController
+from broker.controller.controller import KafkaController, ZooKeeperState
 from broker.controller.decisions import Decisions
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -168,7 +168,7 @@ def test_a_controller_that_cannot_take_over_leaves_it_to_another(
     start = KafkaController.start
     broken: set[int] = set()
 
-    def starting(self: KafkaController, found: ClusterState) -> Decisions[None]:
+    def starting(self: KafkaController, found: ZooKeeperState) -> Decisions[None]:
         if self.context.controller_id in broken:
             raise ZeroDivisionError
         return start(self, found)

@@ -19,7 +19,7 @@ import trio
 
 from broker.client.signals import Signal
 from broker.controller.context import RegisteredBroker
-from broker.controller.controller import ClusterState, KafkaController
+from broker.controller.controller import KafkaController, ZooKeeperState
 from broker.controller.decisions import (
     NOTHING_FOUND,
     ControllerRequest,
@@ -293,7 +293,7 @@ class Governing:
                 for index in topic.partitions
             ],
         )
-        found = ClusterState(
+        found = ZooKeeperState(
             brokers=brokers,
             topics=topics,
             leaderships=leaderships,

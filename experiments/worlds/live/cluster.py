@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from experiments.cluster.book import Book
-from experiments.cluster.recorded import BrokerRecord
+from experiments.cluster.recorded import RecordedLife
 from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.trace import Trace
@@ -57,7 +57,7 @@ class ClusterRun:
         self._at = at
         self._pinning = pinning
         self._tick = tick
-        self.records: list[BrokerRecord] = []
+        self.records: list[RecordedLife] = []
 
     def play(self) -> tuple[Played, str]:
         """Start everything, play the scene, stop everything; say what went wrong.

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from experiments.cluster.membership import Endpoints, listener_names, member_keys
-from experiments.cluster.recorded import BrokerRecord
+from experiments.cluster.recorded import RecordedLife
 from experiments.design.faults import Fill
 from experiments.processes.child import Binding
 from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
@@ -45,7 +45,7 @@ class LiveBrokers:
         pinning: Pinning,
         zookeeper: str,
         tick: Callable[[], None],
-        records: list[BrokerRecord],
+        records: list[RecordedLife],
     ) -> None:
         assert trial.experiment.cluster is not None
         self._trial = trial
@@ -169,7 +169,7 @@ class LiveBrokers:
         lives = sum(it.broker == number for it in self._records)
         record = at / f"life-{lives}.rows"
         if number < self._cluster.brokers:
-            self._records.append(BrokerRecord(number, record))
+            self._records.append(RecordedLife(number, record))
         experiment = self._trial.experiment
         endpoints = Endpoints(
             host=HOST,

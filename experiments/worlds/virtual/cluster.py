@@ -34,7 +34,7 @@ from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
 from experiments.cluster.book import Book
 from experiments.cluster.membership import Endpoints, member_keys
-from experiments.cluster.recorded import BrokerRecord, record_played
+from experiments.cluster.recorded import RecordedLife, record_played
 from experiments.cluster.scene import Played, Scene, reasons
 from experiments.cluster.stage import Address, Node, Stage
 from experiments.load.frames import topic_of
@@ -94,7 +94,7 @@ class ClusterRun:
         self._replayed = replayed
         self._scratch = scratch
         # Of brokers with replicas, one for each life.
-        self.records: list[BrokerRecord] = []
+        self.records: list[RecordedLife] = []
         self._seed = f"{trial.experiment.experiment.seed}/{trial.block}"
         self._book = Book()
         self._clock: VirtualClock
@@ -272,7 +272,7 @@ class ClusterRun:
         lives = sum(it.broker == number for it in self.records)
         file = self._scratch / f"broker-{number}-{lives}.rows"
         if number < self._cluster.brokers:
-            self.records.append(BrokerRecord(number, file))
+            self.records.append(RecordedLife(number, file))
         return file
 
     def _needs(self, broker: VirtualBroker, apis: KafkaApis) -> Needs:

@@ -13,7 +13,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from broker.controller import partition_states, writing
-from broker.controller.alter_partition import IsrChanges
+from broker.controller.alter_partition import IsrJudge
 from broker.controller.batches import RequestBatch
 from broker.controller.brokers import Brokers
 from broker.controller.context import ControllerContext
@@ -87,7 +87,7 @@ def forget_disks(self, broker, key):
 NEXT = Leadership.next
 WRITE = writing.write_leaderships
 FLUSH = RequestBatch.flush
-JUDGE = IsrChanges._judge
+JUDGE = IsrJudge._judge
 REGISTERED = Brokers.registered
 
 FAULTS = {
@@ -97,7 +97,7 @@ FAULTS = {
     "requests in another order": (RequestBatch, "flush", flush_stops_first),
     "a leader is not told": (RequestBatch, "lead_or_follow", lead_without_telling),
     "the dead stay in the ISR": (ReplicaStateMachine, "_leave_isr", stay_in_isr),
-    "every proposal is granted": (IsrChanges, "_judge", grant_everything),
+    "every proposal is granted": (IsrJudge, "_judge", grant_everything),
     "a restart is not noticed": (Brokers, "registered", never_bounced),
     "a target is not waited for": (Reassignments, "_is_caught_up", always_caught_up),
     "new brokers know nothing": (ControllerContext, "led_partitions", lambda *_: []),

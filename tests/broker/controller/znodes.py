@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
 from broker.controller.context import RegisteredBroker
-from broker.controller.controller import ClusterState
+from broker.controller.controller import ZooKeeperState
 from broker.controller.leadership import Leadership
 from broker.protocol.schemas.update_metadata import UpdateMetadataEndpoint
 from broker.protocol.topic_partition import TopicPartition
@@ -24,8 +24,8 @@ class Znodes:
     reassignments: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred: set[TopicPartition] | None = None
 
-    def snapshot(self) -> ClusterState:
-        return ClusterState(
+    def snapshot(self) -> ZooKeeperState:
+        return ZooKeeperState(
             brokers=dict(self.brokers),
             topics=dict(self.topics),
             leaderships=dict(self.states),
