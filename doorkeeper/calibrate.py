@@ -22,7 +22,7 @@ from doorkeeper.shared import CONFIG, console, failing, refusing
     help="Where to write it, for --calibration FILE of an experiment's run.",
 )
 def calibrate(config: Path, world: str, out: Path | None) -> None:
-    """Measure what requests of a config cost its baseline arm; some 20 seconds."""
+    """Measure what requests of a config cost its baseline arm: a minute or so."""
     from doorkeeper.at_work import calibration as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.worlds.world import WorldError
