@@ -119,7 +119,7 @@ class SocketServer:
             processor.stop_reading()
 
     async def _watch_idle(self, idle_ns_max: int) -> None:
-        """Have idle connections closed, late by a tenth of the limit or 0.1 s at most."""
+        """Have idle connections closed, a tenth of the limit or 0.1 s late at most."""
         period_ns = max(idle_ns_max // _IDLE_CHECKS_PER_LIMIT, _IDLE_CHECK_NS_MIN)
         while True:
             await trio.sleep(period_ns / 1e9)

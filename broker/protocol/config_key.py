@@ -145,9 +145,7 @@ def floating(
             raise ValueError(expected)
         return value
 
-    return Key(
-        name=name, type=ConfigType.DOUBLE, default=default, parse=parse, doc=doc
-    )
+    return Key(name=name, type=ConfigType.DOUBLE, default=default, parse=parse, doc=doc)
 
 
 def boolean(name: str, default: bool, doc: str, *, inert: bool = False) -> Key[bool]:

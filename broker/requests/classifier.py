@@ -19,22 +19,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from broker.config.doorkeeper import DOORKEEPER_CLASS_LEVELS, REQUEST_CLASSES
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.header import RequestHeader
 from broker.requests.request import DeclaredApi, Request
 from planes.admission import HOPELESS
 
-CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = (
-    "control",
-    "replication",
-    "group",
-    "metadata",
-    "produce",
-    "fetch",
-    "admin",
-)
+CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = REQUEST_CLASSES
 DEFAULT_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
-    {CONTROL: 0, REPLICATION: 1, GROUP: 2, METADATA: 3, PRODUCE: 4, FETCH: 4, ADMIN: 5}
+    DOORKEEPER_CLASS_LEVELS.default
 )
 _API_FETCH: Final = int(ApiKey.FETCH)
 _REPLICA_ID = struct.Struct(">i")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import fields
-from itertools import count
+from itertools import count, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_it_is_found_at_every_place_before_those_behind(key: int, version: int) 
 def test_an_answer_of_no_rows_has_its_own_error_or_none(key: int, version: int) -> None:
     struct = response_type(key, version)
     for code in (NONE, ERRORS[0]):
-        answer = told(struct, iter(lambda: code, None), rows=0)
+        answer = told(struct, repeat(code), rows=0)
         own = getattr(answer, "error_code", NONE).value
         assert driven(first_error(key, version, answer)) == (0, own)
 
