@@ -108,7 +108,10 @@ def test_fetchers_are_counted_and_measured() -> None:
         assert gauges[manager + "failedpartitionscount"] == 0
         assert fetcher.requests == requests.value
 
-    with_members(scenario)
+    # Few requests in the minutes that a rate takes to settle.
+    with_members(
+        scenario, replica_fetch_wait_max_ms="2000", replica_lag_time_max_ms="10000"
+    )
 
 
 def samples(members: Members, number: int) -> list[Metric]:
