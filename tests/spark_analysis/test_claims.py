@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.pairs import Pair
 from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import picked_interval
 from spark_analysis.telling.results import results
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import ratio
+from spark_analysis.telling.sentences.sweep_sentences import pair_sentences
 from spark_analysis.telling.sentences.verdict_sentences import from_to, sentence
 from tests.spark_analysis.studies import (
     P99,
@@ -230,3 +232,15 @@ def test_a_class_that_is_cleared_by_a_lower_quantile_is_named_with_it() -> None:
         "No other class pays for it in latency: each is better or the same within "
         "5\u202f% under every arm (produce by its p50 where no p99 can be compared)."
     )
+
+
+def test_an_undecided_pair_says_that_its_interval_is_of_it_alone() -> None:
+    """All classes are asked at once: the interval of one may leave out 1."""
+    study = study_of([made(0.1, list(WILD))], [Pair("wfq", "fifo")])
+    (of_produce,) = pair_sentences(study, ["produce"])
+    assert of_produce.startswith(
+        "wfq against fifo, p99 of produce: undecided (ratio 2."
+    )
+    assert ", interval by itself 0." in of_produce
+    (of_control,) = pair_sentences(study, ["control"])
+    assert "by itself" not in of_control

@@ -70,8 +70,10 @@ def _single(cells: Sequence[PairCell]) -> str:
     (cell,) = cells
     if cell.ratio is None:
         return f"not shown, {cell.why}"
+    # The q is of all classes at once; beside it an interval of one needs a word.
+    own = "interval by itself " if cell.winner == "undecided" else ""
     evidence = (
-        f"ratio {ratio(cell.ratio.value)}, {ratio_interval(cell.ratio)}, "
+        f"ratio {ratio(cell.ratio.value)}, {own}{ratio_interval(cell.ratio)}, "
         f"q = {p_value(cell.q)}"
     )
     if cell.winner == "same":
