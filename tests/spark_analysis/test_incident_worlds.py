@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +21,10 @@ from spark_analysis.telling.sentences.incident_world_sentences import (
     worlds_sentences,
 )
 from tests.spark_analysis.elections import step_down_ms, written
+from tests.spark_analysis.world_studies import study_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_analysis.judging.study import Study
 
 pytestmark = pytest.mark.spark
 
@@ -110,13 +108,8 @@ def test_one_world_is_told_as_if_it_were_alone(judged: Incident) -> None:
     assert election_sentences(found) == incident_lead(judged)
 
 
-def test_one_report_tells_of_all_worlds(
-    alike: IncidentWorlds, study: Study, tmp_path: Path
-) -> None:
-    studies = [
-        replace(study, manifest=replace(study.manifest, world=world))
-        for world in ("virtual", "live")
-    ]
+def test_one_report_tells_of_all_worlds(alike: IncidentWorlds, tmp_path: Path) -> None:
+    studies = [study_in(world, {"priority": 0.3}) for world in ("virtual", "live")]
     by_world = {it.manifest.world: it for it in alike.incidents}
     silent = {"kafka": "no complete block"}
     write_worlds(hold_together(studies, silent), tmp_path, by_world)
@@ -144,9 +137,9 @@ def test_one_report_tells_of_all_worlds(
 
 
 def test_one_worlds_directory_has_the_same_table(
-    judged: Incident, study: Study, tmp_path: Path
+    judged: Incident, tmp_path: Path
 ) -> None:
-    virtual = replace(study, manifest=replace(study.manifest, world="virtual"))
+    virtual = study_in("virtual", {"priority": 0.3})
     write_worlds(hold_together([virtual], {}), tmp_path, {"virtual": judged})
     table = (tmp_path / "tables" / "incident-summary.md").read_text()
     assert table == (tmp_path / "virtual/tables/incident-summary.md").read_text()

@@ -26,11 +26,10 @@ from tests.spark_analysis.elections import (
     step_down_ms,
     written,
 )
+from tests.spark_analysis.world_studies import study_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_analysis.judging.study import Study
 
 pytestmark = pytest.mark.spark
 
@@ -144,14 +143,13 @@ def test_what_never_comes_back_is_infinite(
 @pytest.fixture(scope="module")
 def run_dir(
     judged: Incident,
-    study: Study,
     directory: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """A run directory with its report, which tells of another study's latencies."""
     at: Path = tmp_path_factory.mktemp("told")
     synthetic.save(at, json.loads((directory / "manifest.json").read_text()))
-    write_report(study, at / "report", judged)
+    write_report(study_in("virtual", {"priority": 0.3}), at / "report", judged)
     return at
 
 
