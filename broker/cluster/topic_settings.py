@@ -22,10 +22,12 @@ class _Settings(NamedTuple):
 
 
 class TopicSettings:
-    """The settings of topics, read once each.
+    """The settings of topics, read once each as long as there are logs of theirs here.
 
     ``configs_of`` returns what a topic's configs are, none if there is no such topic;
-    ``config`` is the broker's, in force. Whoever alters either says `forget`.
+    ``config`` is the broker's, in force; ``is_here`` tells of logs. Whoever alters the
+    first two, or takes a topic's last log away, says `forget`: so what is remembered
+    is bounded by the logs, however many topics come and go.
     """
 
     def __init__(
@@ -33,9 +35,11 @@ class TopicSettings:
         configs_of: Callable[[str], Mapping[str, str]],
         config: Callable[[], BrokerConfig],
         local_id: int,
+        is_here: Callable[[str], bool],
     ) -> None:
         self._configs_of = configs_of
         self._config = config
+        self._is_here = is_here
         self._id = local_id
         self._known: dict[str, _Settings] = {}
 
@@ -64,6 +68,11 @@ class TopicSettings:
         else:
             self._known.pop(topic, None)
 
+    def check(self) -> None:
+        """Assert that no topic is remembered that has no log here."""
+        left = [topic for topic in self._known if not self._is_here(topic)]
+        assert not left, left
+
     def _of(self, topic: str) -> _Settings:
         known = self._known.get(topic)
         if known is None:
@@ -72,12 +81,14 @@ class TopicSettings:
             def value(name: str) -> Any:
                 return topic_value(name, configs, config)
 
-            known = self._known[topic] = _Settings(
+            known = _Settings(
                 log_config(configs, config),
                 topic_value("min.insync.replicas", configs, config),
                 self._mine(value("leader.replication.throttled.replicas")),
                 self._mine(value("follower.replication.throttled.replicas")),
             )
+            if self._is_here(topic):
+                self._known[topic] = known
         return known
 
     def _mine(self, replicas: Sequence[str]) -> _Throttled:

@@ -101,7 +101,10 @@ class Broker:
         self._locks = DirectoryLocks(storage, log_dirs)
         self.rng = rng
         self._settings = TopicSettings(
-            coordinator.configs_of, lambda: self.config, config.node_id
+            coordinator.configs_of,
+            lambda: self.config,
+            config.node_id,
+            is_here=lambda topic: self.logs.has_logs_of(topic),
         )
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.producer_ids = ProducerIds(coordinator)
@@ -201,6 +204,7 @@ class Broker:
             config_of=self._settings.log_config,
             now_ms=self.now_ms,
             report=tell_loss,
+            on_gone=self._settings.forget,
         )
         self.advertised = tuple(listeners)
         endpoints = {each.name: (each.host, each.port) for each in listeners}
@@ -267,20 +271,15 @@ class Broker:
             duty.run(now_ns)
 
     def _duties(self) -> tuple[Duty, ...]:
+        flushes, expiration = self._group_flushes, self.replication.expiration
         return (
             *(
                 Duty(f"{each.name} purgatory", each.next_expiry_ns, each.expire)
                 for each in self.replicas.purgatories
             ),
-            Duty(
-                "group flushes", self._group_flushes.next_ns, self._group_flushes.work
-            ),
+            Duty("group flushes", flushes.next_ns, flushes.work),
             Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
-            Duty(
-                "isr expiration",
-                self.replication.expiration.next_ns,
-                self.replication.expiration.work,
-            ),
+            Duty("isr expiration", expiration.next_ns, expiration.work),
         )
 
     def _leave_failed_directories(self) -> None:
@@ -394,6 +393,7 @@ class Broker:
 
     def check(self) -> None:
         """Assert that all parts are sound."""
+        self._settings.check()
         self.replicas.check()
         self.metadata_cache.check()
         self.groups.check()

@@ -65,6 +65,7 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
         report: Report = lambda loss: None,
+        on_gone: Callable[[str], None] = lambda topic: None,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         # The partitions of each topic, and how many logs a directory has.
@@ -77,6 +78,8 @@ class LogManager:
         self._config_of = config_of
         self.now_ms = now_ms
         self._report = report
+        # Called with a topic that has no log here any more.
+        self._on_gone = on_gone
         # What is only to be removed: files of segments, directories of partitions.
         self.doomed = Doomed()
         self._topic_ids: dict[TopicPartition, UUID] = {}
@@ -281,6 +284,10 @@ class LogManager:
                 yield None
         yield None
 
+    def has_logs_of(self, topic: str) -> bool:
+        """Tell whether a topic has a log here."""
+        return topic in self._indexes
+
     def topics(self) -> list[str]:
         """Return the topics that have logs here."""
         return list(self._indexes)
@@ -349,6 +356,7 @@ class LogManager:
         self._indexes[topic].remove(index)
         if not self._indexes[topic]:
             del self._indexes[topic]
+            self._on_gone(topic)
         self._in_directory[log.home] -= 1
         return log
 

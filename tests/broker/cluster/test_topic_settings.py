@@ -1,0 +1,70 @@
+"""Settings of topics are remembered for those that have logs here, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from broker.cluster.topic_settings import TopicSettings
+from broker.config import BrokerConfig
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.topic_partition import TopicPartition
+from tests.broker.apis.broker_world import NONE, World
+from tests.broker.apis.requests import SECONDS_30
+
+
+class Reads:
+    """The configs of topics, and how often they were asked for."""
+
+    def __init__(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        self.configs = configs
+        self.asked: list[str] = []
+
+    def __call__(self, topic: str) -> Mapping[str, str]:
+        self.asked.append(topic)
+        return self.configs.get(topic, {})
+
+
+def settings(reads: Reads, is_here: Callable[[str], bool]) -> TopicSettings:
+    config = BrokerConfig.load(None, {})
+    return TopicSettings(reads, lambda: config, 7, is_here)
+
+
+def test_who_has_logs_here_is_read_once_until_forgotten() -> None:
+    reads = Reads({"t": {"min.insync.replicas": "3"}})
+    known = settings(reads, lambda topic: True)
+    assert [known.min_insync("t") for _ in range(3)] == [3, 3, 3]
+    assert reads.asked == ["t"]
+    reads.configs = {"t": {"min.insync.replicas": "2"}}
+    known.forget("t")
+    assert known.min_insync("t") == 2
+
+
+@pytest.mark.parametrize("replica", ["0:7", "*"])
+def test_who_has_no_log_here_is_told_and_not_remembered(replica: str) -> None:
+    reads = Reads({"t": {"leader.replication.throttled.replicas": replica}})
+    known = settings(reads, lambda topic: False)
+    assert known.throttles_leader(TopicPartition("t", 0))
+    assert known.throttles_leader(TopicPartition("t", 0))
+    assert not known.throttles_follower(TopicPartition("t", 0))
+    assert reads.asked == ["t"] * 3
+    known.check()
+
+
+def test_topics_that_came_and_went_leave_nothing() -> None:
+    world = World()
+    world.create("stays", 2)
+    for number in range(20):
+        name = f"goes-{number}"
+        world.create(name, 3)
+        world.produce(name, b"x", partition=number % 3)
+        answer = world.send(
+            ApiKey.DELETE_TOPICS, 6, topics=[{"name": name}], timeout=SECONDS_30
+        )
+        assert answer.responses[0].error_code is NONE
+        # One that asks for what is no more must not bring it back.
+        world.fetch(name)
+        world.check()
+    world.produce("stays", b"x")
+    world.check()
