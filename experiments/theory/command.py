@@ -151,9 +151,9 @@ def _sum(found: Sequence[Comparison], margin: float) -> str:
     count = Counter(row.verdict for row in rows)
     judged = len(rows) - count["not judged"]
     return (
-        f"of {judged} predictions {count['agrees']} are met within {margin:.0%}, "
-        f"{count['differs']} are not, and {count['open']} are open, their intervals "
-        "too wide to say; all intervals of a world hold at once"
+        f"predictions: {judged}; met within {margin:.0%}: {count['agrees']}, "
+        f"not met: {count['differs']}, open, with intervals too wide to say: "
+        f"{count['open']}; all intervals of a world hold at once"
     )
 
 

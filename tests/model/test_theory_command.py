@@ -83,7 +83,7 @@ def test_prediction_stands_beside_measurement_in_both_worlds(config):
         (line,) = lines_of(result, world, "scfq", "sum of size x wait", "fifo's")
         assert "agrees" in line
         assert lines_of(result, f"{world} scfq: no closed form")
-    assert lines_of(result, "predictions", "are met within 5%", "0 are not")
+    assert lines_of(result, "predictions: ", "met within 5%: ", "not met: 0,")
 
 
 def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
