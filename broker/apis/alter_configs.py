@@ -8,7 +8,8 @@ that is not named is lost.
 
 Version notes: v2 is flexible.
 
-Left out: resources other than topics and brokers (INVALID_REQUEST), alter policies.
+Left out: resources other than topics and brokers (INVALID_REQUEST), alter policies;
+an altered `num.network.threads` is kept, and counts from the next start.
 """
 
 from __future__ import annotations
