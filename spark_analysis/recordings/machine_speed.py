@@ -18,14 +18,16 @@ from spark_analysis.statistics.ratios import ratio_of
 class Steadiness:
     """How steady the machine was, by a fixed loop around each episode or run.
 
-    ``rounds_played`` counts rounds, or blocks of long runs, and repetitions,
-    ``rounds_spoiled`` those whose arms met machines too different. ``spread`` is the
+    ``rounds_played`` counts rounds, or blocks of long runs and their repetitions,
+    ``rounds_spoiled`` those whose arms met machines too different. Of the others
+    ``dealt_again`` counts episodes that were dealt again for that. ``spread`` is the
     standard deviation of the log-ratio of the loop's times around two arms of one that
     counts; ``slowest`` is the longest time over the shortest.
     """
 
     rounds_played: int
     rounds_spoiled: int
+    dealt_again: int
     spread: float
     slowest: float
 
@@ -40,23 +42,30 @@ def steadiness(manifest: Manifest) -> Steadiness | None:
     probed = [run for run in manifest.runs if run.probes_ns]
     if not probed:
         return None
-    rounds: dict[tuple[str, int, int | str], list[Run]] = {}
+    rounds: dict[tuple[str, int, str], list[Run]] = {}
     for run in probed:
-        # Long runs are repeated one by one, too: of a block those belong together that
-        # were judged together, and have one reason.
-        which = run.reason if manifest.episodes is None else run.attempt
+        # A block of long runs is repeated whole, a round of episodes in parts: of a
+        # block those belong together that were judged together, and have one reason.
+        which = run.reason if manifest.episodes is None else ""
         if _spoiled(run) or run.valid or manifest.episodes is not None:
             rounds.setdefault((run.point, run.block, which), []).append(run)
-    spoiled = [of for of in rounds.values() if any(_spoiled(run) for run in of)]
+    steady = [[run for run in of if not _spoiled(run)] for of in rounds.values()]
+    counting = [of for of in steady if of and all(run.valid for run in of)]
     variances = [
         statistics.variance([math.log(loop_ns(run)) for run in of])
-        for of in rounds.values()
-        if len(of) > 1 and all(run.valid for run in of)
+        for of in counting
+        if len(of) > 1
     ]
+    spoiled = sum(not of for of in steady)
     times = [loop_ns(run) for run in probed]
     return Steadiness(
         rounds_played=len(rounds),
-        rounds_spoiled=len(spoiled),
+        rounds_spoiled=spoiled,
+        dealt_again=sum(
+            sum(map(_spoiled, of))
+            for of, left in zip(rounds.values(), steady, strict=True)
+            if left
+        ),
         # Two arms differ with twice the variance of one about its round.
         spread=math.sqrt(2 * statistics.fmean(variances)) if variances else 0.0,
         slowest=max(times) / min(times),

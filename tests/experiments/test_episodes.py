@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -225,33 +227,40 @@ def test_an_experiment_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> 
     assert done.order == []
 
 
-def test_a_round_that_the_machine_spoiled_is_repeated_and_kept(tmp_path: Path) -> None:
+def test_an_arm_that_met_another_machine_is_dealt_again(tmp_path: Path) -> None:
+    """The others count as they were dealt; what did not count is kept with a reason."""
     world = FakeWorld(probes={"b001-wfq-t0": (3_000_000, 3_000_000)})
     manifest = run(tmp_path, world)
     of_round = [it for it in manifest["runs"] if it["block"] == 1]
-    assert len(of_round) == 2 * len(ARMS)
-    first = [it for it in of_round if it["attempt"] == 0]
-    assert not any(it["valid"] for it in first)
-    assert all("3.00 times as long" in it["reason"] for it in first)
-    assert all(it["valid"] for it in of_round if it["attempt"] == 1)
+    spoiled = [it for it in of_round if not it["valid"]]
+    assert "b001-wfq-t0" in {it["run_id"] for it in spoiled}
+    assert all("3.00 times as long" in it["reason"] for it in spoiled)
+    assert sorted(it["arm"] for it in of_round if it["valid"]) == sorted(ARMS)
+    assert len(of_round) <= len(ARMS) + 2
     assert manifest["looks"][0]["rounds"] == 2
-    arms = [[it["arm"] for it in of_round if it["attempt"] == n] for n in (0, 1)]
-    assert arms[0] == arms[1], "the same order again"
 
 
-def test_a_spoiled_round_is_broken_off_where_that_is_seen(tmp_path: Path) -> None:
-    """Time is scarce; but the last try is played whole, for each trial has a run."""
-    steady = FakeWorld()
-    run(tmp_path / "steady", steady)
-    of_round = [it for it in steady.order if it.startswith("b001")]
-    second = of_round[1].rpartition("-t")[0]
+def test_what_is_stored_of_a_mended_round_are_all_its_episodes(tmp_path: Path) -> None:
     slow = (3_000_000, 3_000_000)
-    tries = {f"{second}-t{number}": slow for number in range(2)}
-    manifest = run(tmp_path / "unsteady", FakeWorld(probes=tries))
-    played = [it["run_id"] for it in manifest["runs"] if it["block"] == 1]
-    again = [it.replace("-t0", "-t1") for it in of_round]
-    assert sorted(played) == sorted([*of_round[:2], *again])
-    assert not any(it["valid"] for it in manifest["runs"] if it["block"] == 1)
+    manifest = run(tmp_path, FakeWorld(probes={"b001-wfq-t0": slow}))
+    for it in (it for it in manifest["runs"] if it["block"] == 1):
+        rows = pq.read_table(tmp_path / it["requests"])
+        mine = rows.filter(pc.equal(rows["run_id"], it["run_id"]))
+        assert mine.num_rows == it["counts"]["sent"] > 0
+
+
+def test_a_round_that_is_given_up_has_a_run_of_every_arm(tmp_path: Path) -> None:
+    times = itertools.count()
+    moving = {
+        f"b001-{arm}-t{number}": (1_000_000 * 2 ** next(times),) * 2
+        for number in range(4)
+        for arm in ARMS
+    }
+    manifest = run(tmp_path, FakeWorld(probes=moving))
+    of_round = [it for it in manifest["runs"] if it["block"] == 1]
+    assert len(of_round) == 2 * len(ARMS), "there was one retry"
+    assert {it["arm"] for it in of_round} == set(ARMS)
+    assert not any(it["valid"] for it in of_round)
 
 
 def test_a_machine_that_stays_unsteady_costs_the_round(tmp_path: Path) -> None:

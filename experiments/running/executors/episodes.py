@@ -1,24 +1,23 @@
 """Rounds of episodes where all arms are alive: in turn, and again if they are spoiled.
 
-After each episode the machine-speed gate looks at the times of a fixed loop around
-those of the round so far. If they are too far apart the round is broken off and played
-again, in the same order; what was played of the spoiled one is kept with the reason. A
-session whose processes fail is a failed run for each of its trials, and the next
+After each episode the machine-speed gate (`experiments.running.round_of_arms`) says
+which arm of the round is dealt next; what does not count is kept with the reason. If
+the processes of a session fail, each of its trials is a failed run, and the next
 session starts anew.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.design.capacity import on_machine
 from experiments.processes.children import RunFailed
 from experiments.records.environment import now
-from experiments.running import speed
 from experiments.running.executor import Todo
-from experiments.running.speed import ProbesNs
+from experiments.running.round_of_arms import RoundOfArms
 from experiments.running.trials import (
     Deck,
     Outcome,
@@ -28,7 +27,7 @@ from experiments.running.trials import (
     stored,
 )
 from experiments.worlds.episodes import Episode, EpisodicWorld, Session
-from experiments.worlds.world import RunResult
+from experiments.worlds.world import RunResult, Trial
 
 
 @dataclass(slots=True)
@@ -94,31 +93,31 @@ class InEpisodes:
             session.rehearse(*on_its_machine(work.trial, self._deck.draw(work.trial)))
 
     def _round(self, round_: Sequence[Work], session: Session, played: _Played) -> None:
-        """Play a round until the gate lets it pass, or there are no more tries."""
+        """Play a round until it counts, or until there are no more tries."""
         first = round_[0].trial
         assert first.experiment.episodes is not None
-        band = first.experiment.episodes.speed_band
         replayed = self._deck.draw(first)
-        retries = first.experiment.limits.retries
-        for repetition in range(retries + 1):
-            last, fault = repetition == retries, ""
-            probes_ns: dict[str, ProbesNs] = {}
-            trials = []
-            for work in round_:
-                trial = replace(work.trial, attempt=work.trial.attempt + repetition)
-                trials.append(trial)
-                probes_ns[trial.arm.name] = session.play(
-                    *on_its_machine(trial, replayed)
-                )
-                fault = speed.fault(probes_ns, band)
-                # Every trial has a last run, whatever it is worth.
-                if fault and not last:
-                    break
-            if not fault:
-                return
-            played.spoiled.update({trial.run_id: fault for trial in trials})
-            if not last:
-                played.again.update(trial.run_id for trial in trials)
+        works = {work.trial.arm.name: work for work in round_}
+        gate = RoundOfArms(
+            list(works),
+            band=first.experiment.episodes.speed_band,
+            tries=first.experiment.limits.retries + 1,
+        )
+        dealt: list[Trial] = []
+        attempts: Counter[str] = Counter()
+        while (arm := gate.next()) is not None:
+            trial = works[arm].trial
+            trial = replace(trial, attempt=trial.attempt + attempts[arm])
+            attempts[arm] += 1
+            dealt.append(trial)
+            gate.add(arm, session.play(*on_its_machine(trial, replayed)))
+        counting = [dealt[at] for at in gate.counting()]
+        # Of a round that is given up the last run of each trial is its outcome.
+        final = {it.run_id for it in counting or _last_of_each(dealt)}
+        counted = {it.run_id for it in counting}
+        spoiled = {it.run_id for it in dealt} - counted
+        played.spoiled.update(dict.fromkeys(spoiled, gate.fault()))
+        played.again.update({it.run_id for it in dealt} - final)
 
     def _outcome(self, work: Work, episode: Episode, played: _Played) -> Outcome:
         drawn = self._deck.draw(work.trial)
@@ -158,3 +157,8 @@ class InEpisodes:
             seconds=0.0,
             load_average=os.getloadavg()[0],
         )
+
+
+def _last_of_each(dealt: Sequence[Trial]) -> list[Trial]:
+    """Return the last run of each trial."""
+    return list({it.stem: it for it in dealt}.values())

@@ -35,13 +35,18 @@ def steadiness_sentence(manifest: Manifest) -> str:
     if found is None or band is None:
         return ""
     unit = "block" if manifest.episodes is None else "round"
+    again = ""
+    if found.dealt_again:
+        episodes = counted(found.dealt_again, "episode")
+        was = agreeing(found.dealt_again, "was", "were")
+        again = f", and elsewhere {episodes} {was} dealt again for that"
     return (
         f"A fixed loop on the brokers' CPU took up to {digits(found.slowest)} times as "
         f"long as at its fastest; around two arms of a {unit} its times differ with a "
         f"standard deviation of {found.spread:.2f} of the logarithm. "
         f"{found.rounds_spoiled} of {counted(found.rounds_played, unit)} "
         f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there it "
-        f"differed between arms by more than a factor {band:g}."
+        f"differed between arms by more than a factor {band:g}{again}."
     )
 
 
