@@ -22,7 +22,12 @@ from broker.config.cluster import (
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SOCKET_TIMEOUT_MS,
 )
-from broker.config.network import NUM_NETWORK_THREADS, QUEUED_MAX_REQUESTS
+from broker.config.network import (
+    NUM_NETWORK_THREADS,
+    QUEUED_MAX_REQUEST_BYTES,
+    QUEUED_MAX_REQUESTS,
+    SOCKET_REQUEST_MAX_BYTES,
+)
 from broker.config.storage import (
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_THREADS,
@@ -58,6 +63,7 @@ def check_bounds(
     config = _Values(values)
     _check_cleaner(config)
     _check_counts(config, listener_values)
+    _check_memory(config)
     _check_time_outs(config)
     _check_admission(config)
 
@@ -86,6 +92,15 @@ def _check_counts(
 def _check_at_most(name: str, found: int, most: int) -> None:
     if found > most:
         raise ConfigError(name, found, f"at most {most}")
+
+
+def _check_memory(config: _Values) -> None:
+    """Leave room for the largest request, where memory for requests is bounded."""
+    bound = config[QUEUED_MAX_REQUEST_BYTES]
+    largest = config[SOCKET_REQUEST_MAX_BYTES]
+    if 0 < bound < largest:
+        expected = f"at least {SOCKET_REQUEST_MAX_BYTES.name}, {largest}"
+        raise ConfigError(QUEUED_MAX_REQUEST_BYTES.name, bound, expected)
 
 
 def _check_time_outs(config: _Values) -> None:

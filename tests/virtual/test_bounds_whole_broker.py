@@ -107,5 +107,8 @@ def test_consumers_that_wait_keep_no_memory_from_others() -> None:
         assert world.application.broker.replicas.fetch_purgatory.size == 0
         assert world.server.pool.used_bytes == 0
 
-    settings = {"queued.max.request.bytes": "1000"}
+    settings = {
+        "queued.max.request.bytes": "1000",
+        "socket.request.max.bytes": "1000",
+    }
     in_world(scenario, {**SETTINGS, **settings}, application=kafka)

@@ -62,5 +62,10 @@ def test_failures_leak_no_seat_lock_memory_or_connection(monkeypatch):
         assert server.quotas.total == FAILURES + 1
         return await fetch_all(good)
 
-    settings = {**SETTINGS, "num.io.threads": "2", "queued.max.request.bytes": "100000"}
+    settings = {
+        **SETTINGS,
+        "num.io.threads": "2",
+        "queued.max.request.bytes": "100000",
+        "socket.request.max.bytes": "100000",
+    }
     assert in_world(scenario, settings, application=kafka)

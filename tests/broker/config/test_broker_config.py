@@ -357,6 +357,19 @@ def test_log_dirs_are_places_that_somebody_named(tmp_path: Path) -> None:
         refused("log.dirs", "each directory once", log_dirs=twice)
 
 
+def test_bounded_memory_holds_the_largest_request() -> None:
+    """As Kafka's ``validateValues``; else no such request would ever be read."""
+    refused(
+        "queued.max.request.bytes",
+        "at least socket.request.max.bytes, 104857600",
+        queued_max_request_bytes="104857599",
+    )
+    given(queued_max_request_bytes="104857600")
+    given(queued_max_request_bytes="1000", socket_request_max_bytes="1000")
+    for no_bound in ("0", "-1"):
+        given(queued_max_request_bytes=no_bound)
+
+
 def test_reserved_slots_leave_some_to_others() -> None:
     bounds = {"queued_max_requests": "20", "doorkeeper_admission_reserved": "20"}
     refused(

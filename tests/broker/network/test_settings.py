@@ -77,7 +77,7 @@ def test_times_and_sizes_are_taken_in_their_units() -> None:
 
 
 def test_memory_for_requests_is_bounded_where_a_size_is_given() -> None:
-    pool = memory_pool(told(queued_max_request_bytes="1"))
+    pool = memory_pool(told(queued_max_request_bytes="1", socket_request_max_bytes="1"))
     assert pool is not None
     assert pool.available_bytes == 1
     assert memory_pool(told(queued_max_request_bytes="-1")) is None

@@ -31,7 +31,7 @@ class Zoo:
             latency_ns=(20_000, 400_000),
         )
         self.service = ZooKeeperService(
-            now_ns=clock.now_ns, rng=random.Random(self.rng.random())
+            now_ns=clock.now_ns, rng=random.Random(self.rng.random()), start_ms=0
         )
         self.streams: list[MemoryStream] = []
         # When and where somebody tried to connect.
