@@ -35,7 +35,7 @@ from experiments.simulation.cluster import Parts
 from experiments.simulation.network_faults import HostNetwork
 from experiments.simulation.zookeeper.server import ZooKeeperServer
 from experiments.simulation.zookeeper.service import ZooKeeperService
-from experiments.worlds.virtual.apis import receive_frame
+from experiments.worlds.virtual.apis import START_MS, receive_frame
 from experiments.worlds.virtual.determinism import VirtualClock
 
 # Where the server in memory listens.
@@ -68,7 +68,10 @@ class ZooKeeperControl:
         self.host = HOST
         self._session_timeout_ms = session_timeout_ms
         self._service = ZooKeeperService(
-            now_ns=clock.now_ns, rng=rng, tick_ms=min(500, session_timeout_ms // 2)
+            now_ns=clock.now_ns,
+            rng=rng,
+            tick_ms=min(500, session_timeout_ms // 2),
+            start_ms=START_MS,
         )
         self._host = network.host("clients")
         self._server = ZooKeeperServer(self._service, network, PORT)

@@ -52,7 +52,7 @@ class ZooKeeperService:
         now_ns: Callable[[], int],
         rng: random.Random,
         tick_ms: int = 2000,
-        start_ms: int = 0,
+        start_ms: int,
     ) -> None:
         self._now_ns = now_ns
         # What its wall clock says when ``now_ns`` is 0: by that znodes are dated.

@@ -144,7 +144,7 @@ class ClusterRun:
             connect=self._network.host("clients").connect,
             now_ns=self._clock.now_ns,
             timestamp_ms=START_MS,
-            zookeeper_ns=lambda at_ms: at_ms * _NS_PER_MS,
+            zookeeper_ns=lambda at_ms: (at_ms - START_MS) * _NS_PER_MS,
         )
 
     def _zookeeper(self) -> ZooKeeperServer:
@@ -152,6 +152,7 @@ class ClusterRun:
             now_ns=self._clock.now_ns,
             rng=random.Random(f"{self._seed}/zookeeper"),
             tick_ms=min(_TICK_MS_MAX, max(1, round(self._cluster.session_ms / 2))),
+            start_ms=START_MS,
         )
         return ZooKeeperServer(
             service,
