@@ -1,0 +1,70 @@
+"""Bounds that concern several keys: the key that an operator is told."""
+
+import pytest
+
+from tests.broker.config.told import given, refused
+
+
+@pytest.mark.parametrize(
+    ("threads", "buffer_size"), [(0, 1), (1, 1048577), (127, 134217728), (2, 2097154)]
+)
+def test_cleaner_threads_that_have_their_memory(threads: int, buffer_size: int) -> None:
+    given(
+        log_cleaner_threads=str(threads),
+        log_cleaner_dedupe_buffer_size=str(buffer_size),
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "buffer_size"),
+    [(1, 1048576), (128, 134217728), (2, 2097153), (2147483647, 134217728)],
+)
+def test_cleaner_threads_without_their_memory_are_refused(
+    threads: int, buffer_size: int
+) -> None:
+    """As by Kafka, which divides whole numbers and wants more than 1048576."""
+    refused(
+        "log.cleaner.dedupe.buffer.size",
+        f"more than 1048576 for each of log.cleaner.threads, {threads}",
+        log_cleaner_threads=str(threads),
+        log_cleaner_dedupe_buffer_size=str(buffer_size),
+    )
+
+
+def test_bounded_memory_holds_the_largest_request() -> None:
+    """As Kafka's ``validateValues``; else no such request would ever be read."""
+    refused(
+        "queued.max.request.bytes",
+        "at least socket.request.max.bytes, 104857600",
+        queued_max_request_bytes="104857599",
+    )
+    given(queued_max_request_bytes="104857600")
+    given(queued_max_request_bytes="1000", socket_request_max_bytes="1000")
+    for no_bound in ("0", "-1"):
+        given(queued_max_request_bytes=no_bound)
+
+
+def test_reserved_slots_leave_some_to_others() -> None:
+    bounds = {"queued_max_requests": "20", "doorkeeper_admission_reserved": "20"}
+    refused(
+        "doorkeeper.admission.reserved",
+        "fewer than queued.max.requests, 20",
+        doorkeeper_admission="reserve",
+        **bounds,
+    )
+    given(doorkeeper_admission="exempt", **bounds)
+
+
+def test_a_token_bucket_needs_rates_and_bursts_only_of_what_has_one() -> None:
+    refused(
+        "doorkeeper.admission.rates.per.s",
+        "a rate of some class",
+        doorkeeper_admission="token-bucket",
+    )
+    refused(
+        "doorkeeper.admission.burst.requests",
+        "classes of doorkeeper.admission.rates.per.s",
+        doorkeeper_admission="token-bucket",
+        doorkeeper_admission_rates_per_s="produce:10",
+        doorkeeper_admission_burst_requests="fetch:2",
+    )
