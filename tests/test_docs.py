@@ -121,8 +121,8 @@ def test_the_readme_says_for_how_long_make_compare_plays_live() -> None:
     quickstart = tomllib.loads(
         (ROOT / "experiments/configs/quickstart.toml").read_text()
     )
-    assert quickstart["episodes"]["minutes"] == 3.5
-    assert "then live for three and a half minutes" in (ROOT / "README.md").read_text()
+    assert quickstart["episodes"]["minutes"] == 3.0
+    assert "then live for three minutes" in (ROOT / "README.md").read_text()
 
 
 def test_a_figure_without_its_command_is_noticed() -> None:
