@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.bootstrap_t import RESAMPLES, bootstrap_t
 from spark_analysis.statistics.step_down import holm
 
@@ -41,6 +42,49 @@ def test_the_family_is_adjusted_as_one() -> None:
     assert bootstrap_t(np.hstack([values] * 6))[0] == pytest.approx(alone)
     others = generator.normal(size=(10, 5))
     assert bootstrap_t(np.hstack([values, others]))[0] > alone
+
+
+def rare(generator: np.random.Generator, blocks: int, contrasts: int) -> FloatArray:
+    """Return contrasts that are nothing but in two blocks of 24."""
+    noise = generator.normal(size=(blocks, contrasts))
+    there = generator.random(size=(blocks, contrasts)) < 2 / 24
+    return np.where(there, noise, 0.0)
+
+
+def test_contrasts_that_are_the_same_in_most_blocks_leave_the_others_decided() -> None:
+    """Two of five resamples miss all that they have, and so have no spread.
+
+    As it was in ``inheritance.toml``, where the p of a ratio of 25 was 0.60.
+    """
+    generator = np.random.default_rng(36)
+    once = np.zeros((36, 1))
+    once[7] = 0.01
+    four = np.zeros((36, 1))
+    four[[3, 11, 20, 34], 0] = -0.001, -0.002, -0.0005, -0.1
+    found = generator.normal(1.0, 0.3, size=(36, 2))
+    p = bootstrap_t(np.hstack([once, found, four]))
+    assert p[1:3].max() < 0.005
+    assert min(p[0], p[3]) > 0.2
+    # Two families of their own: each pays for the other, and for nothing else.
+    assert p[1:3] == pytest.approx(2 * bootstrap_t(found))
+    same = np.zeros((36, 1))
+    assert bootstrap_t(np.hstack([found, same]))[:2] == pytest.approx(
+        bootstrap_t(found)
+    )
+
+
+def test_a_family_with_rare_differences_keeps_its_level() -> None:
+    generator = np.random.default_rng(1993)
+    families = 400
+    errors = sum(
+        bootstrap_t(
+            np.hstack([generator.normal(size=(24, 4)), rare(generator, 24, 3)])
+        ).min()
+        <= 0.05
+        for _ in range(families)
+    )
+    # 0.05 and three standard errors.
+    assert errors / families <= 0.083
 
 
 def test_an_infinite_ratio_is_left_to_the_exact_test() -> None:
