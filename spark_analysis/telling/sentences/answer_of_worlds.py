@@ -16,6 +16,7 @@ from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Agreement, WorldCell, Worlds
 from spark_analysis.telling.sentences.answer import answer
+from spark_analysis.telling.sentences.machine_sentences import unsteadiness
 from spark_analysis.telling.sentences.numbers import counted, listed, percent
 from spark_analysis.telling.sentences.sweep_sentences import study_lead
 from spark_analysis.telling.sentences.verdict_sentences import finding, subject
@@ -87,16 +88,24 @@ def _of_world(worlds: Worlds, study: Study) -> Iterator[str]:
 def _by_headline(
     worlds: Worlds, study: Study, comparison: Comparison, cells: Sequence[WorldCell]
 ) -> str:
-    """Tell everything of the metric that is told first, in one sentence."""
+    """Tell everything of the metric that is told first, in one sentence.
+
+    Where the machine was not steady, that is why the worlds do not agree in all.
+    """
     world, witness = study.manifest.world, worlds.witness.manifest.world
     who = f"On the {subject(cells[0].witness)} the {world} world"
     blocks = blocks_there(study, comparison)
     stands = f"{runs_lost(study)}: there the answer stands on the {witness} world."
     if too_few_blocks(study, comparison):
         return f"{who} has {blocks}, too few to decide anything{stands}"
+    unsteady = unsteadiness(study.manifest)
+    if unsteady:
+        stands = f"{stands[:-1]}, for the machine was too unsteady ({unsteady})."
     parts = listed([*_found(worlds, cells), *_missing(cells, witness)])
-    undecided = any(it.agreement == "undecided" for it in cells)
-    return f"{who}, with {blocks}, {parts}{stands if undecided else '.'}"
+    # What the witness left open does not stand on the witness.
+    apart = {it.agreement for it in cells} - {"agrees", "open"}
+    told = bool(apart) if unsteady else "undecided" in apart
+    return f"{who}, with {blocks}, {parts}{stands if told else '.'}"
 
 
 def _by_less(

@@ -69,6 +69,19 @@ def _measured(share: float) -> str:
     return percent(float(f"{share:.2g}"))
 
 
+def unsteadiness(manifest: Manifest) -> str:
+    """Return why a machine was too unsteady to tell how large anything is, or nothing.
+
+    Of the machine alone: no latency is looked at.
+    """
+    waiting, stolen = waiting_share(manifest), stolen_share(manifest)
+    if waiting is not None and waiting > WAITING_SHARE:
+        return f"some process waited for a CPU during {_measured(waiting)} of the time"
+    if stolen is not None and stolen > STOLEN_SHARE:
+        return f"the host gave {_measured(stolen)} of the broker's CPU to others"
+    return ""
+
+
 def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
     """Return what a reader must know of the machine; nothing of a quiet one."""
     manifest = comparison.manifest
