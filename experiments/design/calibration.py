@@ -36,12 +36,17 @@ class Calibration(Section):
     """The cost of each traffic entry's requests, by name, and where it comes from.
 
     ``source`` is the command that measured it and on what. ``unbilled_us`` is the part
-    of every cost that the broker billed to no request, its network and event loop.
+    of every cost that the broker billed to no request, its network and event loop;
+    ``reading_us`` the part of every cost that is from before the request was queued;
+    ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
+    and until who waits for it has woken up.
     """
 
     source: str
     costs: dict[Name, Cost] = Field(min_length=1)
     unbilled_us: float | None = None
+    reading_us: float | None = None
+    travel_us: float | None = None
     confidence: float | None = None
 
 

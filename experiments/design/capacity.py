@@ -145,6 +145,21 @@ def machine_us(experiment: Experiment) -> dict[str, float]:
     return found
 
 
+def reading_us(experiment: Experiment) -> float:
+    """Return how much of every request's cost is spent before any policy sees it.
+
+    On the machine if that was calibrated, else on the nominal one; 0 if neither says.
+    """
+    costs = experiment.machine or experiment.nominal
+    return (costs.reading_us if costs else None) or 0.0
+
+
+def travel_us(experiment: Experiment) -> float:
+    """Return what it takes from a client to a broker; 0 if no calibration says."""
+    costs = experiment.machine or experiment.nominal
+    return (costs.travel_us if costs else None) or 0.0
+
+
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
     """Return what the manifest says of costs; None where none is known.
 

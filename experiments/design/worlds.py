@@ -94,9 +94,9 @@ class VirtualWorld(Section):
     ``slice_us`` is what one slice of a handler costs, by request class;
     ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
     both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
-    bounds the time that bytes travel; while a handler runs, what has travelled arrives
-    at the end of its quantum, so the default is no latency. ``preemption_us`` is lost
-    whenever a handler is preempted, and billed to whoever runs next.
+    bounds the time that bytes travel, beyond the ``travel_us`` of a calibration;
+    ``preemption_us`` is lost whenever a handler is preempted, and billed to whoever
+    runs next.
 
     With ``server`` = ``seats`` a handler waits for its request's demand at a device of
     its own, in pieces of ``granularity_us`` (0: all at once), and computing is free: as

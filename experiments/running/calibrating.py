@@ -23,6 +23,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import t as student
@@ -53,16 +54,29 @@ _TURN_S: Final = 0.5
 # The first third of a turn meets cold code and files that are not there yet.
 _WARM_AFTER: Final = 1 / 3
 _CONNECTIONS_MAX: Final = 16
+# Between two bursts there is more, within one less.
+_PAUSE_NS: Final = 5_000_000
+_WAY: Final = (
+    "sent_ns",
+    "prior_ns",
+    "enqueued_ns",
+    "response_sent_ns",
+    "client_done_ns",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """One run: the bill of a request by entry, the CPU of all, how many there were.
 
-    ``cpu_us`` is None where time is virtual: there is nothing but bills.
+    ``reading_us`` is what of a bill is from before the request was queued, on average
+    over the entries; ``travel_us`` half of what it took to the broker and back, where
+    it was idle. ``cpu_us`` is None where time is virtual: all of it is billed.
     """
 
     billed_us: dict[str, float]
+    reading_us: float
+    travel_us: float
     cpu_us: float | None
     requests: int
 
@@ -92,15 +106,19 @@ def calibrate(
             )
             for order, it in enumerate((sparse, dense))
         )
-        rounds.append((many.billed_us, _unbilled_us(few, many)))
+        rounds.append((many, _unbilled_us(few, many)))
     rest_us = [rest for _, rest in rounds]
     return Calibration(
         source=source,
         costs={
-            entry.name: _cost([billed[entry.name] for billed, _ in rounds], rest_us)
+            entry.name: _cost(
+                [many.billed_us[entry.name] for many, _ in rounds], rest_us
+            )
             for entry in experiment.workload.traffic
         },
         unbilled_us=_rounded(max(0.0, float(np.mean(rest_us)))),
+        reading_us=_rounded(_reading_us([many for many, _ in rounds], rest_us)),
+        travel_us=_rounded(float(np.median([many.travel_us for many, _ in rounds]))),
         confidence=CONFIDENCE,
     )
 
@@ -168,29 +186,55 @@ def _unbilled_us(few: _Run, many: _Run) -> float:
     return average_us - float(np.mean([*many.billed_us.values()]))
 
 
+def _reading_us(runs: Sequence[_Run], rest_us: Sequence[float]) -> float:
+    """Return the part of a cost that reading is.
+
+    What nobody was billed is taken to belong to reading as much as the bills do.
+    """
+    bill_us = float(np.mean([np.mean([*run.billed_us.values()]) for run in runs]))
+    rest = max(0.0, float(np.mean(rest_us)))
+    return float(np.mean([run.reading_us for run in runs])) * (1 + rest / bill_us)
+
+
 def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
-    columns = ["request_id", "service_ns", "prior_ns"]
+    columns = ["request_id", "service_ns", *_WAY]
     rows = pq.read_table(files.requests, columns=columns)
-    billed_ns = np.full(len(drawn), -1, np.int64)
+    ids = rows["request_id"].to_numpy()
+    billed_ns, prior_ns = np.full((2, len(drawn)), -1, np.int64)
     of_row = pc.add(rows["service_ns"], rows["prior_ns"]).fill_null(-1)
-    billed_ns[rows["request_id"].to_numpy()] = of_row.to_numpy()
+    billed_ns[ids] = of_row.to_numpy()
+    prior_ns[ids] = rows["prior_ns"].fill_null(-1).to_numpy()
     name = np.array(drawn.column("traffic"))
     at_s = drawn.table["intended_ns"].to_numpy() / 1e9
-    billed_us = {}
+    billed_us, reading_us = {}, []
     for entry in trial.experiment.workload.traffic:
         warm = at_s >= entry.start_s + _TURN_S * _WARM_AFTER
-        mine = billed_ns[(name == entry.name) & warm & (billed_ns >= 0)]
-        if not len(mine):
+        mine = (name == entry.name) & warm & (billed_ns >= 0)
+        if not mine.any():
             raise WorldError(
                 f"calibration: no row says what requests of {entry.name!r} cost"
             )
-        billed_us[entry.name] = float(np.median(mine)) / 1000
+        billed_us[entry.name] = float(np.median(billed_ns[mine])) / 1000
+        reading_us.append(float(np.median(prior_ns[mine])) / 1000)
     cpu_ns = result.accounts.get("cpu_ns")
     return _Run(
         billed_us=billed_us,
+        reading_us=float(np.mean(reading_us)),
+        travel_us=_travel_us(rows),
         cpu_us=None if cpu_ns is None else cpu_ns / 1000,
         requests=len(drawn),
     )
+
+
+def _travel_us(rows: pa.Table) -> float:
+    """Return half of what the first request of a burst took outside of the broker."""
+    columns = (rows[name].to_numpy() for name in _WAY)
+    sent_ns, prior_ns, enqueued_ns, answered_ns, done_ns = columns
+    order = np.argsort(sent_ns)
+    first = order[np.diff(sent_ns[order], prepend=-_PAUSE_NS) >= _PAUSE_NS]
+    there_ns = enqueued_ns - prior_ns - sent_ns
+    back_ns = done_ns - answered_ns
+    return float(np.median((there_ns + back_ns)[first])) / 2000
 
 
 def _cost(billed_us: Sequence[float], rest_us: Sequence[float]) -> Cost:

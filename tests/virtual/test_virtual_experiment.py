@@ -123,3 +123,114 @@ def test_demand_is_spread_over_the_partitions_of_a_request(tmp_path: Path) -> No
     load = {**LOAD, "service": {"kind": "constant", "mean_us": 700.0}}
     _, table = run(experiment([load], 0.2), "fifo", tmp_path)
     assert set(table["service_ns"].to_pylist()) == {700_000}
+
+
+def stated(reading_us: float, costs_us: dict[str, float]) -> dict[str, Any]:
+    """Return a machine whose requests cost so much, a part of it for being read."""
+    costs = {name: {"mean_us": mean_us} for name, mean_us in costs_us.items()}
+    return {"source": "a test", "costs": costs, "reading_us": reading_us}
+
+
+def at_once(name: str, api: str, requests: int) -> dict[str, Any]:
+    """Return traffic of so many requests, all within the first 10 us of a run."""
+    return {
+        "name": name,
+        "connections": requests,
+        "arrivals": {
+            "kind": "bursts",
+            "rate_per_s": requests / 1e-5,
+            "gaps": "even",
+            "every_s": 1.0,
+            "on_s": 1e-5,
+        },
+        "request": {"api": api},
+    }
+
+
+def test_reading_is_a_part_of_what_a_request_costs(tmp_path: Path) -> None:
+    costs = {"load": 700.0, "control": 200.0}
+    built = experiment([CONTROL, LOAD], 0.2, nominal=stated(60.0, costs))
+    _, table = run(built, "fifo", tmp_path)
+    mean_ns = {"produce": 700_000, "control": 200_000}
+    for name, served_ns, prior_ns in zip(
+        *(table[key].to_pylist() for key in ("class", "service_ns", "prior_ns")),
+        strict=True,
+    ):
+        # What was sent behind another request is read with that.
+        assert prior_ns in {0, 60_000}
+        assert served_ns + prior_ns == mean_ns[name]
+    assert 0.5 < np.mean(table["prior_ns"].to_numpy() > 0) < 1
+
+
+def test_a_request_that_costs_less_than_reading_costs_its_reading(
+    tmp_path: Path,
+) -> None:
+    built = experiment([CONTROL], 0.1, nominal=stated(60.0, {"control": 20.0}))
+    _, table = run(built, "fifo", tmp_path)
+    assert set(table["service_ns"].to_pylist()) == {0}
+    assert set(table["prior_ns"].to_pylist()) == {60_000}
+
+
+def test_no_policy_comes_before_what_reads_the_others(tmp_path: Path) -> None:
+    traffic = [at_once("load", "metadata", 10), at_once("control", "leader-and-isr", 1)]
+    costs = {"load": 1000.0, "control": 200.0}
+    keys = {"set": {"num.network.threads": 1}}
+    latencies_ms, read = [], []
+    for reading_us in (0.0, 100.0):
+        built = experiment(traffic, 0.5, nominal=stated(reading_us, costs), broker=keys)
+        _, table = run(built, "priority", tmp_path)
+        latencies_ms += latency_ms(table, "control").tolist()
+        received_ns = table["received_ns"].to_numpy()
+        control = np.array(table["class"].to_pylist()) == "control"
+        queued_ns = table["enqueued_ns"].to_numpy()[control]
+        read.append(int((received_ns <= queued_ns).sum()))
+        # Whatever the order, the work is the same.
+        ended_ns = table["local_done_ns"].to_numpy().max()
+        assert ended_ns / 1e6 == pytest.approx(10.2, abs=0.01)
+    # The slice that had begun, and itself.
+    assert latencies_ms[0] == pytest.approx(1.2, abs=0.01)
+    # All that was read with it, whatever it was, and the rest of itself.
+    assert read[1] > 5
+    assert latencies_ms[1] == pytest.approx(0.1 * read[1] + 0.1, abs=0.01)
+
+
+def test_a_lonely_request_takes_its_cost_and_both_ways(tmp_path: Path) -> None:
+    rare = {**CONTROL, "arrivals": {"kind": "constant", "rate_per_s": 20.0}}
+    nominal = stated(60.0, {"control": 200.0}) | {"travel_us": 40.0}
+    _, table = run(experiment([rare], 0.5, nominal=nominal), "priority", tmp_path)
+    assert latency_ms(table, "control") == pytest.approx(0.2 + 2 * 0.04)
+
+
+def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(
+    tmp_path: Path,
+) -> None:
+    # A control request comes at 3 ms into a PRODUCE of ten slices of 1 ms.
+    slow = {
+        **at_once("load", "produce", 1),
+        "request": {"api": "produce", "partitions": 10, "topic_partitions": 10},
+    }
+    urgent = {**at_once("control", "leader-and-isr", 1), "start_s": 0.003}
+    nominal = stated(0.0, {"load": 10_000.0, "control": 200.0}) | {"travel_us": 40.0}
+    keys = {"set": {"doorkeeper.quantum.us": 1}}
+    built = experiment([slow, urgent], 0.5, nominal=nominal, broker=keys)
+    _, table = run(built, "priority", tmp_path)
+    (control_ms,) = latency_ms(table, "control")
+    # The slice that runs, itself, both ways.
+    assert 0.28 <= control_ms <= 1.28
+
+
+def test_reading_does_not_change_how_long_one_queue_is_busy(tmp_path: Path) -> None:
+    queue = {
+        "name": "queue",
+        "connections": 400,
+        "arrivals": {"kind": "poisson", "rate_per_s": 600.0},
+        "request": {"api": "metadata"},
+    }
+    keys = {"set": {"queued.max.requests": 400}}
+    ended = []
+    for reading_us in (0.0, 300.0):
+        nominal = stated(reading_us, {"queue": 1000.0})
+        built = experiment([queue], 5.0, nominal=nominal, broker=keys)
+        _, table = run(built, "fifo", tmp_path)
+        ended.append(table["client_done_ns"].to_numpy().max())
+    assert ended[0] == ended[1]

@@ -80,10 +80,14 @@ class MemoryNetwork:
         if listener is None:
             raise ConnectionRefusedError(111, f"nobody listens at {port}")
         ours = MemoryConnection(self, next(self._filenos), address)
-        theirs = MemoryConnection(self, next(self._filenos), listener.host)
+        theirs = self.accepted(next(self._filenos), listener.host)
         ours.peer, theirs.peer = theirs, ours
         listener.push(theirs, address)
         return ours
+
+    def accepted(self, fileno: int, address: str) -> MemoryConnection:
+        """Return the server's end of a connection."""
+        return MemoryConnection(self, fileno, address)
 
     def cut(self, connection: MemoryConnection) -> None:
         """Break a connection for both sides; what travels is lost."""

@@ -4,11 +4,12 @@ The same broker as in the live world, with its sockets, files and clock exchange
 in-memory network, an in-memory disk and a clock that moves when computing is charged to
 it. Bytes travel, queues fill and processors block as they do live; only the costs are
 given instead of measured: each slice of a handler costs what the config's ``[virtual]``
-says for its class, or its share of the demand that the trace drew for the request.
+says for its class, or its share of the demand that the trace drew for the request, and
+reading a request what was measured of that (`costs.py`).
 
-Computing moves the clock for everybody, so a request that falls due during a slice is
-sent at its end; a broker with one CPU could not have read it earlier. Reading and
-writing sockets costs nothing here, which is what the live world is for.
+Computing moves the clock for everybody, so what clients do during a slice is done at
+its end, as of when it was; a broker with one CPU could not have read it earlier.
+Writing to sockets costs nothing here beyond its slice, and what clients do, nothing.
 
 No thread and no real clock: two runs of a trial are the same to the nanosecond.
 """
@@ -29,6 +30,7 @@ from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
+from experiments.design.capacity import travel_us
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
 from experiments.load import frames, replaying
@@ -40,7 +42,12 @@ from experiments.load.trace import Trace
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
 from experiments.worlds.virtual.cluster import run_cluster
-from experiments.worlds.virtual.determinism import VirtualClock, run_virtual, spender
+from experiments.worlds.virtual.costs import (
+    ClientsTime,
+    ReadingNetwork,
+    TraceCosts,
+)
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from experiments.worlds.virtual.devices import OnDevices, in_pieces
 from experiments.worlds.virtual.kernel import Kernel, sharing
 from experiments.worlds.virtual.memory_network import (
@@ -94,65 +101,6 @@ class Virtual:
             return record_run(self.name, trial, trace, out, seen, record, end)
 
 
-class TraceCosts:
-    """What a slice costs: a share of its request's demand, or what its class says.
-
-    A request with a drawn demand spends it in equal parts over its ``units`` of work
-    (partitions), one per slice; what a handler does beyond them costs nothing. The
-    slice after a preemption costs ``preemption_us`` more, whoever runs it: that is when
-    the CPU is lost.
-    """
-
-    def __init__(self, experiment: Experiment, trace: Trace) -> None:
-        virtual = experiment.virtual
-        self._by_class = {
-            name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
-        }
-        self._default_ns = round(virtual.other_slice_us * 1000)
-        self._refusal_ns = round(virtual.refusal_us * 1000)
-        self._preemption_ns = round(virtual.preemption_us * 1000)
-        # Who ran the last slice, and how often it had been preempted by then.
-        self._last: Task | None = None
-        self._preempted = 0
-        self._left_ns = trace.column("demand_ns")
-        units = {
-            entry.name: getattr(entry.request, "partitions", 1)
-            for entry in experiment.workload.traffic
-        }
-        self._part_ns = [
-            -(-demand_ns // units[name])
-            for demand_ns, name in zip(
-                self._left_ns, trace.column("traffic"), strict=True
-            )
-        ]
-
-    def slice_ns(self, task: Task) -> int:
-        """Return the cost of the slice that ``task`` has just run."""
-        assert isinstance(task, Request)
-        cost_ns = self._overhead_ns() + self._own_ns(task)
-        self._last, self._preempted = task, task.preemptions
-        return cost_ns
-
-    def _overhead_ns(self) -> int:
-        """Return what was lost since the last slice, if its task was preempted."""
-        last = self._last
-        if last is None or last.preemptions == self._preempted:
-            return 0
-        return self._preemption_ns
-
-    def _own_ns(self, task: Request) -> int:
-        number = task.correlation_id
-        if number < 0:
-            return 0
-        if task.refusal is not None:
-            return self._refusal_ns
-        if not self._part_ns[number]:
-            return self._by_class.get(task.request_class, self._default_ns)
-        cost_ns: int = min(self._part_ns[number], self._left_ns[number])
-        self._left_ns[number] -= cost_ns
-        return cost_ns
-
-
 class MemoryLink:
     """A connection of the in-memory network, as an exchange's link."""
 
@@ -186,15 +134,20 @@ class Replay:
         self._rng = random.Random(f"{trial.experiment.experiment.seed}/{trial.block}")
         self._player: Player | None = None
         self._kernel: Kernel | None = None
+        self._network: ReadingNetwork | None = None
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
+        self._at_devices = trial.experiment.virtual.server != "cpu"
+        self._costs = TraceCosts(trial.experiment, replayed)
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
-        network = MemoryNetwork(
-            now_ns=clock.now_ns,
+        clients = ClientsTime(clock.now_ns)
+        network = self._network = ReadingNetwork(
+            time=clients,
             rng=self._rng,
             latency_ns=self._latency_ns(),
+            read=partial(self._compute, clock, self._costs.reading_ns),
         )
         server = self._server(clock, network)
         workload = self._experiment.workload
@@ -210,7 +163,7 @@ class Replay:
                 origin_ns = clock.now_ns() + _LEAD_NS
                 span_s = workload.duration_s + self._experiment.limits.drain_s
                 deadline_ns = origin_ns + round(span_s * SECOND_NS)
-                self._player = Player(clock, links, schedule, origin_ns)
+                self._player = Player(clock, clients, links, schedule, origin_ns)
                 observed = await self._player.play(deadline_ns)
                 ended_ns = clock.now_ns()
                 server.stop()
@@ -229,15 +182,10 @@ class Replay:
         keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
         config = BrokerConfig.load(None, keys)
         virtual = self._experiment.virtual
-        at_devices = virtual.server != "cpu"
-        charge = spender(clock, TraceCosts(self._experiment, self._replayed))
+        slice_ns = self._costs.slice_ns
 
         def spend(task: Task) -> None:
-            if not at_devices:
-                charge(task)
-            # What fell due meanwhile is in the sockets before they are next polled.
-            if self._player is not None:
-                self._player.catch_up()
+            self._compute(clock, slice_ns(task))
 
         surroundings = Surroundings(
             network=network,
@@ -247,7 +195,7 @@ class Replay:
             recorder=open_recorder(self._record),
         )
         apis = kafka_apis(config, clock, self._rng, network)
-        if not at_devices:
+        if not self._at_devices:
             return BrokerServer(config, apis, surroundings)
         demands_ns = self._replayed.column("demand_ns")
 
@@ -269,6 +217,16 @@ class Replay:
             self._kernel = kernel
         return server
 
+    def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
+        """Let the time of computing pass; at devices, computing is free."""
+        if not self._at_devices:
+            clock.jump(cost_ns)
+        # What fell due meanwhile is in the sockets before they are next polled.
+        if self._player is not None:
+            self._player.catch_up()
+        if self._network is not None:
+            self._network.catch_up()
+
     async def _wait(self, request: Request, needs_ns: int) -> None:
         """Wait where this world's servers are for what a request needs."""
         if self._kernel is not None:
@@ -277,8 +235,12 @@ class Replay:
             await self._pieces(request, needs_ns)
 
     def _latency_ns(self) -> tuple[int, int]:
+        travelling_us = travel_us(self._experiment)
         low_us, high_us = self._experiment.virtual.latency_us
-        return round(low_us * 1000), round(high_us * 1000)
+        low_ns, high_ns = (
+            round((travelling_us + more_us) * 1000) for more_us in (low_us, high_us)
+        )
+        return low_ns, high_ns
 
 
 class Player:
@@ -287,15 +249,17 @@ class Player:
     def __init__(
         self,
         clock: VirtualClock,
+        time: ClientsTime,
         connections: Sequence[MemoryConnection],
         schedule: Schedule,
         origin_ns: int,
     ) -> None:
         self._clock = clock
+        self._time = time
         self._due_ns = [origin_ns + due_ns for due_ns in schedule.due_ns]
         self._offered = 0
         links = [MemoryLink(each) for each in connections]
-        self._exchange = Exchange(links, schedule, clock.now_ns)
+        self._exchange = Exchange(links, schedule, time.now_ns)
         self._answered = trio.Event()
         self._postponed = trio.Event()
         channels = self._exchange.channels
@@ -308,8 +272,10 @@ class Player:
         while self._offered < len(self._due_ns) and (
             self._due_ns[self._offered] <= now_ns
         ):
+            self._time.at_ns = self._due_ns[self._offered]
             self._exchange.offer(self._offered)
             self._offered += 1
+        self._time.at_ns = None
 
     async def play(self, deadline_ns: int) -> Observed:
         """Send everything, then wait until all is answered or the deadline."""

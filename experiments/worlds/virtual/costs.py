@@ -1,0 +1,159 @@
+"""What computing costs in the virtual world: slices of handlers, and reading a socket.
+
+Live, a request's cost is spent in two places. Its handler can be preempted between
+slices, and a policy says when it runs. What reads it, cuts it out of the bytes and goes
+round the event loop with it cannot: no policy has seen the request yet, and what else
+is there waits, however urgent. A machine's calibration says how much of a cost that is
+(``Calibration.reading_us``); without it reading is free.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+from broker.requests.request import Request
+from experiments.design.capacity import reading_us
+from experiments.design.config import Experiment
+from experiments.load.trace import Trace
+from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
+from planes import Task
+from planes.clock import NowNs
+
+
+class TraceCosts:
+    """What a slice costs: a share of its request's demand, or what its class says.
+
+    A request with a drawn demand spends what reading has left of it in equal parts over
+    its units of work (partitions), one per slice; what a handler does beyond them costs
+    nothing. The slice after a preemption costs ``preemption_us`` more, whoever runs it:
+    that is when the CPU is lost.
+    """
+
+    def __init__(self, experiment: Experiment, trace: Trace) -> None:
+        virtual = experiment.virtual
+        self._by_class = {
+            name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
+        }
+        self._default_ns = round(virtual.other_slice_us * 1000)
+        self._refusal_ns = round(virtual.refusal_us * 1000)
+        self._preemption_ns = round(virtual.preemption_us * 1000)
+        # Who ran the last slice, and how often it had been preempted by then.
+        self._last: Task | None = None
+        self._preempted = 0
+        self.reading_ns = round(reading_us(experiment) * 1000)
+        self._demand_ns = trace.column("demand_ns")
+        units = {
+            entry.name: getattr(entry.request, "partitions", 1)
+            for entry in experiment.workload.traffic
+        }
+        self._units = [units[name] for name in trace.column("traffic")]
+        # What is left of a request's demand, and what one slice of it costs, once it
+        # has begun.
+        self._left_ns: dict[int, int] = {}
+        self._part_ns: dict[int, int] = {}
+
+    def slice_ns(self, task: Task) -> int:
+        """Return the cost of the slice that ``task`` has just run."""
+        assert isinstance(task, Request)
+        cost_ns = self._overhead_ns() + self._own_ns(task)
+        self._last, self._preempted = task, task.preemptions
+        return cost_ns
+
+    def _overhead_ns(self) -> int:
+        """Return what was lost since the last slice, if its task was preempted."""
+        last = self._last
+        if last is None or last.preemptions == self._preempted:
+            return 0
+        return self._preemption_ns
+
+    def _own_ns(self, task: Request) -> int:
+        number = task.correlation_id
+        if number < 0:
+            return 0
+        if task.refusal is not None:
+            return self._refusal_ns
+        demand_ns = self._demand_ns[number]
+        if not demand_ns:
+            return self._by_class.get(task.request_class, self._default_ns)
+        left_ns = self._left_ns.get(number)
+        if left_ns is None:
+            left_ns = max(0, demand_ns - task.prior_ns)
+            self._part_ns[number] = -(-left_ns // self._units[number])
+        cost_ns = min(self._part_ns[number], left_ns)
+        self._left_ns[number] = left_ns - cost_ns
+        return cost_ns
+
+
+class ClientsTime:
+    """The time of those who compute beside the broker: its clients, and the network.
+
+    The broker's computing moves the clock at once. What they did meanwhile is done
+    afterwards, one thing after the other, and ``at_ns`` is when it was.
+    """
+
+    def __init__(self, now_ns: NowNs) -> None:
+        self._now_ns = now_ns
+        self.at_ns: int | None = None
+
+    def now_ns(self) -> int:
+        """Return what time it is for a client."""
+        return self._now_ns() if self.at_ns is None else self.at_ns
+
+
+class ReadingNetwork(MemoryNetwork):
+    """A network whose server calls ``read`` whenever it has read some of a socket.
+
+    That is once for a request of up to 64 KiB, but for those that a client has sent
+    behind another without waiting: they come with it. Whoever lets time pass at once,
+    as ``read`` does, calls `catch_up` then.
+    """
+
+    def __init__(
+        self,
+        *,
+        time: ClientsTime,
+        rng: random.Random,
+        latency_ns: tuple[int, int],
+        read: Callable[[], None],
+    ) -> None:
+        super().__init__(now_ns=time.now_ns, rng=rng, latency_ns=latency_ns)
+        self._time = time
+        self._read = read
+
+    def catch_up(self) -> None:
+        """Let arrive what has travelled for long enough, each at its time."""
+        self._arrive(self._now_ns())
+
+    def accepted(self, fileno: int, address: str) -> MemoryConnection:
+        """Return the server's end of a connection."""
+        return _Read(self, fileno, address, self._read)
+
+    def _arrive(self, now_ns: int) -> None:
+        while self._travelling and self._travelling[0][0] <= now_ns:
+            due_ns, _, to, chunk = heapq.heappop(self._travelling)
+            self._time.at_ns = due_ns
+            to.arrive(chunk)
+        self._time.at_ns = None
+
+
+class _Read(MemoryConnection):
+    """A server's end of a connection: reading it takes time."""
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        fileno: int,
+        address: str,
+        read: Callable[[], None],
+    ) -> None:
+        super().__init__(network, fileno, address)
+        self._read = read
+
+    def recv(self, size: int, /) -> bytes:
+        """Return some of what has arrived, and let the time pass that this takes."""
+        chunk = super().recv(size)
+        if chunk:
+            self._read()
+        return chunk
