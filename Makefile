@@ -60,7 +60,7 @@ witness: $(STAMP) $(KAFKA_JARS)
 incident: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world live --out $(INCIDENTS)/live --resume || test $$? -eq 1
 
-# docs/results.md, made whole, in half an hour; with what `witness` and `incident` found
+# docs/results.md, made whole, in an hour; with what `witness` and `incident` found
 # if they were run.
 results: $(STAMP)
 	for name in $(REPORTED) $(PREDICTED); do \
