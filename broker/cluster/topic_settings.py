@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.cluster.topic_configs import log_config, topic_value
@@ -24,15 +25,16 @@ class _Settings(NamedTuple):
 class TopicSettings:
     """The settings of topics, read once each as long as there are logs of theirs here.
 
-    ``configs_of`` returns what a topic's configs are, none if there is no such topic;
-    ``config`` is the broker's, in force; ``is_here`` tells of logs. Whoever alters the
-    first two, or takes a topic's last log away, says `forget`: so what is remembered
-    is bounded by the logs, however many topics come and go.
+    ``configs_of`` returns what a topic's configs are, None if no such topic is known:
+    of its logs nothing is deleted or compacted until one is. ``config`` is the
+    broker's, in force; ``is_here`` tells of logs. Whoever alters the first two, or
+    takes a topic's last log away, says `forget`: so what is remembered is bounded by
+    the logs, however many topics come and go.
     """
 
     def __init__(
         self,
-        configs_of: Callable[[str], Mapping[str, str]],
+        configs_of: Callable[[str], Mapping[str, str] | None],
         config: Callable[[], BrokerConfig],
         local_id: int,
         is_here: Callable[[str], bool],
@@ -76,13 +78,17 @@ class TopicSettings:
     def _of(self, topic: str) -> _Settings:
         known = self._known.get(topic)
         if known is None:
-            configs, config = self._configs_of(topic), self._config()
+            found, config = self._configs_of(topic), self._config()
+            configs = found or {}
 
             def value(name: str) -> Any:
                 return topic_value(name, configs, config)
 
+            of_log = log_config(configs, config)
+            if found is None:
+                of_log = replace(of_log, cleanup_policy=frozenset())
             known = _Settings(
-                log_config(configs, config),
+                of_log,
                 topic_value("min.insync.replicas", configs, config),
                 self._mine(value("leader.replication.throttled.replicas")),
                 self._mine(value("follower.replication.throttled.replicas")),

@@ -177,8 +177,8 @@ class Coordinator(Protocol):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic broker configs by broker id; "" is every broker's default."""
 
-    def configs_of(self, topic: str) -> Mapping[str, str]:
-        """Return what was set for a topic; nothing for one that is not known."""
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return what was set for a topic; None for one that is not known."""
 
     async def learn_topics(self, names: Iterable[str]) -> None:
         """Learn the configs of topics of which the broker is about to get replicas."""

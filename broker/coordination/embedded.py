@@ -71,10 +71,10 @@ class EmbeddedCoordinator(Alone):
         """Dynamic broker configs by broker id; "" is every broker's default."""
         return self._registry.state.broker_configs
 
-    def configs_of(self, topic: str) -> Mapping[str, str]:
-        """Return what was set for a topic."""
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return what was set for a topic; None for one that is not known."""
         found = self.topics.get(topic)
-        return found.configs if found else {}
+        return found.configs if found else None
 
     @property
     def offsets_partitions(self) -> int | None:

@@ -155,9 +155,9 @@ class ZooKeeperCoordinator:
         """Dynamic broker configs by broker id; "" is every broker's default."""
         return self._configs.brokers
 
-    def configs_of(self, topic: str) -> Mapping[str, str]:
-        """Return what was set for a topic."""
-        return self._configs.of_topic(topic)
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return what was set for a topic; None for one that is not known."""
+        return self._configs.topics.get(topic)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that a controller has told to be alive."""

@@ -16,7 +16,9 @@ class KnownTopics(Mapping[str, Topic]):
     """A view of the metadata cache; ``configs_of`` tells a topic's configs."""
 
     def __init__(
-        self, cache: MetadataCache, configs_of: Callable[[str], Mapping[str, str]]
+        self,
+        cache: MetadataCache,
+        configs_of: Callable[[str], Mapping[str, str] | None],
     ) -> None:
         self._cache = cache
         self._configs_of = configs_of
@@ -34,7 +36,7 @@ class KnownTopics(Mapping[str, Topic]):
                 states[index].leader_epoch if index in states else NO_EPOCH
                 for index in range(max(states) + 1)
             ),
-            configs=self._configs_of(name),
+            configs=self._configs_of(name) or {},
         )
 
     def __iter__(self) -> Iterator[str]:

@@ -26,6 +26,7 @@ class LogConfig:
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
 
+    # Empty where nobody knows which it is, or was.
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     # -1 means without limit, for both.
     retention_bytes: int = -1

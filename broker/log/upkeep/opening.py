@@ -96,6 +96,7 @@ class Opening:
                 clean=self._clean,
                 recovery_point=self._recovery_points.get(key, 0),
                 log_start_offset=self._start_offsets.get(key, 0),
+                cleaner_offset=self._cleaner_offsets.get(key, 0),
                 doomed=self._doomed,
                 report=report,
                 on_failure=on_failure,
@@ -103,7 +104,6 @@ class Opening:
         except Exception as error:
             self._failed = error
         else:
-            log.cleaner_offset = self._cleaner_offsets.get(key, 0)
             self._logs[key] = log
 
     def opened(self) -> dict[TopicPartition, Log]:

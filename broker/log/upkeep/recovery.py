@@ -2,9 +2,12 @@
 
 After an orderly stop the indexes are believed and little is read. After any other,
 every segment from the recovery point on is read: batches are kept up to the first that
-is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. Below
-the recovery point everything was synced, indexes too; one that is missing or not sane
-all the same is rebuilt, and if a batch there cannot be read, all are looked at.
+is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. So is
+the rest behind a segment that ends before the next one begins, unless compaction may
+have made the gap: a loss of power may take whole batches, which leaves nothing torn.
+Kafka keeps what is behind such a gap. Below the recovery point everything was synced,
+indexes too; one that is missing or not sane all the same is rebuilt, and if a batch
+there cannot be read, all are looked at.
 
 Left-overs of interrupted work are finished or undone: a compaction that had committed
 (``.swap``) is finished, one that had not (``.cleaned``) is forgotten, as in Kafka.
@@ -26,7 +29,7 @@ from broker.log.epochs import LeaderEpochs
 from broker.log.log import Log
 from broker.log.producers import Producers, replay_producers
 from broker.log.segments.log_config import LONG_MAX, LogConfig
-from broker.log.segments.repair import load_indexes, recover, resume
+from broker.log.segments.repair import Recovered, load_indexes, recover, resume
 from broker.log.segments.segment import Segment, file_name
 from broker.log.segments.segment_list import Segments
 from broker.log.upkeep.swap import SWAP
@@ -49,6 +52,15 @@ class Loss(NamedTuple):
 Report = Callable[[Loss], None]
 
 
+class _Noted(NamedTuple):
+    """What a marker and the checkpoints say of a log."""
+
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    cleaner_offset: int
+
+
 def open_log(
     directory: str,
     config: LogConfig,
@@ -58,6 +70,7 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaner_offset: int = 0,
     doomed: Doomed | None = None,
     report: Report = lambda loss: None,
     on_failure: Callable[[LogStorageError], None] = lambda _: None,
@@ -65,7 +78,8 @@ def open_log(
     """Open or create the log of a directory called ``topic-partition``.
 
     ``clean``: the last stop was orderly, so indexes are believed. Else everything
-    from ``recovery_point`` on is read and checked. ``doomed`` takes what the log lets
+    from ``recovery_point`` on is read and checked. Below ``cleaner_offset`` it has been
+    compacted. ``doomed`` takes what the log lets
     go of, ``report`` hears of every byte that is cut off, ``on_failure`` of errors of
     its device from then on. Raises ``OSError``.
     """
@@ -78,9 +92,7 @@ def open_log(
         config,
         storage,
         now_ms,
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
+        _Noted(clean, recovery_point, log_start_offset, cleaner_offset),
         doomed=doomed,
         report=report,
     )
@@ -96,10 +108,8 @@ def _open(
     config: LogConfig,
     storage: ClosableStorage,
     now_ms: int,
+    noted: _Noted,
     *,
-    clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
     doomed: Doomed | None,
     report: Report,
     changed: bool,
@@ -111,16 +121,16 @@ def _open(
     opening = _Opening(
         segments,
         epochs,
-        clean=clean,
-        recovery_point=recovery_point,
+        noted,
+        may_have_gaps=config.cleanup_policy != {"delete"} or noted.cleaner_offset > 0,
         look_at_all=look_at_all,
         report=report,
     )
-    log_end_offset = opening.end_offset(log_start_offset)
+    log_end_offset = opening.end_offset(noted.log_start_offset)
     if not segments:
         changed = True
         segments.append(segment(log_end_offset, create=True))
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    log_start_offset = max(noted.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producers = Producers()
@@ -129,7 +139,7 @@ def _open(
         storage,
         directory,
         epochs,
-        log_end_offset if clean else min(recovery_point, log_end_offset),
+        log_end_offset if noted.clean else min(noted.recovery_point, log_end_offset),
         opening.repaired,
         names_changed=changed or bool(opening.repaired),
     )
@@ -146,7 +156,8 @@ def _open(
         doomed=Doomed() if doomed is None else doomed,
         now_ms=now_ms,
     )
-    if clean and durability.everything:
+    log.cleaner_offset = noted.cleaner_offset
+    if noted.clean and durability.everything:
         log.settled_offset = log_end_offset
     return log
 
@@ -158,18 +169,18 @@ class _Opening:
         self,
         segments: list[Segment],
         epochs: LeaderEpochs,
+        noted: _Noted,
         *,
-        clean: bool,
-        recovery_point: int,
+        may_have_gaps: bool,
         look_at_all: bool,
         report: Report,
     ) -> None:
         self._report = report
         self._segments = segments
         self._look_at_all = look_at_all
+        self._may_have_gaps = may_have_gaps
         self._epochs = epochs
-        self._clean = clean
-        self._recovery_point = recovery_point
+        self._noted = noted
         self.repaired: list[Segment] = []
 
     def run(self) -> int:
@@ -198,20 +209,34 @@ class _Opening:
                 if kept.cut_bytes:
                     lost = Loss(segment.path(".log"), kept.cut_bytes, kept.reason)
                     self._report(lost)
-                if kept.cut_bytes and not self._believed(number):
-                    self.drop_after(number, f"it follows {segment!r}, which was cut")
+                if not self._goes_on(number, kept):
                     return next_offset
             log_end_offset = next_offset
         return log_end_offset
 
+    def _goes_on(self, number: int, kept: Recovered) -> bool:
+        """Tell whether the log goes on behind a segment; drop what cannot follow it."""
+        segments = self._segments
+        if self._believed(number) or number == len(segments) - 1:
+            return True
+        segment, begins = segments[number], segments[number + 1].base_offset
+        if kept.cut_bytes:
+            self.drop_after(number, f"it follows {segment!r}, which was cut")
+            return False
+        if kept.next_offset < begins and not self._may_have_gaps:
+            ends = kept.next_offset
+            self.drop_after(number, f"{segment!r} before it ends at {ends}")
+            return False
+        return True
+
     def _believed(self, number: int) -> bool:
         """Tell whether all of a segment had reached the disk."""
-        if self._clean:
+        if self._noted.clean:
             return True
         following = number + 1
         return (
             following < len(self._segments)
-            and self._segments[following].base_offset <= self._recovery_point
+            and self._segments[following].base_offset <= self._noted.recovery_point
         )
 
     def _note_epoch(self, header: BatchHeader) -> None:

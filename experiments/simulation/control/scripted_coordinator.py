@@ -84,10 +84,10 @@ class ScriptedCoordinator(Alone):
         """Return the brokers that are alive."""
         return [BrokerRack(each) for each in sorted(self._controller.elections.live)]
 
-    def configs_of(self, topic: str) -> Mapping[str, str]:
-        """Return what the script sets for a topic."""
+    def configs_of(self, topic: str) -> Mapping[str, str] | None:
+        """Return what the script sets for a topic; None for one that it has not."""
         found = self.topics.get(topic)
-        return found.configs if found else {}
+        return found.configs if found else None
 
     @property
     def offsets_partitions(self) -> int | None:

@@ -21,9 +21,9 @@ class Reads:
         self.configs = configs
         self.asked: list[str] = []
 
-    def __call__(self, topic: str) -> Mapping[str, str]:
+    def __call__(self, topic: str) -> Mapping[str, str] | None:
         self.asked.append(topic)
-        return self.configs.get(topic, {})
+        return self.configs.get(topic)
 
 
 def settings(reads: Reads, is_here: Callable[[str], bool]) -> TopicSettings:
@@ -50,6 +50,16 @@ def test_who_has_no_log_here_is_told_and_not_remembered(replica: str) -> None:
     assert not known.throttles_follower(TopicPartition("t", 0))
     assert reads.asked == ["t"] * 3
     known.check()
+
+
+def test_logs_of_a_topic_that_is_not_known_are_neither_cut_nor_compacted() -> None:
+    reads = Reads({})
+    known = settings(reads, lambda topic: True)
+    of_log = known.log_config("t")
+    assert (of_log.deletes, of_log.compacts) == (False, False)
+    reads.configs = {"t": {}}
+    known.forget("t")
+    assert (known.log_config("t").deletes, known.min_insync("t")) == (True, 1)
 
 
 def test_topics_that_came_and_went_leave_nothing() -> None:

@@ -195,14 +195,16 @@ def test_the_time_index_has_the_first_batch_of_a_timestamp():
 
 def test_offsets_may_be_far_apart_on_a_follower():
     """Segments hold 31 bits of relative offset, whatever compaction left out."""
-    log = open_log(index_interval_bytes=0)
+    log = open_log(index_interval_bytes=0, cleanup_policy={"compact"})
     for offset in (2**40, 2**40 + 2**31, 2**40 + 2**31 + 1, 2**41):
         sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
         assert log.append_as_follower(sent, NOW_MS).base_offset == offset
         assert decoded(reading.read(log, offset, 1, offset + 1).read())[0][0] == offset
     log.check()
     flushing.settle(log)
-    again = open_log(log.storage.disk, index_interval_bytes=0)
+    again = open_log(
+        log.storage.disk, index_interval_bytes=0, cleanup_policy={"compact"}
+    )
     assert (again.log_end_offset, len(everything(again))) == (2**41 + 1, 4 * 69)
     again.check()
 

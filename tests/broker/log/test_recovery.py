@@ -12,36 +12,18 @@ from broker.protocol.records.batch import HEADER_SIZE
 from tests.broker.log.witness import (
     HOME,
     NOW_MS,
-    altered,
     batch,
     decoded,
-    disk,
+    disk_with,
     everything,
     found_at,
     found_newest,
     open_log,
+    stored,
 )
 
 FIRST = "00000000000000000000.log"
 CONFIG = {"index_interval_bytes": 120}
-
-
-def stored(*batches, base=0):
-    """Return batches as a log stores them, one after the other."""
-    content, offset = b"", base
-    for each in batches:
-        content += altered(each, {0: ("q", offset), 12: ("i", 0)}, new_crc=False)
-        offset += int.from_bytes(each[57:61])
-    return content
-
-
-def disk_with(files):
-    storage = disk()
-    storage.make_directory(HOME)
-    for name, content in files.items():
-        file = storage.open(join(HOME, name), create=True)
-        file.write(0, (content,), len(content))
-    return storage
 
 
 def offsets(log):

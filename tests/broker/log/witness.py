@@ -9,6 +9,7 @@ from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from crc32c import crc32c
 
 from broker.disk.memory import MemoryStorage
+from broker.disk.storage import join
 from broker.log import reading, times
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
@@ -128,3 +129,21 @@ def found_at(log, timestamp):
 def found_newest(log):
     """Return the first record of the largest time stamp."""
     return run(times.offset_of_max_timestamp(log))
+
+
+def stored(*batches, base=0):
+    """Return batches as a log stores them, one after the other."""
+    content, offset = b"", base
+    for each in batches:
+        content += altered(each, {0: ("q", offset), 12: ("i", 0)}, new_crc=False)
+        offset += int.from_bytes(each[57:61])
+    return content
+
+
+def disk_with(files):
+    storage = disk()
+    storage.make_directory(HOME)
+    for name, content in files.items():
+        file = storage.open(join(HOME, name), create=True)
+        file.write(0, (content,), len(content))
+    return storage
