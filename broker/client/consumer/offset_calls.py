@@ -20,7 +20,7 @@ from broker.client.consumer.consumer_config import (
 )
 from broker.client.failures import STALE_METADATA, check, is_retriable, timed_out
 from broker.client.metadata import Metadata
-from broker.client.network_client import NetworkClient
+from broker.client.network_client import Address, NetworkClient
 from broker.client.versions import Row
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -77,20 +77,22 @@ class OffsetCalls:
         Raises `KafkaError` for any other error.
         """
         self._metadata.add({topic for topic, _ in wanted})
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        # Where a leader is may not be known any more once another one has answered.
+        by_address: dict[Address, dict[TopicPartition, int]] = {}
         for partition, timestamp in wanted.items():
             leader = self._metadata.leader(partition)
             if leader is None:
                 self._metadata.request_update()
             else:
-                by_leader.setdefault(leader.node_id, {})[partition] = timestamp
+                address = self._metadata.address(leader.node_id)
+                by_address.setdefault(address, {})[partition] = timestamp
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        for node_id, partitions in by_leader.items():
-            found |= await self._ask(node_id, partitions)
+        for address, partitions in by_address.items():
+            found |= await self._ask(address, partitions)
         return found
 
     async def _ask(
-        self, node_id: int, wanted: Mapping[TopicPartition, int]
+        self, address: Address, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         topics: dict[str, list[Row]] = {}
         for (topic, number), timestamp in wanted.items():
@@ -103,7 +105,6 @@ class OffsetCalls:
             isolation_level=self._isolation,
             topics=[Row(name=name, partitions=rows) for name, rows in topics.items()],
         )
-        address = self._metadata.address(node_id)
         try:
             answer = await self._client.call(address, ApiKey.LIST_OFFSETS, row)
         except KafkaError as error:
