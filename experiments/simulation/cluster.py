@@ -207,7 +207,10 @@ class Cluster:
     # ---- lives --------------------------------------------------------------------
 
     async def start(self, number: int) -> None:
-        """Start a broker that is down, on the disk that it has."""
+        """Start a broker that is down, on the disk that it has.
+
+        Returns when it serves, or has been killed before it did.
+        """
         each = self.brokers[number]
         assert not each.is_up, number
         each.life += 1
@@ -233,18 +236,22 @@ class Cluster:
         self, each: SimulatedBroker, task_status: trio.TaskStatus[None]
     ) -> None:
         """Be one life of a broker."""
-        life = each.life
+        life, has_started = each.life, False
         try:
             with trio.CancelScope() as each.scope:
                 server, each.apis = await self._started(each)
                 async with trio.open_nursery() as nursery:
                     await nursery.start(server.run)
+                    has_started = True
                     task_status.started()
         finally:
             if each.is_up and each.life == life:
                 self._take_down(each, power_fails=False)
                 each.has_stopped = True
             each.ended.set()
+        if not has_started:
+            # It was killed, or its disk failed, as it began to serve.
+            task_status.started()
 
     async def _started(self, each: SimulatedBroker) -> tuple[BrokerServer, KafkaApis]:
         """Start a broker as whoever watches over it does: again, if it could not."""

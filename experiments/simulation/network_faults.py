@@ -97,6 +97,9 @@ class HostNetwork(MemoryNetwork):
     def take_down(self, host: str, *, power_fails: bool = False) -> None:
         """Let nothing come from a host, and nothing get there."""
         self._down.add(host)
+        # The system's doing, for a process that cannot any more.
+        for listener in [it for it in self._listeners.values() if it.host == host]:
+            listener.close()
         for connection in self._in_use():
             for end in (connection, connection.peer):
                 if end.address == host and power_fails:

@@ -69,6 +69,25 @@ def test_a_killed_leader_comes_back_as_a_follower_with_all_that_it_had() -> None
     in_world(scenario)
 
 
+def test_a_broker_that_is_killed_as_it_starts_can_be_started_again() -> None:
+    """Seed 5691 of the swarm: a fault began where another one ended."""
+
+    async def scenario(world: World) -> None:
+        broker = world.cluster.brokers[0]
+        await world.cluster.kill(0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.cluster.start, 0)
+            while not broker.is_up:
+                await trio.lowlevel.checkpoint()
+            await world.cluster.kill(0)
+        assert not broker.is_up
+        await world.cluster.start(0)
+        await world.until(lambda: 0 in world.control.elections.states[KEY].isr)
+        assert broker.life == 3
+
+    in_world(scenario)
+
+
 def test_what_was_not_flushed_goes_with_the_power_and_not_with_the_process() -> None:
     async def ends(world: World, *, power_fails: bool) -> int:
         async with producer(world) as client:

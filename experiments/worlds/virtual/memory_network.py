@@ -118,8 +118,8 @@ class MemoryNetwork:
         return self._rng.randint(low, high) if high else 0
 
     def forget(self, port: int) -> None:
-        """Free a port."""
-        del self._listeners[port]
+        """Free a port, if it is not free."""
+        self._listeners.pop(port, None)
 
     def _next_arrival_ns(self) -> int | None:
         return self._travelling[0][0] if self._travelling else None
