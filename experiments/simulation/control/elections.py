@@ -87,6 +87,9 @@ class Elections:
         state = self.states[key]
         if leader_epoch != state.leader_epoch:
             return ErrorCode.fenced_leader_epoch
+        if isr == state.isr:
+            # As Kafka's: asked before, and the answer was lost.
+            return ErrorCode.none
         if partition_epoch != state.partition_epoch:
             return ErrorCode.invalid_update_version
         if not self.live.issuperset(isr):
