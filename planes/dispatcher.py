@@ -349,10 +349,10 @@ class Dispatcher:
         self.books.until_ns = ended_ns
 
     def _park(self, task: Task, trap: Park, now_ns: int) -> None:
-        """Send a task to purgatory; whoever completes it calls ``wake``."""
+        """Send a task away without its seat; whoever it waits for calls ``wake``."""
         plane = task.plane
         self._suspended[task] = None
-        plane.park(task, now_ns)
+        (plane.park if trap.is_done else plane.sleep)(task, now_ns)
 
         def wake() -> None:
             plane.resume(task, self.now_ns())

@@ -2,13 +2,14 @@
 
 A handler is an ``async def``. Between units of work (a partition, a batch, a page) it
 says ``await preempt()``; to wait for something that others will complete (purgatory) it
-says ``await parked(register)``. Both are coroutine traps that this package understands;
-every other trap is Trio's and goes on to Trio. This works at any call depth, costs no
-Trio checkpoint when the same task goes on, and lets any seat resume a suspended
-handler: none belongs to a Trio task.
+says ``await parked(register)``, and where another handler will, ``await
+asleep(register)``. All are coroutine traps that this package understands; every other
+trap is Trio's and goes on to Trio. This works at any call depth, costs no Trio
+checkpoint when the same task goes on, and lets any seat resume a suspended handler:
+none belongs to a Trio task.
 
 That freedom has one rule: a handler holds no cancel scope, nursery or Trio lock across
-either trap. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
+any of them. ``CancelStatusGuard`` turns a breach, which would otherwise cancel some
 innocent request later, into an assertion at once (PEP 789 tells why).
 """
 
@@ -37,12 +38,13 @@ PREEMPT: Final = _Preempt()
 
 
 class Park:
-    """The trap of ``parked``: who will wake the task."""
+    """The trap of ``parked`` and ``asleep``: who will wake the task, amid its work?"""
 
-    __slots__ = ("register",)
+    __slots__ = ("is_done", "register")
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: Register, *, is_done: bool) -> None:
         self.register = register
+        self.is_done = is_done
 
 
 @types.coroutine
@@ -59,7 +61,16 @@ def parked(register: Register) -> Generator[Park, None, None]:
     nothing left to wait for, and then never calls ``wake``; else ``wake`` must be
     called exactly once, from the plane's own thread.
     """
-    yield Park(register)
+    yield Park(register, is_done=True)
+
+
+@types.coroutine
+def asleep(register: Register) -> Generator[Park, None, None]:
+    """Do the same amid local work, as one that waits for what another handler does.
+
+    Without a seat: that handler may need one, and all might be held by who waits.
+    """
+    yield Park(register, is_done=False)
 
 
 async def rescheduled(forget: Callable[[], object] | None = None) -> None:

@@ -113,7 +113,7 @@ async def handle(request: Request, body: Any, broker: Broker) -> Response:
             await produce.append(topic.name, data.index, data.records or b"")
     for key, partition in produce.to_flush.items():
         try:
-            await broker.flush(partition.log)
+            await broker.flush.by_handler(partition.log)
         except KafkaError as error:
             produce.fail(key, error)
     if produce.acks == ALL_REPLICAS and produce.required:

@@ -1,14 +1,17 @@
 """Flushing logs for who waits, so that a disk's fsync stops nobody else.
 
 While one flush of a log is under way, all who need a later one wait for the next, and
-share it: group commit. The handler keeps its seat and gives the CPU away meanwhile, as
-a Kafka handler thread does in ``FileChannel.force``.
+share it: group commit. The handler that flushes keeps its seat and gives the CPU away
+meanwhile, as a Kafka handler thread does in ``FileChannel.force``. Handlers that wait
+for it keep none: it needs a seat once more when it is back, and might find all held by
+them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +23,7 @@ from broker.log.log import Log
 from broker.log.upkeep.chore import Calls
 from broker.node.blocking import Blocking
 from broker.protocol.errors import ErrorCode, KafkaError
+from planes.slices import Wake, asleep
 
 
 class SharedFlush:
@@ -28,24 +32,43 @@ class SharedFlush:
     def __init__(self, now_ms: Callable[[], int], blocking: Blocking) -> None:
         self._now_ms = now_ms
         self._blocking = blocking
-        self._running: dict[Log, trio.Event] = {}
+        # Who waits for the flush of a log that is under way.
+        self._running: dict[Log, list[Wake]] = {}
 
     async def __call__(self, log: Log) -> None:
-        """Return once all that ``log`` holds now is durable; raise `KafkaError`."""
+        """Return once all that ``log`` holds now is durable; raise `KafkaError`.
+
+        For tasks of Trio's, which have no seat.
+        """
+        await self._flush(log, self._wait)
+
+    async def by_handler(self, log: Log) -> None:
+        """Do the same for a handler."""
+        await self._flush(log, lambda log: asleep(partial(self._join, log)))
+
+    async def _flush(self, log: Log, wait: Callable[[Log], Awaitable[None]]) -> None:
         wanted_offset = log.log_end_offset
         # A truncation in between may leave less to flush.
         while log.recovery_point < min(wanted_offset, log.log_end_offset):
-            running = self._running.get(log)
-            if running is None:
-                await self._run(log)
+            if log in self._running:
+                await wait(log)
             else:
-                await running.wait()
+                await self._run(log)
+
+    async def _wait(self, log: Log) -> None:
+        ended = trio.Event()
+        self._running[log].append(ended.set)
+        await ended.wait()
+
+    def _join(self, log: Log, wake: Wake) -> bool:
+        self._running[log].append(wake)
+        return True
 
     async def _run(self, log: Log) -> None:
         syncs = due_syncs(log)
         if syncs is None:
             return
-        ended = self._running[log] = trio.Event()
+        self._running[log] = []
         try:
             await self._blocking(syncs.run)
         except OSError as error:
@@ -53,8 +76,8 @@ class SharedFlush:
         else:
             flushed(log, syncs, self._now_ms())
         finally:
-            del self._running[log]
-            ended.set()
+            for wake in self._running.pop(log):
+                wake()
 
 
 # Hears that a log is durable up to where it was asked for, or why it is not.

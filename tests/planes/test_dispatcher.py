@@ -6,7 +6,7 @@ from itertools import pairwise
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from planes.slices import parked
+from planes.slices import asleep, parked
 from schedulers import Fifo
 from tests.planes.simulation import QUANTUM_NS, US, simulated
 
@@ -213,6 +213,30 @@ async def test_who_has_nothing_to_wait_for_comes_back_at_once(world):
     world.offer(fetch)
     await world.settle()
     assert world.results == {0: "complete"}
+
+
+@simulated("fifo", seats=1)
+async def test_who_sleeps_until_another_handler_is_through_leaves_it_the_seat(world):
+    wakes = []
+
+    async def first():
+        await asleep(lambda wake: wakes.append(wake) or True)
+        world.work(100 * US)
+
+    task = world.offer(first, name="first")
+    await wait_all_tasks_blocked()
+    assert (world.planes[0].seated, world.planes[0].away) == (0, 1)
+
+    async def second():
+        world.work(200 * US)
+        (wake,) = wakes
+        wake()
+
+    world.offer(second, name="second")
+    await world.settle()
+    assert [name for name, _ in world.log] == ["second", "first"]
+    # It was amid its work, unlike one in purgatory.
+    assert (task.local_done_ns, task.suspended_ns) == (300 * US, 200 * US)
 
 
 # ---- time alone ---------------------------------------------------------------------
