@@ -176,7 +176,8 @@ class Broker:
             rng=self.rng,
             on_earlier_deadline=timer_moved,
         )
-        self.deletions = Deletions(self.logs, self.groups, self.flush, self.blocking)
+        flush = self.flush.by_handler
+        self.deletions = Deletions(self.logs, self.groups, flush, self.blocking)
         self.maintenance = Maintenance(
             self.logs,
             self.replicas,
