@@ -79,9 +79,9 @@ def open_log(
 
     ``clean``: the last stop was orderly, so indexes are believed. Else everything
     from ``recovery_point`` on is read and checked. Below ``cleaner_offset`` it has been
-    compacted. ``doomed`` takes what the log lets
-    go of, ``report`` hears of every byte that is cut off, ``on_failure`` of errors of
-    its device from then on. Raises ``OSError``.
+    compacted. ``doomed`` takes what the log lets go of, ``report`` hears of every byte
+    that is cut off, ``on_failure`` of errors of its device from then on. Raises
+    ``OSError``.
     """
     storage = ClosableStorage(storage, on_failure)
     storage.make_directory(directory)

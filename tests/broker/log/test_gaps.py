@@ -9,16 +9,11 @@ from tests.broker.log.witness import (
     HOME,
     NOW_MS,
     batch,
-    decoded,
     disk_with,
-    everything,
+    offsets,
     open_log,
     stored,
 )
-
-
-def offsets(log):
-    return [record[0] for record in decoded(everything(log))]
 
 
 @pytest.mark.parametrize("size", [None, *range(2 * len(stored(batch([b"a"]))))])

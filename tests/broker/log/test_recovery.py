@@ -18,16 +18,13 @@ from tests.broker.log.witness import (
     everything,
     found_at,
     found_newest,
+    offsets,
     open_log,
     stored,
 )
 
 FIRST = "00000000000000000000.log"
 CONFIG = {"index_interval_bytes": 120}
-
-
-def offsets(log):
-    return [record[0] for record in decoded(everything(log))]
 
 
 def test_a_tail_torn_at_any_byte_is_cut_off():

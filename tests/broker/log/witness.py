@@ -116,6 +116,11 @@ def everything(log):
         offset = base + delta + 1
 
 
+def offsets(log):
+    """Return the offset of each record of a log."""
+    return [record[0] for record in decoded(everything(log))]
+
+
 def values_of(log):
     """Return the value at each offset of a log."""
     return {offset: value for offset, _, _, value in decoded(everything(log))}
