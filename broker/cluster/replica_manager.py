@@ -22,6 +22,12 @@ from uuid import UUID
 
 from broker.cluster.follower import NO_OTHERS
 from broker.cluster.partition import Partition
+from broker.cluster.replica_commands import (
+    leadership_answer,
+    states_of,
+    stop_answer,
+    stops_of,
+)
 from broker.cluster.replica_parts import (
     Fetchers,
     IsrChanges,
@@ -30,7 +36,7 @@ from broker.cluster.replica_parts import (
     NoIsrChanges,
 )
 from broker.cluster.topics import check_name
-from broker.disk.failures import LogUnavailable
+from broker.disk.failures import LogStorageError, LogUnavailable
 from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import (
@@ -72,6 +78,8 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         # Replicas whose logs could not be opened.
         self.offline: set[TopicPartition] = set()
+        # Those that a device refused: it may have been full, and have room later.
+        self.without_room: set[TopicPartition] = set()
         self.produce_purgatory = Purgatory("Produce", on_earlier_deadline)
         self.fetch_purgatory = Purgatory("Fetch", on_earlier_deadline, tries_here=False)
         self.delete_records_purgatory = Purgatory("DeleteRecords", on_earlier_deadline)
@@ -181,7 +189,9 @@ class ReplicaManager:
         """Lead and follow as the controller says; errors are per partition."""
         if self._is_stale(request.controller_epoch):
             return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
-        return _led([self._changed(request, *it) for it in _states(request)])
+        return leadership_answer(
+            [self._changed(request, *it) for it in states_of(request)]
+        )
 
     async def change_leadership(
         self, request: LeaderAndIsrRequest
@@ -191,11 +201,11 @@ class ReplicaManager:
             if self._is_stale(request.controller_epoch):
                 return LeaderAndIsrResponse(error_code=ErrorCode.stale_controller_epoch)
             errors: list[LeaderAndIsrPartitionError] = []
-            for topic, state in _states(request):
+            for topic, state in states_of(request):
                 if errors:
                     await preempt()
                 errors.append(self._changed(request, topic, state))
-            return _led(errors)
+            return leadership_answer(errors)
 
     def _is_stale(self, controller_epoch: int) -> bool:
         """Remember the latest epoch; say whether this is an older one."""
@@ -241,17 +251,28 @@ class ReplicaManager:
         if partition is None:
             try:
                 partition = self._create(key, topic.topic_id, is_new=state.is_new)
-            except (OSError, LogUnavailable):
-                if not state.is_new:
-                    self.offline.add(key)
+            except (OSError, LogStorageError, LogUnavailable) as error:
+                self._note_refused(key, error, is_new=state.is_new)
                 return ErrorCode.kafka_storage_error
             except KafkaError as error:
                 return error.code
             self.offline.discard(key)
+            self.without_room.discard(key)
         elif partition.topic_id is None:
             partition.topic_id = topic.topic_id
         self._lead_or_follow(partition, state)
         return ErrorCode.none
+
+    def _note_refused(
+        self, key: TopicPartition, error: Exception, *, is_new: bool
+    ) -> None:
+        """Note that a replica could not be made, and whether it may be later."""
+        if not is_new:
+            self.offline.add(key)
+        if isinstance(error, LogUnavailable):
+            self.without_room.discard(key)
+        else:
+            self.without_room.add(key)
 
     def _create(
         self, key: TopicPartition, topic_id: UUID | None, *, is_new: bool
@@ -293,7 +314,7 @@ class ReplicaManager:
         """Stop replicas, and delete those that the controller wants deleted."""
         if self._is_stale(request.controller_epoch):
             return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
-        return _stopped([self._stopped(*it) for it in _stops(request)])
+        return stop_answer([self._stopped(*it) for it in stops_of(request)])
 
     async def stop_under_lock(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop and delete replicas, preemptibly, under the lock."""
@@ -301,11 +322,11 @@ class ReplicaManager:
             if self._is_stale(request.controller_epoch):
                 return StopReplicaResponse(error_code=ErrorCode.stale_controller_epoch)
             errors: list[StopReplicaPartitionError] = []
-            for key, state in _stops(request):
+            for key, state in stops_of(request):
                 if errors:
                     await preempt()
                 errors.append(self._stopped(key, state))
-            return _stopped(errors)
+            return stop_answer(errors)
 
     def _stopped(
         self, key: TopicPartition, state: StopReplicaPartitionState
@@ -341,6 +362,7 @@ class ReplicaManager:
         if self._logs.may_be_offline(key) or (held is not None and held.is_offline):
             return ErrorCode.kafka_storage_error
         self.offline.discard(key)
+        self.without_room.discard(key)
         self.fetchers.stop(key)
         partition = self.partitions.pop(key, None)
         if partition is not None and partition.is_leader:
@@ -360,35 +382,3 @@ class ReplicaManager:
             partition.check()
         for purgatory in self.purgatories:
             purgatory.check()
-
-
-def _states(
-    request: LeaderAndIsrRequest,
-) -> Iterator[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState]]:
-    return (
-        (topic, state)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    )
-
-
-def _stops(
-    request: StopReplicaRequest,
-) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
-    return (
-        (TopicPartition(topic.topic_name, state.partition_index), state)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    )
-
-
-def _led(errors: list[LeaderAndIsrPartitionError]) -> LeaderAndIsrResponse:
-    return LeaderAndIsrResponse(
-        error_code=ErrorCode.none, partition_errors=tuple(errors)
-    )
-
-
-def _stopped(errors: list[StopReplicaPartitionError]) -> StopReplicaResponse:
-    return StopReplicaResponse(
-        error_code=ErrorCode.none, partition_errors=tuple(errors)
-    )

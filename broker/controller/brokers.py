@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from broker.controller.assignment import PartitionAndReplica, ReplicaAssignment
 from broker.controller.batches import RequestBatch
@@ -80,10 +80,16 @@ class Brokers:
         yield from self._batch.flush()
         replicas = context.replicas_on(new)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
+        yield from self._resume(new, replicas)
+
+    def _resume(
+        self, brokers: Collection[int], replicas: Iterable[PartitionAndReplica]
+    ) -> Decisions[None]:
+        """Go on with what has waited for brokers, and for replicas of theirs."""
         yield from self._partitions.bring_online()
 
         def waits_for_them(assignment: ReplicaAssignment) -> bool:
-            return not set(assignment.target).isdisjoint(new)
+            return not set(assignment.target).isdisjoint(brokers)
 
         yield from self._reassignments.resume(waits_for_them)
         yield from self._deletions.retry(dict.fromkeys(it.key.topic for it in replicas))
@@ -157,7 +163,7 @@ class Brokers:
         )
         return tuple(sorted(context.led_by(broker)))
 
-    def lost_directory(self, brokers: Iterable[int]) -> Decisions[None]:
+    def log_dirs_changed(self, brokers: Iterable[int]) -> Decisions[None]:
         """Ask brokers which of their replicas are offline, by starting all of them."""
         known = [it for it in sorted(set(brokers)) if it in self._context.brokers]
         replicas = self._context.replicas_on(known)
@@ -166,7 +172,11 @@ class Brokers:
     def answered(
         self, broker: int, outcomes: Mapping[TopicPartition, ErrorCode]
     ) -> Decisions[None]:
-        """Learn from a LeaderAndIsr's answer which replicas are offline."""
+        """Learn from a LeaderAndIsr's answer which replicas are offline.
+
+        One that was may be back without a restart, from a disk that was full: what has
+        waited for it goes on. With Kafka's controller that waits for the next broker.
+        """
         context = self._context
         before = context.offline_dirs.get(broker, frozenset())
         storage_error = ErrorCode.kafka_storage_error
@@ -178,3 +188,7 @@ class Brokers:
             yield from self._replicas_went_offline(
                 [PartitionAndReplica(key, broker) for key in lost]
             )
+        back = sorted(before & online)
+        if back:
+            replicas = [PartitionAndReplica(key, broker) for key in back]
+            yield from self._resume([broker], replicas)

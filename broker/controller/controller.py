@@ -230,9 +230,9 @@ class KafkaController:
         yield from self._elections.elect(keys, ElectionType.PREFERRED)
         yield ForgetPreferredElection()
 
-    def log_dirs_failed(self, brokers: Collection[int]) -> Decisions[None]:
+    def log_dirs_changed(self, brokers: Collection[int]) -> Decisions[None]:
         """Learn of the brokers that ``/log_dir_event_notification`` names."""
-        yield from self._brokers.lost_directory(brokers)
+        yield from self._brokers.log_dirs_changed(brokers)
 
     def unclean_election_enabled(self, topic: str | None) -> Decisions[None]:
         """Learn that a topic's config, or all brokers' default, allows it by now."""

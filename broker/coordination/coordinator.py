@@ -202,6 +202,9 @@ class Coordinator(Protocol):
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Learn that replicas of the broker are offline with their directory."""
 
+    def start_again(self, refused: Sequence[TopicPartition]) -> None:
+        """Have replicas commanded anew that the broker refused, as it had no room."""
+
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that replicas can be placed on, by id."""
 

@@ -129,8 +129,7 @@ class EmbeddedCoordinator(Alone):
         deleting = self._registry.state.deleting
         for topic in self.topics.values():
             for index in topic.partitions:
-                led = self._lead(topic, index, is_new=False) is ErrorCode.none
-                self._announce(topic, [index], self._id if led else NO_LEADER)
+                self._start(topic, index)
         done = [k for k, v in deleting.items() if self._delete_all(k, v)]
         if done:
             self._broker.settle_deletions_now()
@@ -146,6 +145,13 @@ class EmbeddedCoordinator(Alone):
             if topic is not None:
                 known = [index for index in indexes if index in topic.partitions]
                 self._announce(topic, known, NO_LEADER)
+
+    def start_again(self, refused: Sequence[TopicPartition]) -> None:
+        """Lead what there is room for now."""
+        for name, index in refused:
+            topic = self.topics.get(name)
+            if topic is not None and index in topic.partitions:
+                self._start(topic, index)
 
     # ---- topics -----------------------------------------------------------------
 
@@ -334,6 +340,11 @@ class EmbeddedCoordinator(Alone):
             self._registry.change(change)
         except OSError as error:
             raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    def _start(self, topic: Topic, index: int) -> None:
+        """Lead a partition that was there before, if its disk lets us."""
+        led = self._lead(topic, index, is_new=False) is ErrorCode.none
+        self._announce(topic, [index], self._id if led else NO_LEADER)
 
     def _lead(self, topic: Topic, index: int, *, is_new: bool) -> ErrorCode:
         answer = self._broker.become_leader_or_follower(

@@ -86,10 +86,7 @@ class Maintenance:
             LOG_RETENTION_CHECK_INTERVAL_MS,
         )
         self._checkpoint = self._chore(
-            lambda: rounds.checkpoint(
-                logs, replicas.high_watermark, _is_mended, self._log_failed
-            ),
-            LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+            self._checkpointing, LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS
         )
         self._flush = self._chore(
             lambda: rounds.flush(logs, self._log_failed),
@@ -110,6 +107,14 @@ class Maintenance:
             calls=self._calls,
             moved=self._moved,
         )
+
+    def _checkpointing(self) -> Steps[None]:
+        """Write checkpoints; if there was room for these, there may be for replicas."""
+        yield from rounds.checkpoint(
+            self._logs, self._replicas.high_watermark, _is_mended, self._log_failed
+        )
+        if self._replicas.without_room:
+            self._coordinator.start_again(sorted(self._replicas.without_room))
 
     def _at_need(self, begin: Callable[[], Steps[None]]) -> Chore:
         """Return a chore without an interval; whether it is due is asked apart."""

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from broker.client.producer.producer import open_producer
+from broker.protocol.topic_partition import TopicPartition
 from experiments.simulation.cluster import WallClock
 from experiments.simulation.network_faults import Link, between
 from tests.simulation.clusters import KEY, World, in_world
@@ -169,6 +170,25 @@ def test_a_device_that_fails_stops_its_broker_and_a_full_one_does_not() -> None:
             await world.until(lambda: 1 in world.control.elections.states[KEY].isr)
 
     in_world(scenario)
+
+
+def test_a_replica_that_finds_no_room_is_made_when_there_is_some() -> None:
+    async def scenario(world: World) -> None:
+        first, key = world.cluster.brokers[0], TopicPartition("late", 0)
+        first.disk.fill_up()
+        await world.control.create("late", [(0, 1, 2)], {})
+        replicas = first.broker.replicas
+        await world.until(lambda: key in replicas.without_room)
+        await trio.sleep(20)
+        # Asked for again and again, and refused.
+        assert key in replicas.without_room
+        assert key not in replicas.partitions
+        first.disk.make_room()
+        await world.until(lambda: key in replicas.partitions, within_s=10)
+        assert not replicas.without_room
+        assert replicas.partitions[key].is_leader
+
+    in_world(scenario, log_flush_offset_checkpoint_interval_ms="5000")
 
 
 def test_a_disk_that_stalls_holds_up_who_waits_for_a_flush() -> None:

@@ -206,7 +206,9 @@ class ZooKeeperCoordinator:
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Have the controller told, who then asks for what is left (KIP-112)."""
-        self._membership.log_dirs_failed.notify()
+        self._membership.log_dirs_changed.notify()
+
+    start_again = replicas_failed
 
     # ---- topics and configs -----------------------------------------------------
 

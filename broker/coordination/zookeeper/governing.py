@@ -382,7 +382,7 @@ class Governing:
             [f"{paths.LOG_DIR_EVENTS}/{it}" for it in names],
             read_log_dir_event,
         )
-        await self._drive(self.core.log_dirs_failed(set(told.values())))
+        await self._drive(self.core.log_dirs_changed(set(told.values())))
         await self._remove(paths.LOG_DIR_EVENTS, names)
 
     async def _remove(self, parent: str, names: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ class Membership:
         self._leaving = False
         self._session: Znodes | None = None
         # Notified when a log directory of the broker has failed.
-        self.log_dirs_failed = Signal()
+        self.log_dirs_changed = Signal()
         self._changed = Changes()
         self._registration_changed = Signal()
         self._configs_changed = Signal()
@@ -132,11 +132,11 @@ class Membership:
                 lambda: member.configs_may_have_changed(znodes),
             )
             nursery.start_soon(
-                _whenever, self.log_dirs_failed, lambda: self._tell_failure(znodes)
+                _whenever, self.log_dirs_changed, lambda: self._tell_of_log_dirs(znodes)
             )
             nursery.start_soon(self._stand_for_election, znodes)
 
-    async def _tell_failure(self, znodes: PatientZnodes) -> None:
+    async def _tell_of_log_dirs(self, znodes: PatientZnodes) -> None:
         event = write_log_dir_event(self._member.broker_id)
         await znodes.create(paths.LOG_DIR_EVENT, event, sequential=True)
 

@@ -172,6 +172,11 @@ class ScriptedController:
         self._next_producer_id += _PRODUCER_IDS
         return range(first, self._next_producer_id)
 
+    def start_again(self, broker: int, keys: Iterable[TopicPartition]) -> None:
+        """Command partitions of a broker anew, if it is alive."""
+        if self._brokers[broker].channel is not None:
+            self._command(broker, keys)
+
     # ---- what else may happen -----------------------------------------------------
 
     async def prefer(self, key: TopicPartition) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
@@ -28,6 +28,9 @@ class Script(Protocol):
 
     def epoch_of(self, broker: int) -> int:
         """Return the epoch of a broker's registration."""
+
+    def start_again(self, broker: int, keys: Iterable[TopicPartition]) -> None:
+        """Command partitions of a broker anew."""
 
     def producer_ids(self) -> range:
         """Return producer ids that nobody else is given."""
@@ -79,6 +82,10 @@ class ScriptedCoordinator(Alone):
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:
         """Say nothing: a broker that loses its one directory stops."""
+
+    def start_again(self, refused: Sequence[TopicPartition]) -> None:
+        """Have them commanded anew."""
+        self._controller.start_again(self._id, refused)
 
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that are alive."""

@@ -164,3 +164,28 @@ def test_a_deletion_without_room_is_done_when_there_is() -> None:
         found = values_of(after.fetch("t").records)
         assert [value for _, value in found] == [b"new"]
     assert full_at > 1, "no room was ever wanted"
+
+
+class NoDirectories(Faults):
+    """Refuses to make directories."""
+
+    def count(self, call: str) -> None:
+        if call.startswith("mkdir "):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), call)
+
+
+def test_a_replica_that_a_start_has_no_room_for_is_made_when_there_is() -> None:
+    world = World(ONE)
+    assert create(world, "t", 1) is NONE
+    storage = world.storage.after_kill()
+    for name in storage.names("/data/t-0"):
+        storage.remove(f"/data/t-0/{name}")
+    storage.remove_directory("/data/t-0")
+    storage.faults = NoDirectories()
+    after = World(ONE, storage)
+    # Its checkpoints are written, and it is asked for again.
+    after.pass_ms(120_000)
+    assert after.produce("t", b"x").error_code is FULL
+    storage.faults = Faults()
+    after.pass_ms(60_000)
+    serves(after, "t", 1)

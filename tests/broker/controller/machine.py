@@ -82,7 +82,14 @@ class ControllerMachine(RuleBasedStateMachine):
         broker = self.world.brokers[number]
         if number in self.world.znodes.brokers and broker.replicas:
             broker.lose_directory(min(broker.replicas))
-            self.world.run(self.world.core.log_dirs_failed([number]))
+            self.world.run(self.world.core.log_dirs_changed([number]))
+
+    @rule(number=BROKER)
+    def find_room(self, number):
+        broker = self.world.brokers[number]
+        if number in self.world.znodes.brokers and broker.bad_dirs:
+            broker.find_room(min(broker.bad_dirs))
+            self.world.run(self.world.core.log_dirs_changed([number]))
 
     # ---- the controller ---------------------------------------------------------
 

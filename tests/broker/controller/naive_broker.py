@@ -66,6 +66,10 @@ class Broker:
         self.bad_dirs.add(key)
         self.replicas.pop(key, None)
 
+    def find_room(self, key: TopicPartition) -> None:
+        """Have room again for a partition that a full disk refused."""
+        self.bad_dirs.discard(key)
+
     def obey(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
     ) -> LeaderAndIsrResponse | StopReplicaResponse | None:

@@ -11,6 +11,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr import LeaderAndIsrRequest
 from broker.protocol.schemas.stop_replica import StopReplicaRequest
 from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
+from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.controller.steps import KEY, start, stop
 
@@ -317,11 +318,25 @@ def test_a_replica_without_its_disk_does_not_lead(world):
     world.create_topic("t", (1, 2))
     world.settle()
     world.brokers[1].lose_directory(KEY)
-    world.run(world.core.log_dirs_failed([1]))
+    world.run(world.core.log_dirs_changed([1]))
     world.settle()
     assert leader_and_isr(world) == (2, 1, (2,))
     (state,) = [world.brokers[3].metadata[KEY]]
     assert state.offline_replicas == (1,)
+
+
+def test_a_replica_that_finds_room_leads_again(world):
+    world.create_topic("t", (1,))
+    world.settle()
+    world.brokers[1].lose_directory(KEY)
+    world.run(world.core.log_dirs_changed([1]))
+    world.settle()
+    assert leader_and_isr(world) == (NO_LEADER, 1, (1,))
+    world.brokers[1].find_room(KEY)
+    world.run(world.core.log_dirs_changed([1]))
+    world.settle()
+    assert leader_and_isr(world) == (1, 2, (1,))
+    assert world.core.context.is_online(1, KEY)
 
 
 def test_late_answers_of_a_broker_that_came_back_are_not_heard(world):

@@ -122,9 +122,9 @@ def read_producer_ids(found: dict[str, Any]) -> ProducerIdBlock:
     return ProducerIdBlock(int(found["broker"]), first, last)
 
 
-@reads("a broker with a failed log directory", 1)
+@reads("a broker whose log directories changed", 1)
 def read_log_dir_event(found: dict[str, Any]) -> int:
-    """Return the id of the broker that has lost a log directory."""
+    """Return the id of a broker whose replicas are to be asked for anew."""
     return int(found["broker"])
 
 
