@@ -58,7 +58,7 @@ def run(
 ) -> None:
     """Run an experiment; exit status 1 if a trial has no run that counts."""
     from doorkeeper.at_work import experiments as at_work
-    from doorkeeper.at_work.calibration import for_machine
+    from doorkeeper.at_work.calibration import on_machine
     from experiments.design.config_errors import ExperimentError
     from experiments.running.trials import TrialFailed
     from experiments.worlds.world import WorldError
@@ -72,14 +72,16 @@ def run(
     with refusing(ExperimentError), failing(TrialFailed, WorldError):
         chosen = at_work.load(config, schedulers, world)
         directory, screen = out or Path("runs") / chosen.name, console()
-        complete = at_work.run_experiment(
-            for_machine(chosen, directory, calibration, screen, resume=resume),
-            directory,
-            screen,
-            resume=resume,
+        run_there = partial(
+            at_work.run_experiment,
+            directory=directory,
+            console=screen,
             executor=executor,
             workers=workers,
             connect=None if master is None else _cluster(master),
+        )
+        complete = on_machine(
+            chosen, directory, calibration, screen, run_there, resume=resume
         )
     if not complete:
         raise SystemExit(1)

@@ -32,6 +32,7 @@ from experiments.records.attempts import (
     attempts_table,
 )
 from experiments.records.broker_rows import relative
+from experiments.records.cost_ratio import cost_ratio, drifted
 from experiments.records.recording import NEVER, Int64s, Results
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
@@ -81,10 +82,15 @@ def record_played(
     offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
     intended_ns = replayed.table["intended_ns"].to_numpy()
     late_ns = recording.lateness(offered_ns, intended_ns)
-    fault = recording.late(late_ns["p99"], trial.experiment.limits.lateness_p99_ms)
+    experiment, cpu_s = trial.experiment, played.leader_cpu.used_s
+    ratio = cost_ratio(world, experiment, requests, replayed.column("traffic"), cpu_s)
+    faults = [
+        recording.late(late_ns["p99"], experiment.limits.lateness_p99_ms),
+        drifted(experiment, trial.arm.name, ratio),
+    ]
     return RunResult(
-        valid=not fault,
-        reason=fault,
+        valid=not any(faults),
+        reason="; ".join(fault for fault in faults if fault),
         trace_sha256=replayed.sha256,
         counts=recording.counts(requests, len(replayed)),
         lateness_ns=late_ns,
@@ -92,8 +98,9 @@ def record_played(
             offered_ns, intended_ns, replayed.column("class")
         ),
         violations=_violations(records),
-        broker_cpu_s=played.leader_cpu.used_s,
+        broker_cpu_s=cpu_s,
         broker_cpu_wait_s=played.leader_cpu.waited_s,
+        cost_ratio=ratio,
     )
 
 

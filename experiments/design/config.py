@@ -91,6 +91,10 @@ class Limits(Section):
     answers after the last arrival. Where loads are shares of a machine, the lateness
     and ``drain_s`` are in nominal time, as the load is.
 
+    Nor does a run of the baseline count whose requests cost more than ``cost_band``
+    times what they did when the machine was calibrated, or less than that part of it:
+    its load is not what is written, and its block has nothing to be compared with.
+
     A block does not count if the machine's speed (``running.speed``) differed between
     its runs by more than the factor ``speed_band``; rounds of episodes have a band of
     their own. Runs half a minute apart were seen to differ by a factor e^0.28 (standard
@@ -101,6 +105,7 @@ class Limits(Section):
     lateness_p99_ms: Mean = 1.0
     broker_wait_share: Mean = 0.1
     speed_band: Band = 2.0
+    cost_band: Band = 2.0
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0

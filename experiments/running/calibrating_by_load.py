@@ -18,10 +18,13 @@ befalls it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
@@ -36,9 +39,10 @@ from experiments.running.calibration_runs import (
 )
 from experiments.running.progress import Watcher
 from experiments.running.trials import on_its_machine
-from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
+from experiments.worlds.world import RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 4
+_COLUMNS: Final = ("request_id", "outcome", "service_ns", "prior_ns")
 
 
 def calibrate_by_load(
@@ -58,7 +62,7 @@ def calibrate_by_load(
                 "requests cost"
             )
     watcher.planned(1 + ROUNDS, world.estimate_s(alone), 1)
-    factors = [1.0]
+    factors, bills_us = [1.0], []
     for number in range(1 + ROUNDS):
         trial = Trial(
             experiment=alone,
@@ -67,11 +71,14 @@ def calibrate_by_load(
             order=0,
             stretch=factors[-1],
         )
-        factors.append(_factor(trial, nominal, world, watcher))
+        factor, bill_us = _factor(trial, nominal, world, watcher)
+        factors.append(factor)
+        bills_us.append(bill_us)
     found = np.array(factors[-ROUNDS:])
     return Calibration(
         source=source,
         costs={name: _cost(mean_us * found) for name, mean_us in nominal.items()},
+        bills_us=_mean_us(bills_us[-ROUNDS:]),
         confidence=CONFIDENCE,
     )
 
@@ -88,33 +95,48 @@ def _baseline(experiment: Experiment) -> Experiment:
 
 def _factor(
     trial: Trial, nominal: dict[str, float], world: World, watcher: Watcher
-) -> float:
-    """Return the broker's CPU over what the served requests cost nominally."""
+) -> tuple[float, dict[str, float]]:
+    """Return the broker's CPU over what the served requests cost nominally.
+
+    And the median bill of each entry, if the broker says what it billed.
+    """
     drawn = trace.generate(trial.experiment, trial.block)
     there, replayed = on_its_machine(trial, drawn)
     replay = partial(world.run, there, replayed)
     with run_that_counts(trial, replay, watcher) as (result, files):
-        return _of_run(result, files, drawn.column("traffic"), nominal)
+        rows = pq.read_table(files.requests, columns=list(_COLUMNS))
+        rows = rows.filter(pc.equal(rows["outcome"], "ok"))
+        entries = drawn.column("traffic")
+        traffic = [entries[number] for number in rows["request_id"].to_pylist()]
+        return _of_run(result, traffic, nominal), _bills_us(rows, traffic)
 
 
-def _of_run(
-    result: RunResult,
-    files: RunFiles,
-    traffic: list[str],
-    nominal: dict[str, float],
-) -> float:
-    rows = pq.read_table(files.requests, columns=["request_id", "outcome"])
-    outcomes = rows["outcome"].to_pylist()
-    served = [
-        nominal[traffic[number]]
-        for number, outcome in zip(
-            rows["request_id"].to_pylist(), outcomes, strict=True
-        )
-        if outcome == "ok"
-    ]
-    if result.broker_cpu_s is None or not served:
+def _of_run(result: RunResult, traffic: list[str], nominal: dict[str, float]) -> float:
+    if result.broker_cpu_s is None or not traffic:
         raise WorldError("calibration: no CPU time is known, or nothing was served")
-    return result.broker_cpu_s * 1e6 / math.fsum(served)
+    return result.broker_cpu_s * 1e6 / math.fsum(nominal[each] for each in traffic)
+
+
+def _bills_us(rows: pa.Table, traffic: list[str]) -> dict[str, float]:
+    """Return the median bill of each entry's requests, as far as there are bills."""
+    billed_ns = pc.add(rows["service_ns"], rows["prior_ns"]).fill_null(0).to_numpy()
+    entry = np.array(traffic)
+    known = billed_ns > 0
+    return {
+        str(name): float(np.median(billed_ns[known & (entry == name)])) / 1000
+        for name in np.unique(entry[known])
+    }
+
+
+def _mean_us(rounds: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
+    """Return the mean of each entry, to the nanosecond; None if a round lacks one."""
+    entries = rounds[0].keys()
+    if not entries or any(each.keys() != entries for each in rounds):
+        return None
+    return {
+        name: round(math.fsum(each[name] for each in rounds) / len(rounds), 3)
+        for name in entries
+    }
 
 
 def _cost(each_us: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Cost:

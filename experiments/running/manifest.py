@@ -143,7 +143,7 @@ class Manifest:
                 run["point"] = planned[run["cell"]]
             elif run["valid"]:
                 run["valid"] = False
-                run["reason"] = "superseded: the experiment or the code has changed"
+                run["reason"] = "superseded: code, experiment or calibration changed"
             self._count(run)
         self._sections.clear()
         self._run_lines.clear()

@@ -27,6 +27,7 @@ from experiments.design.capacity import drawable, on_machine
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, points
+from experiments.records.cost_ratio import DRIFTED
 from experiments.records.environment import code_sha256
 from experiments.running import speed
 from experiments.running.drawings import Drawings
@@ -37,7 +38,7 @@ from experiments.running.sessions import Sessions
 from experiments.running.stopping import HalfWidth, Rule
 from experiments.running.trials import KeyedTrial, Outcome, Work, trial_key
 from experiments.running.whole_files import written_whole
-from experiments.worlds.world import RunFiles, Trial, World
+from experiments.worlds.world import RunFiles, Trial, World, WorldError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,7 @@ def run(
         or holds another experiment, or if the cost of some load is not known.
     :raises experiments.running.trials.TrialFailed: if a trial raised in another
         process.
+    :raises Drifted: if the machine is no longer the one that was calibrated.
     :raises experiments.worlds.world.WorldError: if no trial can run.
     """
     found = points(experiment)
@@ -160,6 +162,10 @@ def _missing(manifest: Manifest, trials: Iterable[KeyedTrial]) -> Iterator[Missi
                 arm=trial.arm.name,
                 reason=manifest.last_reason(key),
             )
+
+
+class Drifted(WorldError):
+    """Again and again requests cost something else than when they were calibrated."""
 
 
 class _Todo:
@@ -213,6 +219,8 @@ class _Todo:
         retries = trial.experiment.limits.retries
         if not result.valid and self._tries[trial.stem] <= retries:
             self._waiting.appendleft(trial)
+        elif DRIFTED in result.reason:
+            raise Drifted(f"{trial.run_id}: {result.reason}")
         elif result.valid and result.probes_ns:
             self._gate(trial)
 

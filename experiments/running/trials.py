@@ -166,7 +166,8 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
     of what is only decided when the rows are there: repetition and analysis.
     """
     limits = trial.experiment.limits.model_dump(mode="json")
-    del limits["retries"], limits["speed_band"]
+    for name in ("retries", "speed_band", "cost_band"):
+        del limits[name]
     depends_on = {
         "trace": _drawn_from(trial.experiment, trial.block),
         "arm": trial.arm.name,

@@ -16,6 +16,7 @@ from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
 from experiments.records import broker_rows, recording
 from experiments.records.broker_rows import BrokerRecord
+from experiments.records.cost_ratio import cost_ratio, drifted
 from experiments.records.recording import NEVER, Results
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
@@ -63,6 +64,7 @@ def record_run(
     limits = trial.experiment.limits
     faults = [
         joined.result.reason,
+        drifted(trial.experiment, trial.arm.name, joined.result.cost_ratio),
         recording.late(joined.result.lateness_ns["p99"], limits.lateness_p99_ms),
         recording.disturbed(
             end.broker_cpu.waited_s,
@@ -86,7 +88,7 @@ def join(
 
     ``broker`` is None if it keeps no row per request.
     """
-    origin_ns = end.origin_ns
+    origin_ns, cpu_s = end.origin_ns, end.broker_cpu.used_s
     recorded = broker or broker_rows.nothing(len(replayed))
     results = Results(
         columns={
@@ -119,8 +121,11 @@ def join(
         ),
         violations=recorded.violations,
         accounts=recorded.accounts,
-        broker_cpu_s=end.broker_cpu.used_s,
+        broker_cpu_s=cpu_s,
         broker_cpu_wait_s=end.broker_cpu.waited_s,
+        cost_ratio=cost_ratio(
+            world, trial.experiment, requests, replayed.column("traffic"), cpu_s
+        ),
     )
     samples = recording.samples_table(labels, recorded.samples)
     return Joined(requests=requests, samples=samples, result=result)

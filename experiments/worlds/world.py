@@ -80,6 +80,8 @@ class RunResult:
     means that a broker without rows gives of its own phases, by API. ``probes_ns`` are
     the times of a fixed loop on the broker's CPU before and after (`processes.probe`),
     and ``machine`` is what else the machine did meanwhile (`records.machine`).
+    ``cost_ratio`` is what requests cost over what they did when the machine was
+    calibrated (`records.cost_ratio`), if it was.
     """
 
     valid: bool
@@ -93,6 +95,7 @@ class RunResult:
     accounts: Mapping[str, int] = field(default_factory=dict)
     broker_cpu_s: float | None = None
     broker_cpu_wait_s: float | None = None
+    cost_ratio: float | None = None
     broker_phases_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     probes_ns: tuple[int, ...] = ()
     machine: Mapping[str, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ judged there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -100,7 +101,8 @@ class Run:
     billed what, in nanoseconds. ``probes_ns`` are the times of a fixed loop on the
     broker's CPU before and after, ``machine`` what else the kernel tells (steal_s,
     cpu_pressure_s), ``seconds`` how long the run took. Runs on a cluster have a file of
-    ``attempts``.
+    ``attempts``. ``cost_ratio`` is what requests cost over what they did when the
+    machine was calibrated.
     """
 
     run_id: str
@@ -125,6 +127,7 @@ class Run:
     machine: Mapping[str, float] = field(default_factory=dict)
     attempts: str | None = None
     accounts: Mapping[str, int] = field(default_factory=dict)
+    cost_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +230,15 @@ class Manifest:
         if self.episodes is not None:
             return self.episodes.speed_band
         band: float | None = self.config.get("limits", {}).get("speed_band")
+        return band
+
+    @property
+    def cost_band(self) -> float:
+        """By what factor requests may cost more or less than their calibration says.
+
+        Infinite where it was recorded before runs were held against a band.
+        """
+        band: float = self.config.get("limits", {}).get("cost_band", math.inf)
         return band
 
     @property

@@ -191,6 +191,7 @@ def _run(raw: Raw) -> Run:
         machine=raw.get("machine") or {},
         attempts=raw.get("attempts"),
         accounts=raw.get("accounts") or {},
+        cost_ratio=raw.get("cost_ratio"),
     )
 
 

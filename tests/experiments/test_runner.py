@@ -228,7 +228,7 @@ def test_a_changed_configuration_repeats_every_cell_it_touches(tmp_path: Path) -
     found = manifest(tmp_path)
     stale = [each for each in found["runs"] if not each["valid"]]
     assert {each["reason"] for each in stale} == {
-        "superseded: the experiment or the code has changed"
+        "superseded: code, experiment or calibration changed"
     }
     valid = [(each["block"], each["arm"]) for each in found["runs"] if each["valid"]]
     assert len(valid) == len(set(valid)) == 12

@@ -13,6 +13,7 @@ from spark_analysis.telling.figures.style import INK, colour
 from spark_analysis.telling.sentences.cost_sentences import cost_sentences
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.machine_sentences import (
+    load_sentence,
     reasons_sentence,
     steadiness_sentence,
 )
@@ -202,7 +203,7 @@ def runs_part(comparison: Comparison) -> str:
     else:
         # Thousands of episodes: the table and the CSV beside it have each of them.
         told = [steadiness_sentence(manifest), reasons_sentence(manifest)]
-    told += cost_sentences(comparison)
+    told += [load_sentence(manifest), *cost_sentences(comparison)]
     listed = "".join(f"<li>{escape(text)}</li>" for text in told if text)
     return (
         said

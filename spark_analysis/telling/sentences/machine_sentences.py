@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from spark_analysis.judging.comparison import Comparison
+from spark_analysis.recordings.calibrated_cost import calibrated_cost
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.machine_speed import (
     steadiness,
@@ -19,6 +20,8 @@ from spark_analysis.telling.sentences.numbers import (
     digits,
     listed,
     percent,
+    ratio,
+    ratio_interval,
 )
 
 # Of a difference that was found, above which a late generator may be part of it.
@@ -26,6 +29,8 @@ LATE_SHARE: Final = 0.1
 # Of the time; above them a reader should know that the machine was not alone.
 WAITING_SHARE: Final = 0.1
 STOLEN_SHARE: Final = 0.01
+# Of the load that is written, to either side.
+LOAD_FACTOR: Final = 1.25
 
 
 def steadiness_sentence(manifest: Manifest) -> str:
@@ -47,6 +52,18 @@ def steadiness_sentence(manifest: Manifest) -> str:
         f"{found.rounds_spoiled} of {counted(found.rounds_played, unit)} "
         f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there it "
         f"differed between arms by more than a factor {band:g}{again}."
+    )
+
+
+def load_sentence(manifest: Manifest) -> str:
+    """Say by how much the load was another than is written, or nothing."""
+    cost = calibrated_cost(manifest)
+    if cost is None:
+        return ""
+    return (
+        f"Requests of the baseline cost {ratio(cost.value)} ({ratio_interval(cost)}) "
+        "times what they did when the machine was calibrated, and so many times what "
+        "the config says is what the load was."
     )
 
 
@@ -72,13 +89,16 @@ def _measured(share: float) -> str:
 def unsteadiness(manifest: Manifest) -> str:
     """Return why a machine was too unsteady to tell how large anything is, or nothing.
 
-    Of the machine alone: no latency is looked at.
+    Of the machine alone: no latency is looked at, and no cost but the baseline's.
     """
     waiting, stolen = waiting_share(manifest), stolen_share(manifest)
     if waiting is not None and waiting > WAITING_SHARE:
         return f"some process waited for a CPU during {_measured(waiting)} of the time"
     if stolen is not None and stolen > STOLEN_SHARE:
         return f"the host gave {_measured(stolen)} of the broker's CPU to others"
+    cost, band = calibrated_cost(manifest), manifest.cost_band
+    if cost is not None and not (cost.low <= band and cost.high >= 1 / band):
+        return f"requests cost {ratio(cost.value)} times what they did at calibration"
     return ""
 
 
@@ -96,6 +116,9 @@ def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
             f"Some process waited for a CPU during {_measured(waiting)} of the time: "
             "the machine was not alone with the experiment."
         )
+    cost = calibrated_cost(manifest)
+    if cost is not None and not 1 / LOAD_FACTOR <= cost.value <= LOAD_FACTOR:
+        found.append(load_sentence(manifest))
     late = [
         of
         for of in latenesses(comparison)
