@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -42,8 +43,16 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 
-# What was asked: the states by partition, and the version of each at that time.
-_Asked = dict[TopicPartition, tuple[PartitionState, int]]
+
+class _Question(NamedTuple):
+    """What was asked of a partition: from which offset, and its version then."""
+
+    state: PartitionState
+    version: int
+    offset: int
+
+
+_Asked = dict[TopicPartition, _Question]
 
 
 class Fetcher:
@@ -106,7 +115,10 @@ class Fetcher:
             if full or node.in_flight:
                 continue
             if node.ready():
-                asked = {each.partition: (each, each.version) for each, _ in wanted}
+                asked = {
+                    each.partition: _Question(each, each.version, each.fetch_from)
+                    for each, _ in wanted
+                }
                 node.submit(
                     ApiKey.FETCH,
                     self._request(wanted),
@@ -149,22 +161,23 @@ class Fetcher:
     def _answered(self, asked: _Asked, answer: Answer) -> None:
         code = answer.code if isinstance(answer, KafkaError) else _code_of(answer)
         if isinstance(answer, KafkaError) or code is not ErrorCode.none:
-            for state, version in asked.values():
-                self._refused(state, version, code)
+            for question in asked.values():
+                self._refused(question, code)
         else:
             for topic in answer.responses:
                 for each in topic.partitions:
                     name = TopicPartition(topic.topic, each.partition_index)
                     if name in asked:
-                        self._take(*asked[name], each)
+                        self._take(asked[name], each)
         self.on_records()
         self._wake.notify()
 
-    def _take(self, state: PartitionState, version: int, found: Entity) -> None:
-        if not self._subscriptions.is_current(state, version):
+    def _take(self, question: _Question, found: Entity) -> None:
+        state = question.state
+        if not self._is_open(question):
             return
         if found.error_code is not ErrorCode.none:
-            self._refused(state, version, found.error_code)
+            self._refused(question, found.error_code)
             return
         aborted = None
         if self._committed_only:
@@ -177,8 +190,19 @@ class Fetcher:
         except KafkaError as error:
             state.failure = error
 
-    def _refused(self, state: PartitionState, version: int, code: ErrorCode) -> None:
-        if not self._subscriptions.is_current(state, version):
+    def _is_open(self, question: _Question) -> bool:
+        """Tell whether an answer is still wanted.
+
+        The same offset may have been asked of two brokers, if the leader changed while
+        the first one's answer was on its way: the answer that comes first counts.
+        """
+        state, version, offset = question
+        is_current = self._subscriptions.is_current(state, version)
+        return is_current and state.fetch_from == offset
+
+    def _refused(self, question: _Question, code: ErrorCode) -> None:
+        state = question.state
+        if not self._is_open(question):
             return
         state.retry_at_s = trio.current_time() + self._backoff.after(1)
         if code in STALE_METADATA:

@@ -1,0 +1,119 @@
+"""The fetcher between brokers: a partition's leader changes while an answer is due."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from broker.client.consumer.consumer_config import consumer_config
+from broker.client.consumer.fetcher import Fetcher
+from broker.client.consumer.subscription_state import SubscriptionState
+from broker.client.metadata import Leader, Metadata
+from broker.client.network_client import Address, NetworkClient
+from broker.client.versions import Row
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from broker.protocol.topic_partition import TopicPartition
+from tests.broker.log import witness
+
+ONE = TopicPartition("t", 0)
+BATCH: Any = witness
+
+
+@dataclass
+class Node:
+    """A broker that answers when the test says so."""
+
+    asked: list[Callable[[Any], None]] = field(default_factory=list)
+    throttled_until_s: float = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.asked)
+
+    def ready(self) -> bool:
+        return True
+
+    def submit(
+        self, api: ApiKey, row: Row, done: Callable[[Any], None], timeout_s: float
+    ) -> None:
+        assert api is ApiKey.FETCH
+        self.asked.append(done)
+
+    def answers(self, code: ErrorCode, records: bytes = b"") -> None:
+        found = Row(partition_index=0, error_code=code, records=records)
+        row = Row(
+            error_code=ErrorCode.none, responses=[Row(topic="t", partitions=[found])]
+        )
+        self.asked.pop(0)(row)
+
+
+class Brokers:
+    """Two brokers, as a client and its metadata know them."""
+
+    def __init__(self) -> None:
+        self.nodes = {1: Node(), 2: Node()}
+        self.leads = 1
+
+    def leader(self, partition: TopicPartition) -> Leader:
+        return Leader(self.leads, 0)
+
+    def address(self, node_id: int, purpose: str) -> Address:
+        return Address("host", node_id)
+
+    def node(self, address: Address) -> Node:
+        return self.nodes[address.port]
+
+    def request_update(self) -> None:
+        """There is nothing newer."""
+
+
+def batch(count: int) -> bytes:
+    """Return a batch of so many records, from offset 0 on."""
+    return cast(bytes, BATCH.batch([b"%d" % number for number in range(count)]))
+
+
+def moved() -> tuple[Brokers, SubscriptionState, list[Any]]:
+    """Return a partition that was asked of one broker, and then of the next leader."""
+    brokers, subscriptions, strays = Brokers(), SubscriptionState(), []
+    fetcher = Fetcher(
+        consumer_config({}),
+        cast(NetworkClient, brokers),
+        cast(Metadata, brokers),
+        subscriptions,
+        random.Random(1),
+    )
+    fetcher.on_out_of_range = strays.append
+    subscriptions.assign([ONE])
+    subscriptions.state(ONE).seek(0)
+    for leader in (1, 2):
+        brokers.leads = leader
+        fetcher._step(0.0)
+    assert [node.in_flight for node in brokers.nodes.values()] == [1, 1]
+    return brokers, subscriptions, strays
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_two_brokers_that_are_asked_for_the_same_give_it_once(
+    first: int, second: int
+) -> None:
+    """Seed 11353 of the swarm: a poll returned records 184 to 245, and 184 again."""
+    brokers, subscriptions, _ = moved()
+    brokers.nodes[first].answers(ErrorCode.none, batch(5))
+    brokers.nodes[second].answers(ErrorCode.none, batch(3))
+    found = [each.offset for each in subscriptions.take(100)]
+    assert found == [0, 1, 2, 3, 4]
+    assert subscriptions.state(ONE).position == 5
+
+
+def test_an_old_leader_does_not_put_a_position_out_of_range_that_has_moved_on() -> None:
+    brokers, subscriptions, strays = moved()
+    brokers.nodes[2].answers(ErrorCode.none, batch(5))
+    assert len(subscriptions.take(100)) == 5
+    brokers.nodes[1].answers(ErrorCode.offset_out_of_range)
+    assert strays == []
+    assert subscriptions.state(ONE).position == 5
