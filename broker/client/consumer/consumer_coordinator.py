@@ -235,6 +235,7 @@ class ConsumerCoordinator:
                 self._go(Phase.PREPARE if revoked else Phase.STABLE)
         # Called without news too, as in Kafka: the rebalance is over.
         await _called(self._listener.on_partitions_assigned(assigned - before))
+        self._leader.look()
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
         if partitions:

@@ -49,10 +49,16 @@ class GroupLeader:
             for member, partitions in assignment.items()
         }
 
+    def look(self) -> None:
+        """Have the group join again if its topics are not what was divided.
+
+        A rejoin in the middle of a rebalance comes to nothing: look again after it.
+        """
+        if self._topics and counts_of(self._metadata, self._topics) != self._counts:
+            self._rejoin()
+
     async def run(self) -> None:
-        """Have the group join again when its topics have changed, until cancelled."""
+        """Look whenever something has changed, until cancelled."""
         while True:
             await self._metadata.changes.next()
-            if self._topics and counts_of(self._metadata, self._topics) != self._counts:
-                self.retire()
-                self._rejoin()
+            self.look()
