@@ -263,8 +263,6 @@ class Log:
         config = self.config
         if self.torn or self.durability.out_of_service or size > config.segment_bytes:
             self._make_writable(size)
-        if leader_epoch > self.epochs.latest:
-            self.epochs.assign(leader_epoch, offset)
         active = self.segments.active
         if not active.admits(size, last_offset, max_timestamp, now_ms, config):
             self.roll(now_ms, offset)
@@ -274,6 +272,9 @@ class Log:
         except OSError as error:
             self.torn = True
             raise self.storage.failure(self.directory, error) from error
+        # Only now: of an epoch without a record a follower would ask for ever.
+        if leader_epoch > self.epochs.latest:
+            self.epochs.assign(leader_epoch, offset)
         self.log_end_offset = last_offset + 1
 
     def _make_writable(self, size: int) -> None:

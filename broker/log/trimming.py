@@ -109,10 +109,12 @@ def _drop_below(log: Log, offset: int) -> int:
 def truncate_to(log: Log, offset: int, now_ms: int) -> int:
     """Cut the log so that it ends at ``offset``; return its new end.
 
-    A batch that holds ``offset`` goes as a whole, so the end may be lower.
+    A batch that holds ``offset`` goes as a whole, so the end may be lower. An epoch
+    that begins at the end, where all its records have been deleted, goes in any case:
+    it may be what parts the log from its leader's.
     """
     if offset >= log.log_end_offset:
-        return log.log_end_offset
+        return _cut_nothing(log)
     if offset < log.segments[0].base_offset:
         truncate_fully(log, offset, now_ms)
         return offset
@@ -125,6 +127,14 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
     except OSError as error:
         raise log.durability.failed(error) from error
     return end
+
+
+def _cut_nothing(log: Log) -> int:
+    try:
+        log.epochs.truncate_from_end(log.log_end_offset)
+    except OSError as error:
+        raise log.durability.failed(error) from error
+    return log.log_end_offset
 
 
 @operation

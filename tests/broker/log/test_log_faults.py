@@ -232,6 +232,34 @@ def test_a_full_disk_refuses_and_recovers():
     assert values_of(again) == {0: b"before", 1: b"after"}
 
 
+def test_an_epoch_begins_with_a_record_that_found_room():
+    """A follower that knew of an epoch without records was told to cut, for ever.
+
+    Seed 15681 of the swarm.
+    """
+    storage = disk()
+    log = open_log(storage)
+    log.append(batch([b"before"]), 0, NOW_MS)
+    storage.faults = Faults(1, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        log.append(batch([b"refused"]), 1, NOW_MS)
+    assert log.epochs.latest == 0
+    log.append(batch([b"after"]), 2, NOW_MS)
+    assert [tuple(each) for each in log.epochs.entries()] == [(0, 0), (2, 1)]
+
+
+def test_a_cut_at_the_end_forgets_an_epoch_without_records():
+    """Its records were deleted; Kafka's ``UnifiedLog.truncateTo`` does the same."""
+    log = open_log(disk())
+    log.append(batch([b"a"]), 0, NOW_MS)
+    log.append(batch([b"b"]), 3, NOW_MS)
+    trimming.delete_records_before(log, 2)
+    assert [tuple(each) for each in log.epochs.entries()] == [(3, 2)]
+    assert trimming.truncate_to(log, 2, NOW_MS) == 2
+    assert log.epochs.latest == -1
+    log.check()
+
+
 @pytest.mark.parametrize("then", ["append", "roll", "close"])
 def test_what_a_failed_write_left_behind_goes(then):
     """Behind the end there may be whole batches, made by who knows whom."""
