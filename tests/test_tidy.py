@@ -78,7 +78,7 @@ PURE = (
     "broker/log/*.py",
     "broker/groups/*.py",
     "broker/requests/purgatory.py",
-    "broker/cluster/delayed_*.py",
+    "broker/cluster/delayed/*.py",
     "broker/cluster/fetch_sessions.py",
     "broker/cluster/metadata_cache.py",
     "broker/cluster/partition.py",

@@ -22,7 +22,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
-from broker.cluster.delayed_delete_records import DelayedDeleteRecords, Outcome
+from broker.cluster.delayed.delete_records import DelayedDeleteRecords, Outcome
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.trimming import delete_records_before
 from broker.node.broker import Broker

@@ -39,7 +39,7 @@ from broker.apis.common.answer import ISOLATION_LEVELS, Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.load import Occasion, Shape, at_least
-from broker.cluster.delayed_fetch import DelayedFetch, Wanted
+from broker.cluster.delayed.fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
 from broker.config import FETCH_MAX_BYTES

@@ -31,11 +31,10 @@ from broker.apis.common.answer import Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
-from broker.cluster.delayed_produce import DelayedProduce
+from broker.cluster.delayed.produce import DelayedProduce
+from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
-from broker.cluster.required import Required
 from broker.cluster.topics import INTERNAL_TOPICS
-from broker.log.flushing import flush_due
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
@@ -116,6 +115,8 @@ async def handle(request: Request, body: Any, broker: Broker) -> Response:
             await broker.flush.by_handler(partition.log)
         except KafkaError as error:
             produce.fail(key, error)
+        else:
+            broker.replicas.note_flush(partition)
     if produce.acks == ALL_REPLICAS and produce.required:
         await _wait_for_replicas(produce, broker, to_ms(body.timeout))
     rows = iter(produce.rows)
@@ -189,8 +190,7 @@ class _Produce:
             ProducePartition(index, 0, appended[0], appended[2], appended[3])
         )
         self.required[key] = Required.by(partition.log, appended[1])
-        log = partition.log
-        if log.flushes and flush_due(log, now_ms):
+        if partition.withheld.any:
             self.to_flush[key] = partition
         if broker.replicas.concerns_many(key):
             await preemptibly(broker.replicas.noting_append(partition))

@@ -21,7 +21,9 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
+from broker.cluster import epoch_ends
 from broker.cluster.follower import Follower, SyncRules
+from broker.cluster.withheld import Withheld
 from broker.disk.storage import FileSlice
 from broker.log.log import Appended, Log
 from broker.log.reading import read
@@ -62,6 +64,7 @@ class Partition:
         "proposed_isr",
         "replicas",
         "topic_id",
+        "withheld",
     )
 
     def __init__(
@@ -78,6 +81,7 @@ class Partition:
         self.key = key
         self.topic_id = topic_id
         self.log = log
+        self.withheld = Withheld(log)
         self.local_id = local_id
         self._min_insync = min_insync
         self._sync = sync
@@ -164,7 +168,8 @@ class Partition:
             told = f"the in-sync replicas are {self.isr}, expected {least}"
             raise KafkaError(ErrorCode.not_enough_replicas, told)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
-        if self.followers:
+        if self.followers or self.log.flushes:
+            self.withheld.note(now_ms)
             self.advance_high_watermark()
         else:
             self.high_watermark = self.log.log_end_offset
@@ -175,11 +180,13 @@ class Partition:
 
         Kafka's ``maybeIncrementLeaderHW``.
         """
-        if self.is_under_min_isr:
+        if not self.is_leader or self.is_under_min_isr:
             return False
         end = self._sync.common_end(
             self.log.log_end_offset, self.followers, self.maximal_isr
         )
+        if self.log.flushes:
+            end = self.withheld.shown(end)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
@@ -370,25 +377,12 @@ class Partition:
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that ``offset`` is or would be written in, -1 if unknown."""
         start = self.epoch_start_offset
-        if start is not None and offset >= start:
-            return self.leader_epoch
-        return self.log.epochs.epoch_of(offset)
+        return epoch_ends.epoch_of(self.log, offset, self.leader_epoch, start)
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to ``epoch``, and where it ended.
-
-        Kafka's ``endOffsetForEpoch``, which has assigned the present epoch to the log
-        when its leadership began; here the log hears of an epoch with its first record.
-        """
-        log = self.log
+        """Return the largest epoch up to ``epoch``, and where it ended."""
         start = self.epoch_start_offset
-        if start is not None and epoch >= log.epochs.latest:
-            if epoch == self.leader_epoch:
-                return EpochEnd(epoch, log.log_end_offset)
-            if NO_EPOCH < epoch < self.leader_epoch:
-                latest = log.epochs.latest
-                return EpochEnd(epoch if latest == NO_EPOCH else latest, start)
-        return log.epoch_end_offset(epoch)
+        return epoch_ends.epoch_end_offset(self.log, epoch, self.leader_epoch, start)
 
     def check(self) -> None:
         """Assert that offsets and roles fit together."""

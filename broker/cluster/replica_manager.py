@@ -162,6 +162,11 @@ class ReplicaManager:
         if self.produce_purgatory.size:
             self.produce_purgatory.check_and_complete(partition.key)
 
+    def note_flush(self, partition: Partition) -> None:
+        """Show what was withheld until it was durable."""
+        if partition.advance_high_watermark():
+            self.note_append(partition)
+
     def note_follower(self, partition: Partition, replica: int) -> None:
         """See whether a follower that has fetched belongs into the ISR again."""
         if replica not in partition.isr and partition.propose_expansion(replica):

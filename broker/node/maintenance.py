@@ -38,6 +38,7 @@ from broker.log.upkeep import rounds
 from broker.log.upkeep.chore import Calls, Chore
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from broker.log.upkeep.manager import LogManager
+from broker.log.upkeep.offsets import LOGS_PER_STEP
 from broker.observation.logs import fields
 from broker.protocol.config_key import Key as ConfigKey
 from broker.protocol.errors import KafkaError
@@ -113,8 +114,17 @@ class Maintenance:
         yield from rounds.checkpoint(
             self._logs, self._replicas.high_watermark, _is_mended, self._log_failed
         )
+        yield from self._showing()
         if self._replicas.without_room:
             self._coordinator.start_again(sorted(self._replicas.without_room))
+
+    def _showing(self) -> Steps[None]:
+        """Show what was withheld until a flush that failed, and has been made good."""
+        for number, partition in enumerate(self._replicas.led(), 1):
+            if partition.log.flushes:
+                self._replicas.note_flush(partition)
+            if not number % LOGS_PER_STEP:
+                yield None
 
     def _at_need(self, begin: Callable[[], Steps[None]]) -> Chore:
         """Return a chore without an interval; whether it is due is asked apart."""

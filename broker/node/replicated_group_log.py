@@ -22,14 +22,13 @@ from functools import partial
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from broker.cluster.delayed_produce import DelayedProduce
+from broker.cluster.delayed.produce import DelayedProduce
+from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
-from broker.cluster.required import Required
 from broker.cluster.topics import GROUP_METADATA_TOPIC
 from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.messages import Instant, Record
-from broker.log.flushing import flush_due
 from broker.log.reading import read
 from broker.node.flush_shell import QueuedFlushes
 from broker.observation.logs import fields
@@ -93,12 +92,13 @@ class ReplicatedGroupLog:
         self._replicas.note_append(led)
         required = Required.by(led.log, appended.last_offset)
         wait = partial(self._wait, key, led, required, now, done)
-        if not self._flushes.is_busy(led.log) and not flush_due(led.log, now.wall_ms):
+        if not self._flushes.is_busy(led.log) and not led.withheld.any:
             wait()
             return
 
         def flushed(fault: KafkaError | None) -> None:
             if fault is None:
+                self._replicas.note_flush(led)
                 wait()
             else:
                 done(fault.code)

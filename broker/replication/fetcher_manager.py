@@ -280,6 +280,8 @@ class _Task:
                 await self._flush(each.partition.log)
             except KafkaError:
                 self._fetcher.leave_alone(each)
+            else:
+                self._fetcher.watchers.note_flush(each.partition)
 
     async def _realign(self, each: Following) -> None:
         try:

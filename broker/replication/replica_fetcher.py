@@ -35,7 +35,6 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.disk.failures import LogUnavailable
-from broker.log.flushing import flush_due
 from broker.log.trimming import delete_records_before, truncate_fully, truncate_to
 from broker.observation.logs import fields
 from broker.observation.minute_rate import MinuteRate
@@ -57,6 +56,9 @@ class Watchers(Protocol):
 
     def note_append(self, partition: Partition) -> None:
         """Try who waits for records, or for the high watermark, of a partition."""
+
+    def note_flush(self, partition: Partition) -> None:
+        """Show what a partition has withheld, if it is led here by now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -255,8 +257,12 @@ class ReplicaFetcher:
             else:
                 self.leave_alone(each)
         except LogUnavailable:
-            # Its directory has failed; who leads it will hear that from the controller.
-            self.stop(partition.key)
+            if partition.is_offline:
+                # Who leads it hears from the controller that its directory has failed.
+                self.stop(partition.key)
+            else:
+                # A flush found the disk full: mended, the log is in service again.
+                self.leave_alone(each)
         except KafkaError as error:
             logger.warning(
                 "what the leader sent cannot be appended; it is asked again",
@@ -281,7 +287,9 @@ class ReplicaFetcher:
             log.append_as_follower(found.records, now_ms)
             self.bytes += len(found.records)
             self.quota.note(partition.key, len(found.records))
-            if log.flushes and flush_due(log, now_ms):
+            # Noted for who leads it next, before it is flushed.
+            partition.withheld.note(now_ms)
+            if partition.withheld.any:
                 self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)
 

@@ -42,6 +42,9 @@ class Nobody:
     def note_append(self, partition: Partition) -> None:
         """Nothing to do."""
 
+    def note_flush(self, partition: Partition) -> None:
+        """Nothing to do."""
+
 
 class NoQuota:
     """Nobody is held back."""

@@ -1,41 +1,43 @@
 """What idempotent producers send stands once in every log, whatever befalls replicas.
 
-Three replicas of one partition with the code of brokers: logs, roles, followers.
-Leaders change, some hear of it late and go on leading, brokers are killed or lose their
-disks, followers fall behind and are cut, records are deleted. Clients repeat whatever
-was not acknowledged, in order and to the leader they know, as they may. The model is
-what they were promised.
+Clients repeat whatever was not acknowledged, in order and to the leader they know, as
+they may, and records are deleted. The model is what they were promised.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
     invariant,
     precondition,
     rule,
 )
 
-from broker.cluster.partition import ALL_REPLICAS, Partition
-from broker.cluster.required import Required
-from broker.log import flushing, trimming
+from broker.cluster.delayed.required import Required
+from broker.cluster.partition import ALL_REPLICAS
+from broker.log import trimming
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import BatchHeader
-from broker.replication.replica_fetcher import Asked, Following
 from tests.broker.log.witness import NOW_MS
-from tests.broker.replication.replica import LOGS, Replica, T
+from tests.broker.replication.replica import LOGS, Replica
+from tests.broker.replication.three_replicas import (
+    EVERYBODY,
+    FULL,
+    REPLICA,
+    ThreeReplicas,
+    unless_full,
+)
 
-EVERYBODY: Final = (0, 1, 2)
 IN_FLIGHT: Final = 5
-REFUSALS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.not_enough_replicas)
-REPLICA: Final = st.sampled_from(EVERYBODY)
+REFUSALS: Final = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.not_enough_replicas,
+    FULL,
+)
 CLIENT: Final = st.sampled_from([0, 1])
 COUNTS: Final = st.lists(st.integers(1, 3), min_size=1, max_size=IN_FLIGHT)
 SHARE: Final = st.floats(0, 1)
@@ -69,53 +71,15 @@ class Client:
     open: list[Sent] = field(default_factory=list)
 
 
-class Replicas(RuleBasedStateMachine):
+class Replicas(ThreeReplicas):
     """``promised`` holds the offset of each batch that was acknowledged."""
 
-    @initialize()
-    def begin(self) -> None:
-        self.replicas = [Replica(number) for number in EVERYBODY]
-        self.isr: tuple[int, ...] = EVERYBODY
-        self.epoch, self.partition_epoch = -1, 0
+    def prepare(self) -> None:
+        """Have clients that nobody has promised anything."""
         self.promised: dict[Name, int] = {}
-        self._elect(0)
-        for replica in self.replicas:
-            replica.hears(self.word)
         self.clients = [Client(70, 0), Client(71, 0)]
 
-    # ---- the controller ---------------------------------------------------------
-
-    @property
-    def leader(self) -> Replica:
-        leader: int = self.word.leader
-        return self.replicas[leader]
-
-    def _elect(self, number: int) -> None:
-        self.epoch += 1
-        self.partition_epoch += 1
-        self.word = SimpleNamespace(
-            controller_epoch=1,
-            leader=number,
-            leader_epoch=self.epoch,
-            isr=self.isr,
-            partition_epoch=self.partition_epoch,
-            replicas=EVERYBODY,
-            adding_replicas=(),
-            removing_replicas=(),
-        )
-        self.replicas[number].hears(self.word)
-
-    def _decide(self, isr: tuple[int, ...]) -> None:
-        self.isr = isr
-        self.partition_epoch += 1
-        leader = self.leader.partition
-        assert leader.accept_isr(self.epoch, isr, self.partition_epoch)
-
-    @rule(number=REPLICA)
-    def another_leads(self, number: int) -> None:
-        """The old leader goes on as it is until it hears of it."""
-        if number in self.isr:
-            self._elect(number)
+    # ---- clients ----------------------------------------------------------------
 
     @rule(which=CLIENT, counts=COUNTS, heir=REPLICA, repeats=st.booleans())
     def leads_on_alone(
@@ -132,88 +96,6 @@ class Replicas(RuleBasedStateMachine):
         if repeats:
             self.repeats(which, looks=True)
             assert client.leader == heir
-
-    @rule(number=REPLICA)
-    def hears(self, number: int) -> None:
-        self.replicas[number].hears(self.word)
-
-    @rule(number=REPLICA)
-    def falls_behind(self, number: int) -> None:
-        if number != self.word.leader and len(self.isr) == len(EVERYBODY):
-            self._decide(tuple(each for each in self.isr if each != number))
-
-    @rule(number=REPLICA)
-    def has_caught_up(self, number: int) -> None:
-        leader = self.leader.partition
-        if number not in self.isr and leader.propose_expansion(number):
-            assert leader.proposed_isr is not None
-            self._decide(leader.proposed_isr)
-
-    # ---- followers --------------------------------------------------------------
-
-    @rule(number=REPLICA, max_bytes=st.sampled_from([1, 300, 10_000]))
-    def fetches(self, number: int, max_bytes: int) -> None:
-        self._fetch(self.replicas[number], max_bytes)
-
-    @rule(number=REPLICA)
-    def fetches_all(self, number: int) -> None:
-        replica = self.replicas[number]
-        replica.hears(self.word)
-        for _ in range(3):
-            self._fetch(replica, 10_000)
-
-    def _fetch(self, replica: Replica, max_bytes: int) -> None:
-        asked = replica.fetcher.request()
-        if asked is None:
-            return
-        (each, offset) = asked.offsets[T]
-        leader = self.replicas[replica.partition.leader].partition
-        try:
-            answer = self._answer(replica, each, offset, leader, max_bytes)
-        except KafkaError as refused:
-            answer = SimpleNamespace(error_code=refused.code)
-        answer.partition_index = 0
-        self._take(replica, asked, answer)
-        if each.out_of_range:
-            log = leader.log
-            replica.fetcher.realign(each, log.log_start_offset, log.log_end_offset)
-
-    def _take(self, replica: Replica, asked: Asked, answer: Any) -> None:
-        topic = SimpleNamespace(topic="t", partitions=[answer])
-        whole: Any = SimpleNamespace(error_code=ErrorCode.none, responses=[topic])
-        for _ in replica.fetcher.take(asked, whole):
-            pass
-
-    def _answer(
-        self,
-        replica: Replica,
-        each: Following,
-        offset: int,
-        leader: Partition,
-        max_bytes: int,
-    ) -> Any:
-        leader.check_epoch(each.leader_epoch)
-        log = replica.log
-        latest, parting, piece = log.epochs.latest, None, None
-        if latest >= 0:
-            ours = leader.epoch_end_offset(latest)
-            if ours.end_offset < 0:
-                raise KafkaError(ErrorCode.offset_out_of_range)
-            if ours.epoch < latest or ours.end_offset < offset:
-                parting = ours
-        if parting is None:
-            piece = leader.read(offset, max_bytes, is_follower=True, min_one=True)
-            leader.note_follower_fetch(replica.number, offset, log.log_start_offset)
-            leader.advance_high_watermark()
-        return SimpleNamespace(
-            error_code=ErrorCode.none,
-            high_watermark=leader.high_watermark,
-            log_start_offset=leader.log.log_start_offset,
-            records=piece.read() if piece is not None else b"",
-            diverging_epoch=parting,
-        )
-
-    # ---- clients ----------------------------------------------------------------
 
     @rule(which=CLIENT, counts=COUNTS)
     def sends_and_is_answered(self, which: int, counts: list[int]) -> None:
@@ -295,45 +177,7 @@ class Replicas(RuleBasedStateMachine):
         outcome = replica.partition.acknowledged(sent.required.offset)
         return outcome is ErrorCode.none and sent.required.still_stands(replica.log)
 
-    # ---- brokers and operators --------------------------------------------------
-
-    @rule(number=REPLICA, flushed=st.booleans(), known=st.booleans())
-    def is_killed(self, number: int, flushed: bool, known: bool) -> None:
-        """Kill -9; ``known`` is whether its high watermark was written."""
-        replica = self.replicas[number]
-        if flushed:
-            flushing.flush(replica.log)
-        self._restart(
-            replica,
-            recovery_point=replica.log.recovery_point,
-            high_watermark=replica.partition.high_watermark if known else 0,
-        )
-
-    @rule(number=REPLICA)
-    def is_restarted(self, number: int) -> None:
-        replica = self.replicas[number]
-        flushing.settle(replica.log)
-        watermark = replica.partition.high_watermark
-        self._restart(replica, clean=True, high_watermark=watermark)
-
-    def _restart(self, replica: Replica, **options: int) -> None:
-        number, log = replica.number, replica.log
-        start = log.log_start_offset
-        again = Replica(
-            number, log.storage.disk.after_kill(), log_start_offset=start, **options
-        )
-        self.replicas[number] = again
-        if number == self.word.leader:
-            self._elect(next(each for each in self.isr if each != number))
-
-    @rule(number=REPLICA)
-    def loses_its_disk(self, number: int) -> None:
-        if number not in self.isr:
-            self.replicas[number] = Replica(number)
-
-    @rule(number=REPLICA)
-    def rolls(self, number: int) -> None:
-        self.replicas[number].log.roll(NOW_MS)
+    # ---- an operator ------------------------------------------------------------
 
     @precondition(lambda self: self.epoch > 3)
     @rule(share=SHARE)
@@ -348,7 +192,10 @@ class Replicas(RuleBasedStateMachine):
             ]
         )
         start = leader.log.log_start_offset
-        trimming.delete_records_before(leader.log, start + int(share * (bound - start)))
+        with unless_full(leader):
+            trimming.delete_records_before(
+                leader.log, start + int(share * (bound - start))
+            )
 
     # ---- what must hold ---------------------------------------------------------
 
@@ -395,6 +242,6 @@ def name_of(header: BatchHeader) -> Name:
 
 
 Replicas.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=40, report_multiple_bugs=False
+    max_examples=100, stateful_step_count=40, report_multiple_bugs=False
 )
 TestStoredOnce = Replicas.TestCase

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from broker.log import trimming
-from tests.broker.replication.test_stored_once import EVERYBODY, Replicas
+from tests.broker.replication.test_stored_once import Replicas
+from tests.broker.replication.three_replicas import EVERYBODY
 
 
 def test_a_log_that_starts_within_a_batch_can_be_followed_from_nothing() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from broker.cluster.delayed.required import Required
 from broker.cluster.partition import Partition
-from broker.cluster.required import Required
 from broker.protocol.errors import ErrorCode
 from broker.protocol.topic_partition import TopicPartition
 

@@ -1,0 +1,1 @@
+"""What waits in a purgatory for a partition: Produce, Fetch, DeleteRecords."""
