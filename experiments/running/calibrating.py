@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +37,14 @@ from experiments.design.worlds import WORLDS
 from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.running.calibrating_by_load import calibrate_by_load
+from experiments.running.calibrating_in_episodes import corrected
 from experiments.running.calibration_runs import (
     CONFIDENCE,
     UNDISTURBED,
     run_that_counts,
 )
 from experiments.running.progress import Watcher
+from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 5
@@ -86,7 +88,8 @@ def calibrate(
 ) -> Calibration:
     """Measure what each traffic entry's requests cost in a world.
 
-    Live it takes about 20 s for one broker, and 75 s for a cluster.
+    Live it takes about 20 s for one broker, 30 s where its load comes in episodes, and
+    75 s for a cluster.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
@@ -108,7 +111,7 @@ def calibrate(
         )
         rounds.append((many, _unbilled_us(few, many)))
     rest_us = [rest for _, rest in rounds]
-    return Calibration(
+    found = Calibration(
         source=source,
         costs={
             entry.name: _cost(
@@ -121,6 +124,11 @@ def calibrate(
         travel_us=_rounded(float(np.median([many.travel_us for many, _ in rounds]))),
         confidence=CONFIDENCE,
     )
+    if experiment.episodes is None or WORLDS[world.name].computed:
+        return found
+    alive = cast(EpisodicWorld, world)
+    seconds = world.estimate_s(in_rates(experiment))
+    return corrected(experiment, found, alive, watcher, seconds)
 
 
 def _light(experiment: Experiment, every_s: float) -> Experiment:
