@@ -13,7 +13,7 @@ from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
 from experiments.records.environment import code, environment, now
-from experiments.running.calibrating import calibrate
+from experiments.running.calibrating.calibrate import calibrate
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import Drifted, refuse_taken
 from experiments.running.worlds import make_world

@@ -22,7 +22,7 @@ from experiments.design.config import parse
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
-from experiments.running.calibrating import calibrate
+from experiments.running.calibrating.calibrate import calibrate
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT

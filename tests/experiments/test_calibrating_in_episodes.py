@@ -15,7 +15,7 @@ from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
-from experiments.running.calibrating_in_episodes import EPISODES, corrected
+from experiments.running.calibrating.in_episodes import ROUNDS, corrected
 from experiments.worlds.episodes import Episode
 from experiments.worlds.world import RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
@@ -24,6 +24,7 @@ from tests.experiments.unwatched import Unwatched
 # What the light bursts have found, and what is true.
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
+ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
         "source": "a test",
@@ -48,7 +49,7 @@ class Broker:
     played: list[tuple[Trial, Trace]] = field(default_factory=list)
 
     def session(self, experiment: Experiment) -> AbstractContextManager[Broker]:
-        assert [arm.name for arm in experiment.all_arms()] == ["fifo"]
+        assert [arm.name for arm in experiment.all_arms()] == ARMS
         return nullcontext(self)
 
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
@@ -64,6 +65,9 @@ class Broker:
         for trial, replayed in self.played:
             names = Counter(replayed.column("traffic"))
             used_us = sum(TRUE_US[name] * count for name, count in names.items())
+            if trial.arm.name == "wfq":
+                # What it costs under another arm is that arm's affair.
+                used_us *= 7
             by_then_us = sum(FOUND_US[name] * count for name, count in names.items())
             ratio = None if self.silent else used_us / by_then_us
             result = RunResult(valid=True, cost_ratio=ratio)
@@ -79,14 +83,20 @@ class Broker:
 
 
 def experiment() -> Experiment:
-    return parse({**CONTENT, "episodes": {"session_rounds": 2, "rounds_min": 2}})
+    return parse(
+        {
+            **CONTENT,
+            "arms": [*CONTENT["arms"], {"name": "wfq", "scheduler": "wfq"}],
+            "episodes": {"session_rounds": 2, "rounds_min": 2},
+        }
+    )
 
 
 def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
     broker = Broker()
     found = corrected(experiment(), FOUND, broker, Unwatched(), 0.1)
-    assert broker.rehearsed == 1
-    assert len(broker.played) == EPISODES
+    assert broker.rehearsed == len(ARMS)
+    assert len(broker.played) == ROUNDS * len(ARMS)
     # What all of the load costs is right, though not what each entry does.
     names = Counter(
         name for _, replayed in broker.played for name in replayed.column("traffic")
@@ -108,7 +118,7 @@ def test_no_round_of_the_experiment_is_played_beforehand() -> None:
     broker = Broker()
     corrected(experiment(), FOUND, broker, Unwatched(), 0.1)
     traces = {replayed.sha256 for _, replayed in broker.played}
-    assert len(traces) == EPISODES
+    assert len(traces) == ROUNDS
     seeds = {trial.experiment.experiment.seed for trial, _ in broker.played}
     assert experiment().experiment.seed not in seeds
     assert all(

@@ -19,7 +19,7 @@ from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.records.cost_ratio import DRIFTED, cost_ratio, drifted
 from experiments.running import runner
-from experiments.running.calibrating import calibrate
+from experiments.running.calibrating.calibrate import calibrate
 from experiments.running.executors.sequential import Sequential
 from experiments.running.runner import Drifted
 from experiments.worlds.world import RunFiles, RunResult, Trial

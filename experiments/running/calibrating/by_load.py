@@ -32,7 +32,7 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.load import trace
-from experiments.running.calibration_runs import (
+from experiments.running.calibrating.runs import (
     CONFIDENCE,
     UNDISTURBED,
     run_that_counts,

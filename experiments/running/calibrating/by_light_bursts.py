@@ -1,4 +1,4 @@
-"""Calibration: what one request of each traffic entry costs the broker's CPU here.
+"""Calibration by light bursts: what a request of each entry costs the broker's CPU.
 
 Each *round* replays two light traces to the baseline arm, one dense and one sparse. In
 both the entries take turns, and requests come in small bursts: a broker that is woken
@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +33,14 @@ from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates
 from experiments.design.config import Experiment
 from experiments.design.workload import Traffic
-from experiments.design.worlds import WORLDS
 from experiments.load import trace
 from experiments.load.trace import Trace
-from experiments.running.calibrating_by_load import calibrate_by_load
-from experiments.running.calibrating_in_episodes import corrected
-from experiments.running.calibration_runs import (
+from experiments.running.calibrating.runs import (
     CONFIDENCE,
     UNDISTURBED,
     run_that_counts,
 )
 from experiments.running.progress import Watcher
-from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 5
@@ -83,18 +79,13 @@ class _Run:
     requests: int
 
 
-def calibrate(
+def calibrate_by_light_bursts(
     experiment: Experiment, world: World, watcher: Watcher, source: str
 ) -> Calibration:
-    """Measure what each traffic entry's requests cost in a world.
-
-    Live it takes about 20 s for one broker, 30 s where its load comes in episodes, and
-    75 s for a cluster.
+    """Measure what each traffic entry's requests cost in a world, live for 20 s.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
-    if not WORLDS[world.name].rows or experiment.cluster is not None:
-        return calibrate_by_load(experiment, world, watcher, source)
     dense, sparse = (
         _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
     )
@@ -111,7 +102,7 @@ def calibrate(
         )
         rounds.append((many, _unbilled_us(few, many)))
     rest_us = [rest for _, rest in rounds]
-    found = Calibration(
+    return Calibration(
         source=source,
         costs={
             entry.name: _cost(
@@ -124,11 +115,6 @@ def calibrate(
         travel_us=_rounded(float(np.median([many.travel_us for many, _ in rounds]))),
         confidence=CONFIDENCE,
     )
-    if experiment.episodes is None or WORLDS[world.name].computed:
-        return found
-    alive = cast(EpisodicWorld, world)
-    seconds = world.estimate_s(in_rates(experiment))
-    return corrected(experiment, found, alive, watcher, seconds)
 
 
 def _light(experiment: Experiment, every_s: float) -> Experiment:
