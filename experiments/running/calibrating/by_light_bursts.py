@@ -43,7 +43,9 @@ from experiments.running.calibrating.runs import (
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
-ROUNDS: Final = 5
+_ROUNDS: Final = 5
+# Where episodes correct the level of all costs, only their proportions are asked.
+_ROUNDS_BEFORE_EPISODES: Final = 3
 _BURST: Final = 12
 _BURST_S: Final = 0.001
 _DENSE_EVERY_S: Final = 0.03
@@ -89,9 +91,10 @@ def calibrate_by_light_bursts(
     dense, sparse = (
         _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
     )
-    watcher.planned(2 * ROUNDS, world.estimate_s(dense), 1)
+    count = _rounds(experiment)
+    watcher.planned(2 * count, world.estimate_s(dense), 1)
     rounds = []
-    for number in range(ROUNDS):
+    for number in range(count):
         few, many = (
             _run(
                 Trial(experiment=it, block=number, arm=it.arms[0], order=order),
@@ -117,6 +120,10 @@ def calibrate_by_light_bursts(
     )
 
 
+def _rounds(experiment: Experiment) -> int:
+    return _ROUNDS if experiment.episodes is None else _ROUNDS_BEFORE_EPISODES
+
+
 def _light(experiment: Experiment, every_s: float) -> Experiment:
     """Return a run of the baseline in which the entries take turns at small bursts."""
     experiment = in_rates(experiment.model_copy(update={"machine": None}))
@@ -131,7 +138,9 @@ def _light(experiment: Experiment, every_s: float) -> Experiment:
             "traffic": traffic,
         }
     )
-    header = experiment.experiment.model_copy(update={"blocks": ROUNDS, "again": False})
+    header = experiment.experiment.model_copy(
+        update={"blocks": _rounds(experiment), "again": False}
+    )
     limits = experiment.limits.model_copy(update=UNDISTURBED)
     return experiment.model_copy(
         update={

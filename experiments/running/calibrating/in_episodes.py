@@ -26,7 +26,7 @@ from experiments.running.trials import Deck, on_its_machine
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import Trial, WorldError
 
-ROUNDS: Final = 10
+ROUNDS: Final = 6
 
 
 def corrected(
@@ -38,7 +38,7 @@ def corrected(
 ) -> Calibration:
     """Return a calibration whose costs are those in episodes.
 
-    Live it takes about 25 s with eight arms.
+    Live it takes about 20 s with eight arms.
 
 
     :raises WorldError: if the processes fail, or no episode says what it cost.
