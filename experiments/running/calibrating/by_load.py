@@ -11,8 +11,10 @@ All traffic is taken to cost that factor times its nominal cost. Where its entri
 in other proportions than nominally, the total load is right and its parts are not.
 
 Brokers of a cluster are calibrated so, too: what a request costs there, the broker that
-leads pays in part when a follower asks for it. The CPU is that broker's, and nothing
-befalls it.
+leads pays in part when a follower asks for it. The CPU is that broker's. Nothing
+befalls it but what befalls the load: where that is scaled beyond what the broker can
+do, followers are handed many records at a time, and a request costs a third of what it
+does when each is handed on by itself.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from scipy.stats import t as student
 from experiments.design.calibration import Calibration, Cost
 from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
+from experiments.design.faults import ScaleLoad
 from experiments.load import trace
 from experiments.running.calibrating.runs import (
     CONFIDENCE,
@@ -42,6 +45,8 @@ from experiments.running.trials import on_its_machine
 from experiments.worlds.world import RunResult, Trial, World, WorldError
 
 ROUNDS: Final = 4
+# Before these the load is not yet what it is to be.
+_SETTLING: Final = 2
 _COLUMNS: Final = ("request_id", "outcome", "service_ns", "prior_ns")
 
 
@@ -61,9 +66,9 @@ def calibrate_by_load(
                 f"[nominal]: brokers of the {world.name} world say only what all "
                 "requests cost"
             )
-    watcher.planned(1 + ROUNDS, world.estimate_s(alone), 1)
+    watcher.planned(_SETTLING + ROUNDS, world.estimate_s(alone), 1)
     factors, bills_us = [1.0], []
-    for number in range(1 + ROUNDS):
+    for number in range(_SETTLING + ROUNDS):
         trial = Trial(
             experiment=alone,
             block=number,
@@ -89,7 +94,8 @@ def _baseline(experiment: Experiment) -> Experiment:
     header = experiment.experiment.model_copy(update={"again": False})
     limits = experiment.limits.model_copy(update=UNDISTURBED)
     arms = (experiment.arm(header.baseline),)
-    changed = {"experiment": header, "limits": limits, "arms": arms, "faults": ()}
+    faults = tuple(it for it in experiment.faults if isinstance(it, ScaleLoad))
+    changed = {"experiment": header, "limits": limits, "arms": arms, "faults": faults}
     return experiment.model_copy(update=changed)
 
 
