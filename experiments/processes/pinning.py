@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,14 +48,23 @@ class Pinning:
 
     @contextlib.contextmanager
     def as_generator(self) -> Iterator[None]:
-        """Have this process run where, and as favoured as, a generator does."""
+        """Have this process run where, and as favoured as, a generator does.
+
+        And as one does without collecting garbage: to look through all that an
+        experiment keeps took a tenth of a second, in which nothing was sent.
+        """
         allowed, nice = os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
         if self.generator is not None:
             os.sched_setaffinity(0, {self.generator})
         favour(self.nice)
         try:
             yield
         finally:
+            gc.enable()
+            gc.unfreeze()
             favour(nice)
             os.sched_setaffinity(0, allowed)
 
