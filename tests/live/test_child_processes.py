@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import sys
@@ -47,6 +48,15 @@ def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> 
         assert set(cpus) == os.sched_getaffinity(0)
         assert nice > os.getpriority(os.PRIO_PROCESS, 0)
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+def test_a_generator_collects_no_garbage(tmp_path: Path) -> None:
+    """To look through what an experiment keeps took as long as a backlog."""
+    with Pinning.here().as_generator():
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
 
 
 class Autogroup:
