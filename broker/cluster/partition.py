@@ -180,7 +180,7 @@ class Partition:
 
         Kafka's ``maybeIncrementLeaderHW``.
         """
-        if not self.is_leader or self.is_under_min_isr:
+        if self.is_under_min_isr:
             return False
         end = self._sync.common_end(
             self.log.log_end_offset, self.followers, self.maximal_isr

@@ -163,8 +163,8 @@ class ReplicaManager:
             self.produce_purgatory.check_and_complete(partition.key)
 
     def note_flush(self, partition: Partition) -> None:
-        """Show what was withheld until it was durable."""
-        if partition.advance_high_watermark():
+        """Show what was withheld until it was durable, if it is led here still."""
+        if partition.is_leader and partition.advance_high_watermark():
             self.note_append(partition)
 
     def note_follower(self, partition: Partition, replica: int) -> None:

@@ -32,6 +32,8 @@ class Withheld:
     @property
     def any(self) -> bool:
         """Tell whether anything is withheld; a truncation may have taken it."""
+        if not self._to_offset:
+            return False
         log = self._log
         return log.recovery_point < min(self._to_offset, log.log_end_offset)
 

@@ -208,7 +208,7 @@ class ZooKeeperCoordinator:
         """Have the controller told, who then asks for what is left (KIP-112)."""
         self._membership.log_dirs_changed.notify()
 
-    start_again = replicas_failed
+    start_again = replicas_failed  # Told so, it commands all of them anew.
 
     # ---- topics and configs -----------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Calibration by the load itself, where it comes in episodes.
 
 In an episode a request costs something else than in the light bursts that told what the
-entries cost beside each other: more wait at once, and since the broker's last episode
-all the others' have gone through the caches. So a few rounds are played as the
-experiment's will be, with the costs that were found. What the baseline's CPU took, over
+entries cost beside each other: more wait at once, and other brokers have been served
+since this one was. So a few rounds are played as the experiment's will be, with the
+costs that were found. What the baseline's CPU took, over
 these costs of what was answered, is the factor by which all of them are corrected: the
 load is then what the config writes, whatever the light bursts have missed.
 """
@@ -39,7 +39,6 @@ def corrected(
     """Return a calibration whose costs are those in episodes.
 
     Live it takes about 20 s with eight arms.
-
 
     :raises WorldError: if the processes fail, or no episode says what it cost.
     """

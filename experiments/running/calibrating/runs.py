@@ -1,4 +1,4 @@
-"""What both ways to calibrate share: the baseline alone, run until a run counts."""
+"""What the ways to calibrate share: limits, and a run repeated until one counts."""
 
 from __future__ import annotations
 
