@@ -35,6 +35,7 @@ from broker.log.log import Log
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire.codec import Entity
 from broker.replication.replica_fetcher import (
     EARLIEST,
     LATEST,
@@ -64,8 +65,11 @@ class FetcherId(NamedTuple):
 
 
 class _Running(NamedTuple):
+    """A fetcher, who is told of any change, and who of partitions that left."""
+
     fetcher: ReplicaFetcher
     changed: Signal
+    left: Signal
 
 
 class ReplicaFetcherManager:
@@ -130,7 +134,7 @@ class ReplicaFetcherManager:
                 self._now_ns,
                 self._now_ms,
             )
-            self._running[name] = _Running(fetcher, Signal())
+            self._running[name] = _Running(fetcher, Signal(), Signal())
             self._to_start.append(name)
             self._new.notify()
         self._of[key] = name
@@ -143,8 +147,10 @@ class ReplicaFetcherManager:
         name = self._of.pop(key, None)
         # A fetcher whose only partition's directory has failed is over.
         if name is not None and name in self._running:
-            self._running[name].fetcher.stop(key)
-            self._running[name].changed.notify()
+            running = self._running[name]
+            running.fetcher.stop(key)
+            running.changed.notify()
+            running.left.notify()
 
     def deal_anew(self) -> Iterator[None]:
         """Give each partition to the fetcher that it belongs to by now, in steps.
@@ -181,18 +187,34 @@ class ReplicaFetcherManager:
     async def _fetch(
         self, name: FetcherId, billed: AbstractContextManager[object]
     ) -> None:
-        fetcher, changed = self._running[name]
+        running = self._running[name]
         async with trio.open_nursery() as nursery:
             client = NetworkClient(self._settings(name), self._connect, self._rng)
             await nursery.start(client.run)
             find = partial(self._find, name.leader)
-            task = _Task(fetcher, client, find, self._flush, billed)
-            while fetcher.following:
+            task = _Task(running.fetcher, client, find, self._flush, billed)
+            nursery.start_soon(self._end_when_idle, name, task)
+            while self._running.get(name) is running:
                 if not await self._contained(task):
-                    await changed.wait(task.pause_until_s(self._now_ns()))
-            # Nothing has been awaited since: nobody can have added a partition.
-            del self._running[name]
+                    await running.changed.wait(task.pause_until_s(self._now_ns()))
+                if not running.fetcher.following:
+                    # Let go of by itself, where a directory has failed.
+                    running.left.notify()
             nursery.cancel_scope.cancel()
+
+    async def _end_when_idle(self, name: FetcherId, task: _Task) -> None:
+        """End a fetcher with its last partition, whatever answer is outstanding.
+
+        A leader that lost its power answers nothing for ``replica.socket.timeout.ms``,
+        and may lead again before. Kafka: ``shutdownIdleFetcherThreads``.
+        """
+        running = self._running[name]
+        while running.fetcher.following:
+            await running.left.wait()
+        # Nothing has been awaited since: nobody can have added a partition.
+        del self._running[name]
+        task.hang_up()
+        running.changed.notify()
 
     async def _contained(self, task: _Task) -> bool:
         """Do one round; a fault of ours costs that round, not the broker."""
@@ -234,6 +256,13 @@ class _Task:
         self._find = find
         self._flush = flush
         self._billed = billed
+        self._over = False
+        self._calling = trio.CancelScope()
+
+    def hang_up(self) -> None:
+        """Wait for no answer any more, neither now nor later."""
+        self._over = True
+        self._calling.cancel()
 
     def pause_until_s(self, now_ns: int) -> float:
         """Return when there may be something to do, on Trio's clock."""
@@ -258,7 +287,7 @@ class _Task:
         if asked is None:
             return False
         try:
-            answer = await self._client.call(self._address(), ApiKey.FETCH, asked.row)
+            answer = await self._call(ApiKey.FETCH, asked.row)
         except KafkaError:
             fetcher.failed(asked)
             return False
@@ -304,12 +333,18 @@ class _Task:
             isolation_level=0,
             topics=(Row(name=topic, partitions=(wanted,)),),
         )
-        answer = await self._client.call(self._address(), ApiKey.LIST_OFFSETS, row)
+        answer = await self._call(ApiKey.LIST_OFFSETS, row)
         found = answer.topics[0].partitions[0]
         if found.error_code is not ErrorCode.none:
             raise KafkaError(found.error_code, f"no end of {each.partition!r}")
         offset: int = found.offset
         return offset
+
+    async def _call(self, api: ApiKey, row: Row) -> Entity:
+        if not self._over:
+            with trio.CancelScope() as self._calling:
+                return await self._client.call(self._address(), api, row)
+        raise KafkaError(ErrorCode.network_exception, "nobody waits for the answer")
 
     def _address(self) -> Address:
         found = self._find()

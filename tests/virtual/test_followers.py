@@ -112,6 +112,28 @@ def test_a_fetcher_that_has_let_go_of_its_only_partition_is_not_missed() -> None
     with_brokers(scenario)
 
 
+def test_a_leader_that_fell_silent_is_followed_at_once_when_it_leads_again() -> None:
+    """What was asked of it then is not waited for: ``simulate --seed 40219``."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.introduce()
+        # Who is connected to this one is accepted by nobody.
+        brokers.network.listen("127.0.0.1", 9990)
+        await brokers.tell_addresses(1, (0, 1), elsewhere={0: 9990})
+        fetchers = brokers.applications[1].broker.replication.fetchers
+        await brokers.elect(0, 1, (0, 1))
+        # An answer is waited for, for as long as replica.socket.timeout.ms.
+        await trio.sleep(1.0)
+        await brokers.elect(1, 2, (0, 1))
+        await brokers.until(lambda: not fetchers.fetchers(), within_s=1)
+        await brokers.introduce()
+        await brokers.elect(0, 3, (0, 1))
+        found = await brokers.produce(0, b"a", timeout_ms=1000)
+        assert found == (ErrorCode.none, 0)
+
+    with_brokers(scenario)
+
+
 def test_a_follower_waits_until_it_is_told_where_its_leader_is() -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.elect(0, 1, (0, 1))
