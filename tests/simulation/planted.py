@@ -203,10 +203,10 @@ _BROKERS: Final = 3
 _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-offsets"})
 
 PLANTED = {
-    "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 20),
+    "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 60),
     "acknowledge before the ISR has it": Planted(acknowledge_early, _LOST, 8),
     "forget an epoch check": Planted(
-        forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 20
+        forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 60
     ),
     "lose order on resume": Planted(
         lose_order_on_resume, frozenset({"reordered", "nonmonotonic-send"}), 12
@@ -227,7 +227,7 @@ PLANTED = {
     "two controllers": Planted(
         two_controllers,
         _LOST | {"two-leaders", "not-in-sync"},
-        60,
+        156,
         zookeeper=True,
     ),
     "duplicate after fail-over": Planted(
