@@ -22,7 +22,7 @@ import trio
 from broker.application import Application
 from broker.assembly import assemble, numbered
 from broker.client.background import background
-from broker.client.network_client import connect_tcp
+from broker.client.network_client import Connect, connect_tcp
 from broker.config import (
     DOORKEEPER_LOG_FORMAT,
     DOORKEEPER_LOG_LEVEL,
@@ -53,14 +53,16 @@ class StoppedWhileStarting(BaseException):
     """A signal came before there was a broker; whatever contains faults lets it by."""
 
 
-def main(config: BrokerConfig) -> None:
+def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
     """Run a broker as this process until SIGTERM or SIGINT.
+
+    ``connect`` is its way to others: ZooKeeper, its controller, those it follows.
 
     :raises ConfigError: if a key does not allow it to start.
     """
     allow_all_descriptors()
     storage, rng = RealStorage(), random.Random()
-    config = trio.run(numbered, config, storage, rng, connect_tcp)
+    config = trio.run(numbered, config, storage, rng, connect)
     broker = assemble(
         config,
         storage=storage,
@@ -70,7 +72,7 @@ def main(config: BrokerConfig) -> None:
         blocking=call_in_thread,
         look_up=look_up_in_thread,
         threads=CallThreads(_DEVICE_THREADS),
-        connect=connect_tcp,
+        connect=connect,
     )
     run_process(config, KafkaApis(broker))
 

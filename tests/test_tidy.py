@@ -43,6 +43,7 @@ ALLOWED_IMPORTS = {
         "broker/requests/timer.py",
         "experiments/bench/*.py",
         "experiments/cluster/*.py",
+        "experiments/processes/cut_off.py",
         "experiments/simulation/*.py",
         "experiments/worlds/virtual/determinism.py",
         "experiments/worlds/virtual/memory_network.py",

@@ -110,7 +110,7 @@ class Restart(Event):
 
 
 class Cut(Span):
-    """A broker and those in ``between`` cannot reach each other."""
+    """The two brokers in ``between`` cannot reach each other; all others reach both."""
 
     kind: Literal["cut"]
     between: tuple[Broker, Broker]
@@ -178,7 +178,7 @@ WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "stop": _WITH_BROKERS,
         "kill": _WITH_BROKERS,
         "restart": _WITH_BROKERS,
-        "cut": frozenset({"virtual"}),
+        "cut": _WITH_BROKERS,
         "slow": _WITH_BROKERS,
         "fill": _WITH_BROKERS,
     }
@@ -186,7 +186,6 @@ WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 _WHY_NOT: Final = MappingProxyType(
     {
         "model": "the model has one broker and no disk",
-        "live": "nothing stands between two processes on the loopback interface",
         "kafka": "its run has one broker, which is left alone",
         "kraft": "its run has one broker, which is left alone",
     }

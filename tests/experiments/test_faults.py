@@ -74,7 +74,7 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         ({**SCALE, "until_s": 0.5}, "virtual", {}, "until_s = 0.5 is not after at_s"),
         ({"kind": "explode", "at_s": 1.0}, "virtual", {}, "'explode'"),
         ({**ELECT, "brokr": 1}, "virtual", CLUSTER, "unknown key"),
-        (CUT, "live", CLUSTER, "'cut' cannot happen in the live world, for nothing"),
+        (CUT, "kafka", {}, "'cut' cannot happen in the kafka world, for its run"),
         ({**CUT, "between": [1, 1]}, "virtual", CLUSTER, "between = [1, 1] names a"),
         (
             {"kind": "reassign", "at_s": 1.0, "replicas": [0, 0]},

@@ -162,6 +162,37 @@ def test_brokers_are_slow_and_full_and_gone_and_nothing_is_lost(
     assert set(at["broker"][done]) == {OLD}
 
 
+def test_what_is_cut_off_is_waited_for_until_it_is_heard_again(tmp_path: Path) -> None:
+    cut = {"kind": "cut", "at_s": 0.3, "until_s": 1.5, "between": [NEW, OLD]}
+    result, requests, at = play(tmp_path, "fifo", [WRITES], cut)
+    assert result.counts["ok"] == result.counts["sent"] == requests
+    done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
+    assert np.all(at["kept"][done] == 1)
+    # The controller hears of both: nobody is elected, nobody leaves the ISR.
+    assert set(at["broker"][done]) == {OLD}
+    # Else one is done every 25 ms; half of the time is left to a machine that is late.
+    assert np.diff(np.sort(at["client_done_ns"][done])).max() > 600 * MS
+
+
+def test_who_starts_while_it_is_cut_off_is_not_waited_for(
+    tmp_path: Path, in_the_end: Mapping[TopicPartition, Leadership]
+) -> None:
+    result, requests, at = play(
+        tmp_path,
+        "fifo",
+        [WRITES],
+        {"kind": "cut", "at_s": 0.3, "until_s": 60.0, "between": [NEW, OLD]},
+        {"kind": "restart", "at_s": 0.4, "broker": NEW},
+    )
+    assert result.counts["ok"] == result.counts["sent"] == requests
+    done = (at["api_key"] == PRODUCE) & (at["error_code"] == 0)
+    assert np.all(at["kept"][done] == 1)
+    # It left the ISR as it stopped, and reaches the leader in its second life no more.
+    assert in_the_end
+    for standing in in_the_end.values():
+        assert (standing.leader, set(standing.isr)) == (OLD, {OLD})
+
+
 @pytest.mark.parametrize(
     ("fault", "isr"),
     [

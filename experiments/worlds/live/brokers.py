@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Address, Target
@@ -16,6 +17,9 @@ from experiments.worlds.world import WorldError
 _START_TIMEOUT_S = 20.0
 _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
+SERVE: Final = ("doorkeeper", "serve", "--config")
+# The same, but that it can be cut off from others.
+SERVE_CUT_OFF: Final = ("experiments.processes.cut_off",)
 
 
 def start(
@@ -42,10 +46,12 @@ def start_with(
     tick: Callable[[], None],
     *,
     within: Sequence[str] = (),
+    serve: Sequence[str] = SERVE,
 ) -> Child:
     """Start a broker with this configuration, its files below ``at``.
 
-    ``within`` is a command that becomes the broker, in surroundings of its own. It
+    ``within`` is a command that becomes the broker, in surroundings of its own;
+    ``serve`` is the module that does, with its arguments but for the properties. It
     keeps its logs from one life to the next.
     """
     properties = at / "server.properties"
@@ -58,8 +64,8 @@ def start_with(
     }
     text = "".join(f"{key}={value}\n" for key, value in whole.items())
     properties.write_text(text, encoding="utf-8")
-    serve = [sys.executable, "-m", "doorkeeper", "serve", "--config", str(properties)]
-    return bound_child("broker", [*within, *serve], at, binding, tick)
+    command = [*within, sys.executable, "-m", *serve, str(properties)]
+    return bound_child("broker", command, at, binding, tick)
 
 
 def data(at: Path) -> Path:

@@ -15,9 +15,10 @@ import trio
 
 from experiments.cluster.membership import Endpoints, listener_names, member_keys
 from experiments.cluster.recorded import RecordedLife
-from experiments.design.faults import Fill
+from experiments.design.faults import Cut, Fill
 from experiments.processes.child import Binding
 from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
+from experiments.processes.cut_off import HEARD, SILENT
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import brokers
@@ -60,9 +61,12 @@ class LiveBrokers:
         self._listeners = listener_names(trial.experiment, trial.arm)
         ports = free_ports(2 * self._count)
         self.ports, self._control_ports = ports[: self._count], ports[self._count :]
-        self._filled = {
-            fault.broker for fault in trial.experiment.faults if isinstance(fault, Fill)
-        }
+        faults = trial.experiment.faults
+        self._filled = {it.broker for it in faults if isinstance(it, Fill)}
+        cuts = [it for it in faults if isinstance(it, Cut)]
+        self._cuttable = {number for it in cuts for number in it.between}
+        # From whom each broker is cut off now.
+        self._silent: dict[int, set[int]] = {number: set() for number in self._cuttable}
         self._up: dict[int, Child] = {}
         self._faults: list[str] = []
         self._slowing: dict[int, trio.CancelScope] = {}
@@ -122,8 +126,15 @@ class LiveBrokers:
         await trio.to_thread.run_sync(self._wait, number)
 
     async def cut(self, one: int, other: int, *, apart: bool) -> None:
-        """Cannot be: a config that asks for it is refused."""
-        raise AssertionError((one, other, apart))
+        """Have nothing get from one broker to the other, or everything again."""
+        await trio.lowlevel.checkpoint()
+        for number, from_whom in ((one, other), (other, one)):
+            if apart:
+                self._silent[number].add(from_whom)
+            else:
+                self._silent[number].discard(from_whom)
+            if number in self._up:
+                self._tell(number, SILENT if apart else HEARD, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
         """Let a broker have but its part of the time from now on."""
@@ -163,6 +174,11 @@ class LiveBrokers:
 
     # ---- processes ----------------------------------------------------------------
 
+    def _tell(self, number: int, word: str, other: int) -> None:
+        """Tell a broker what of another becomes of its connections to it."""
+        line = f"{word} {self.ports[other]} {self._control_ports[other]}"
+        self._up[number].tell(line)
+
     def _start(self, number: int) -> None:
         at = self._files(number)
         at.mkdir(exist_ok=True)
@@ -187,8 +203,11 @@ class LiveBrokers:
             self._binding(number),
             self._tick,
             within=disk,
+            serve=brokers.SERVE_CUT_OFF if number in self._cuttable else brokers.SERVE,
         )
         self._up[number] = self._stack.enter_context(child)
+        for other in sorted(self._silent.get(number, ())):
+            self._tell(number, SILENT, other)
 
     def _binding(self, number: int) -> Binding:
         """Bind who leads to the first CPU, the controller beside the clients."""
