@@ -7,6 +7,7 @@ own: drawing takes CPU on the machine that a run is being measured on.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Protocol
 
 from rich.console import Console
@@ -59,7 +60,7 @@ class ProgressBar:
         self._runs_left = 0
         self._seconds_each = 0.0
         self._ended = 0
-        self._last_reason = ""
+        self._uncounted = Counter[str]()
         self._began = self._last = time.monotonic()
         self._block = -1
 
@@ -68,6 +69,7 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._tell_uncounted()
         self._progress.stop()
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
@@ -86,6 +88,8 @@ class ProgressBar:
         unit, worth_a_line = "block", True
         if episodes is not None:
             unit, worth_a_line = "round", trial.block % episodes.session_rounds == 0
+            if worth_a_line and trial.block > self._block:
+                self._tell_uncounted()
         block = f"{unit} {trial.block + 1}/{blocks}"
         if not self._console.is_terminal and trial.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
@@ -110,10 +114,11 @@ class ProgressBar:
         if result.valid:
             self._runs_left -= 1
             self._progress.advance(self._task)
-        elif trial.experiment.episodes is None or result.reason != self._last_reason:
-            # A round is spoiled for all its arms alike, and is told of once.
+        elif trial.experiment.episodes is None:
             self._console.print(f"{trial.run_id} does not count: {result.reason}")
-        self._last_reason = result.reason
+        else:
+            # Hundreds in a few minutes: a line for all of a session.
+            self._uncounted[result.reason.partition(":")[0]] += 1
         self.tick()
 
     def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
@@ -122,6 +127,12 @@ class ProgressBar:
         self._progress.advance(self._task, -runs)
         self._console.print(f"block {trial.block + 1} does not count: {reason}")
         self.tick()
+
+    def _tell_uncounted(self) -> None:
+        """Say how many episodes did not count since this was said last, and why."""
+        for kind, count in self._uncounted.most_common():
+            self._console.print(f"episodes that do not count: {count} ({kind})")
+        self._uncounted.clear()
 
     def _left(self) -> str:
         """Estimate the time left from the pace so far, however many run at a time."""

@@ -1,0 +1,54 @@
+"""What a person sees while an experiment runs."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from experiments.design.config import Experiment, parse
+from experiments.running.progress import ProgressBar
+from experiments.worlds.world import RunResult, Trial
+from tests.experiments.test_episodes import content
+
+UNSTEADY = "machine unsteady: a fixed loop took 1.8 times as long"
+
+
+def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
+    """Return the lines for runs of one arm, a list of reasons for each block."""
+    said = io.StringIO()
+    with ProgressBar(Console(file=said, width=120)) as bar:
+        bar.planned(len(reasons), 0.1, 1)
+        for block, of_block in enumerate(reasons):
+            for attempt, reason in enumerate(of_block):
+                trial = Trial(
+                    experiment=experiment,
+                    block=block,
+                    arm=experiment.arms[0],
+                    order=0,
+                    attempt=attempt,
+                )
+                bar.started(trial)
+                bar.ended(trial, RunResult(valid=not reason, reason=reason))
+    return said.getvalue().splitlines()[1:]
+
+
+def test_a_run_that_does_not_count_has_a_line() -> None:
+    data = content()
+    del data["episodes"]
+    found = watched(parse(data), [["generator late: p99 9 ms", ""]])
+    assert found[0].startswith("block 1/6, ")
+    assert found[1:] == ["b000-fifo-t0 does not count: generator late: p99 9 ms"]
+
+
+def test_episodes_that_do_not_count_have_a_line_for_a_session() -> None:
+    """Sessions are of two rounds here."""
+    reasons = [[UNSTEADY, UNSTEADY, ""], [UNSTEADY, "broker died", ""], [UNSTEADY]]
+    found = watched(parse(content()), reasons)
+    assert [line.partition(", ")[0] for line in found] == [
+        "round 1/6",
+        "episodes that do not count: 3 (machine unsteady)",
+        "episodes that do not count: 1 (broker died)",
+        "round 3/6",
+        "episodes that do not count: 1 (machine unsteady)",
+    ]
