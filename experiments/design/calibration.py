@@ -39,9 +39,10 @@ class Calibration(Section):
     of every cost that the broker billed to no request, its network and event loop;
     ``reading_us`` the part of every cost that is from before the request was queued;
     ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
-    and until who waits for it has woken up. ``bills_us`` is the median bill of a
-    request of each entry in a cluster: without what nobody was billed, and without
-    replication.
+    and until who waits for it has woken up. ``loop_us`` is what the fixed loop of
+    `experiments.running.speed` took, the median around episodes. ``bills_us`` is the
+    median bill of a request of each entry in a cluster: without what nobody was billed,
+    and without replication.
     """
 
     source: str
@@ -49,6 +50,7 @@ class Calibration(Section):
     unbilled_us: float | None = None
     reading_us: float | None = None
     travel_us: float | None = None
+    loop_us: float | None = None
     bills_us: dict[Name, Mean] | None = None
     confidence: float | None = None
 

@@ -27,7 +27,8 @@ class Episodes(Section):
     """How rounds are played, which of them count, and when there are enough.
 
     ``speed_band`` is by what factor the machine's speed (``running.speed``) may differ
-    between the arms of a round that counts. Windows of 0.2 s that are a second apart
+    between the arms of a round that counts: around each it is the usual one, to within
+    the square root of the band. Windows of 0.2 s that are a second apart
     were seen to differ by a factor e^0.21 (standard deviation) on a machine shared with
     busy neighbours, and the extremes of six by about e^0.4, so 1.5: most rounds pass on
     such a machine, and those in which it lurched do not.

@@ -233,7 +233,7 @@ class _Todo:
         probes_ns = self._manifest.probes_ns(*place)
         if len(probes_ns) < len(self._blocks[place]):
             return
-        reason = speed.fault(probes_ns, limits.speed_band, "run")
+        reason = speed.fault(probes_ns, limits.speed_band)
         if not reason:
             return
         self._manifest.spoil(*place, reason)

@@ -2,17 +2,23 @@
 
 Before and after each episode, and each long run, a fixed loop is timed on the broker's
 CPU; its speed is the geometric mean of both. A round of episodes, or a block of long
-runs, counts if its fastest and its slowest differ by no more than a band. Nothing else
-has a say: what goes in are times of the loop, so no latency can make a round count or
-not.
+runs, counts if its fastest and its slowest differ by no more than a band; episodes are
+many enough to ask, too, that the machine be the usual one. Nothing else has a say: what
+goes in are times of the loop, so no latency can make a round count or not.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 ProbesNs = Sequence[int]
+
+# About two minutes of episodes: a machine that is another for a minute is waited for.
+REMEMBERED: Final = 512
 
 
 def loop_ns(probes_ns: ProbesNs) -> float:
@@ -20,10 +26,10 @@ def loop_ns(probes_ns: ProbesNs) -> float:
     return math.exp(math.fsum(map(math.log, probes_ns)) / len(probes_ns))
 
 
-def fault(probes_ns: Mapping[str, ProbesNs], band: float, unit: str = "episode") -> str:
-    """Say that the arms of a round or block met different machines, or say nothing.
+def fault(probes_ns: Mapping[str, ProbesNs], band: float) -> str:
+    """Say that the arms of a block met different machines, or say nothing.
 
-    ``probes_ns`` are the times of the loop around each arm's ``unit``.
+    ``probes_ns`` are the times of the loop around each arm's run.
     """
     times = {arm: loop_ns(probes) for arm, probes in probes_ns.items()}
     fastest = min(times, key=times.__getitem__)
@@ -33,5 +39,44 @@ def fault(probes_ns: Mapping[str, ProbesNs], band: float, unit: str = "episode")
         return ""
     return (
         f"machine unsteady: a fixed loop took {factor:.2f} times as long around the "
-        f"{unit} of {slowest} as around that of {fastest}; up to {band:g} counts"
+        f"run of {slowest} as around that of {fastest}; up to {band:g} counts"
     )
+
+
+class UsualSpeed:
+    """The machine as it usually is: the median of the loop's times around episodes.
+
+    Of the latest `REMEMBERED` ones; as long as there are fewer, ``calibrated_ns``, the
+    loop's time when costs were measured, stands for those before, if it is known. So
+    what a load was made for is what counts, until the machine has become another for
+    good. Two episodes that are both usual differ by no more than ``band``. Taking one
+    costs O(remembered).
+    """
+
+    def __init__(self, band: float, calibrated_ns: float | None = None) -> None:
+        self._half_band = math.sqrt(band)
+        known = [] if calibrated_ns is None else [calibrated_ns] * REMEMBERED
+        self._lately = deque(known, maxlen=REMEMBERED)
+        self._loop_ns = calibrated_ns
+
+    @property
+    def loop_ns(self) -> float:
+        """The loop's usual time."""
+        assert self._loop_ns is not None, "no episode, and no calibration"
+        return self._loop_ns
+
+    def add(self, loop_ns: float) -> None:
+        """Take the loop's time around an episode."""
+        self._lately.append(loop_ns)
+        self._loop_ns = statistics.median_low(self._lately)
+
+    def fault(self, loop_ns: float) -> str:
+        """Say that an episode with this time met another machine, or say nothing."""
+        factor = loop_ns / self.loop_ns
+        if 1 / self._half_band <= factor <= self._half_band:
+            return ""
+        return (
+            f"machine unsteady: a fixed loop took {factor:.2f} times as long around "
+            f"the episode as it usually does; up to a factor {self._half_band:.3g} "
+            "counts"
+        )

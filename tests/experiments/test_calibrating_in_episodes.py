@@ -41,10 +41,14 @@ FOUND = Calibration.model_validate(
 
 @dataclass
 class Broker:
-    """Answers everything, at its true costs; `fails` is after how many episodes."""
+    """Answers everything, at its true costs; `fails` is after how many episodes.
+
+    Some of its episodes are on a machine that takes ``slower`` times as long.
+    """
 
     fails: int | None = None
     silent: bool = False
+    slower: int = 1
     rehearsed: int = 0
     played: list[tuple[Trial, Trace]] = field(default_factory=list)
 
@@ -59,18 +63,25 @@ class Broker:
         if len(self.played) == self.fails:
             raise RunFailed("broker ended with status 9")
         self.played.append((trial, replayed))
-        return (1, 1)
+        return self.probes_ns(len(self.played))
+
+    def probes_ns(self, number: int) -> tuple[int, int]:
+        """Return what the loop took around the episode with this number, from 1."""
+        slow = self.slower if number % 3 == 1 else 1
+        return (1_600_000 * slow, 1_600_000 * slow)
 
     def finish(self) -> Iterator[Episode]:
-        for trial, replayed in self.played:
+        for number, (trial, replayed) in enumerate(self.played, start=1):
             names = Counter(replayed.column("traffic"))
             used_us = sum(TRUE_US[name] * count for name, count in names.items())
+            probes_ns = self.probes_ns(number)
+            used_us *= probes_ns[0] / 1_600_000
             if trial.arm.name == "wfq":
                 # What it costs under another arm is that arm's affair.
                 used_us *= 7
             by_then_us = sum(FOUND_US[name] * count for name, count in names.items())
             ratio = None if self.silent else used_us / by_then_us
-            result = RunResult(valid=True, cost_ratio=ratio)
+            result = RunResult(valid=True, cost_ratio=ratio, probes_ns=probes_ns)
             rows: Any = None
             yield Episode(
                 trial=trial,
@@ -95,8 +106,13 @@ def experiment() -> Experiment:
 def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
     broker = Broker()
     found = corrected(experiment(), FOUND, broker, Unwatched(), 0.1)
-    assert broker.rehearsed == len(ARMS)
-    assert len(broker.played) == ROUNDS * len(ARMS)
+    # Half of them are the baseline's or its twin's, each after one of another arm.
+    order = [trial.arm.name for trial, _ in broker.played]
+    assert len(order) == 2 * ROUNDS
+    assert set(order[::2]) == {"wfq"}
+    assert set(order[1::2]) <= {"fifo", "fifo-again"}
+    assert broker.rehearsed == len(set(order))
+    assert len({trial.run_id for trial, _ in broker.played}) == ROUNDS * 2
     # What all of the load costs is right, though not what each entry does.
     names = Counter(
         name for _, replayed in broker.played for name in replayed.column("traffic")
@@ -112,6 +128,16 @@ def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
     assert found.reading_us == pytest.approx(12.0 * factor, rel=1e-4)
     # The way there is not the broker's.
     assert found.travel_us == 40.0
+
+
+def test_costs_are_those_of_the_machine_as_it_usually_is() -> None:
+    """What was slow for an episode would be no load for what counts later."""
+    steady = corrected(experiment(), FOUND, Broker(), Unwatched(), 0.1)
+    flipping = corrected(experiment(), FOUND, Broker(slower=2), Unwatched(), 0.1)
+    assert steady.loop_us == flipping.loop_us == 1600.0
+    for name in FOUND_US:
+        cost_us = steady.costs[name].mean_us
+        assert flipping.costs[name].mean_us == pytest.approx(cost_us, rel=0.02)
 
 
 def test_no_round_of_the_experiment_is_played_beforehand() -> None:

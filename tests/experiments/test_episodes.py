@@ -265,7 +265,7 @@ def test_a_round_that_is_given_up_has_a_run_of_every_arm(tmp_path: Path) -> None
 
 def test_a_machine_that_stays_unsteady_costs_the_round(tmp_path: Path) -> None:
     slow = (3_000_000, 3_000_000)
-    world = FakeWorld(probes={"b001-wfq-t0": slow, "b001-wfq-t1": slow})
+    world = FakeWorld(probes={f"b001-wfq-t{attempt}": slow for attempt in range(6)})
     manifest = run(tmp_path, world)
     assert not any(it["valid"] for it in manifest["runs"] if it["block"] == 1)
     assert [it["rounds"] for it in manifest["looks"]] == [1, 3, 5]

@@ -3,15 +3,19 @@
 In an episode a request costs something else than in the light bursts that told what the
 entries cost beside each other: more wait at once, and other brokers have been served
 since this one was. So a few rounds are played as the experiment's will be, with the
-costs that were found. What the baseline's CPU took, over
-these costs of what was answered, is the factor by which all of them are corrected: the
-load is then what the config writes, whatever the light bursts have missed.
+costs that were found. What the baseline's CPU took, over these costs of what was
+answered, is the factor by which all of them are corrected: the load is then what the
+config writes, whatever the light bursts have missed. It is taken from episodes on the
+machine as it was around most of them, and that machine's speed is kept: it is the one
+on which episodes will count.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from experiments.design.calibration import Calibration, Cost
@@ -22,11 +26,12 @@ from experiments.processes.children import RunFailed
 from experiments.running.calibrating.runs import UNDISTURBED
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
+from experiments.running.speed import UsualSpeed, loop_ns
 from experiments.running.trials import Deck, on_its_machine
 from experiments.worlds.episodes import EpisodicWorld
-from experiments.worlds.world import Trial, WorldError
+from experiments.worlds.world import RunResult, Trial, WorldError
 
-ROUNDS: Final = 6
+ROUNDS: Final = 5
 
 
 def corrected(
@@ -46,11 +51,24 @@ def corrected(
     trials = list(_trials(there))
     watcher.planned(len(trials), estimate_s, 1)
     try:
-        ratios = _ratios(trials, world, watcher)
+        results = _results(trials, world, watcher)
     except RunFailed as failure:
         raise WorldError(f"calibration: {failure}") from failure
+    assert there.episodes is not None
+    usual = UsualSpeed(there.episodes.speed_band)
+    for _, result in results:
+        usual.add(loop_ns(result.probes_ns))
+    ratios = [
+        result.cost_ratio
+        for trial, result in results
+        if _is_baseline(trial) and result.valid and result.cost_ratio
+        if not usual.fault(loop_ns(result.probes_ns))
+    ]
     if not ratios:
-        raise WorldError("calibration: no CPU time is known, or nothing was served")
+        raise WorldError(
+            "calibration: no CPU time is known, nothing was served, or the machine "
+            "was another around every episode of the baseline"
+        )
     factor = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
     return found.model_copy(
         update={
@@ -59,26 +77,38 @@ def corrected(
             },
             "unbilled_us": _times(found.unbilled_us, factor),
             "reading_us": _times(found.reading_us, factor),
+            "loop_us": round(usual.loop_ns / 1000, 3),
         }
     )
 
 
 def _trials(experiment: Experiment) -> Iterator[Trial]:
-    """Yield trials of rounds that the experiment does not have, in their order."""
+    """Yield trials of rounds that the experiment does not have, in their order.
+
+    An episode of the baseline follows each of another arm: it meets the caches that it
+    will meet, and most of the time goes to what is asked for.
+    """
     header = experiment.experiment
-    other = {"blocks": ROUNDS, "seed": header.seed + 1}
+    another = {"blocks": ROUNDS, "seed": header.seed + 1}
     changed = {
-        "experiment": header.model_copy(update=other),
+        "experiment": header.model_copy(update=another),
         "limits": experiment.limits.model_copy(update=UNDISTURBED),
     }
-    yield from plan(points(experiment.model_copy(update=changed)))
+    trials = plan(points(experiment.model_copy(update=changed)))
+    for _, of_round in itertools.groupby(trials, key=lambda trial: trial.block):
+        baseline: list[Trial] = []
+        others: list[Trial] = []
+        for trial in of_round:
+            (baseline if _is_baseline(trial) else others).append(trial)
+        for attempt, other in enumerate(others):
+            yield other
+            yield replace(baseline[attempt % len(baseline)], attempt=attempt)
 
 
-def _ratios(trials: list[Trial], world: EpisodicWorld, watcher: Watcher) -> list[float]:
-    """Play the trials; return what each of the baseline's cost over its calibration.
-
-    The baseline's twin, if there is one, is as good.
-    """
+def _results(
+    trials: list[Trial], world: EpisodicWorld, watcher: Watcher
+) -> list[tuple[Trial, RunResult]]:
+    """Play the trials, in turn; return what came of each."""
     deck, first = Deck(), trials[0]
     with world.session(on_machine(first.experiment, first.stretch)) as session:
         for arm in {trial.arm.name: trial for trial in trials}.values():
@@ -86,11 +116,11 @@ def _ratios(trials: list[Trial], world: EpisodicWorld, watcher: Watcher) -> list
         for trial in trials:
             watcher.started(trial)
             session.play(*on_its_machine(trial, deck.draw(trial)))
-        results = [each.result for each in session.finish() if _is_baseline(each.trial)]
-    return [each.cost_ratio for each in results if each.valid and each.cost_ratio]
+        return [(each.trial, each.result) for each in session.finish()]
 
 
 def _is_baseline(trial: Trial) -> bool:
+    """Whether it is the baseline's; its twin, if there is one, is as good."""
     arm = trial.experiment.again_of(trial.arm) or trial.arm.name
     return arm == trial.experiment.experiment.baseline
 

@@ -1,9 +1,9 @@
 """Rounds of episodes where all arms are alive: in turn, and again if they are spoiled.
 
 After each episode the machine-speed gate (`experiments.running.round_of_arms`) says
-which arm of the round is dealt next; what does not count is kept with the reason. If
-the processes of a session fail, each of its trials is a failed run, and the next
-session starts anew.
+which arm of the round is dealt next; what does not count is kept with the reason. What
+the machine usually is, is remembered from session to session. If the processes of a
+session fail, each of its trials is a failed run, and the next session starts anew.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.design.capacity import on_machine
+from experiments.design.config import Experiment
 from experiments.processes.children import RunFailed
 from experiments.records.environment import now
 from experiments.running.executor import Todo
 from experiments.running.round_of_arms import RoundOfArms
+from experiments.running.speed import UsualSpeed
 from experiments.running.trials import (
     Deck,
     Outcome,
@@ -48,6 +50,7 @@ class InEpisodes:
     def __init__(self, world: EpisodicWorld) -> None:
         self._world = world
         self._deck = Deck()
+        self._usual: UsualSpeed | None = None
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
         """Run trials, see `Executor`; a session's outcomes come when it is over."""
@@ -98,9 +101,11 @@ class InEpisodes:
         assert first.experiment.episodes is not None
         replayed = self._deck.draw(first)
         works = {work.trial.arm.name: work for work in round_}
+        if self._usual is None:
+            self._usual = _calibrated(first.experiment)
         gate = RoundOfArms(
             list(works),
-            band=first.experiment.episodes.speed_band,
+            usual=self._usual,
             tries=first.experiment.limits.retries + 1,
         )
         dealt: list[Trial] = []
@@ -111,13 +116,12 @@ class InEpisodes:
             attempts[arm] += 1
             dealt.append(trial)
             gate.add(arm, session.play(*on_its_machine(trial, replayed)))
-        counting = [dealt[at] for at in gate.counting()]
+        counting = gate.counting()
         # Of a round that is given up the last run of each trial is its outcome.
-        final = {it.run_id for it in counting or _last_of_each(dealt)}
-        counted = {it.run_id for it in counting}
-        spoiled = {it.run_id for it in dealt} - counted
-        played.spoiled.update(dict.fromkeys(spoiled, gate.fault()))
-        played.again.update({it.run_id for it in dealt} - final)
+        final = [dealt[at] for at in counting] or _last_of_each(dealt)
+        played.again.update({it.run_id for it in dealt} - {it.run_id for it in final})
+        for at in set(range(len(dealt))) - set(counting):
+            played.spoiled[dealt[at].run_id] = gate.fault(at)
 
     def _outcome(self, work: Work, episode: Episode, played: _Played) -> Outcome:
         drawn = self._deck.draw(work.trial)
@@ -157,6 +161,15 @@ class InEpisodes:
             seconds=0.0,
             load_average=os.getloadavg()[0],
         )
+
+
+def _calibrated(experiment: Experiment) -> UsualSpeed:
+    """Return the machine whose costs the load was made for, as far as it is known."""
+    assert experiment.episodes is not None
+    machine = experiment.machine
+    loop_us = None if machine is None else machine.loop_us
+    loop_ns = None if loop_us is None else loop_us * 1000
+    return UsualSpeed(experiment.episodes.speed_band, loop_ns)
 
 
 def _last_of_each(dealt: Sequence[Trial]) -> list[Trial]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Final
 
@@ -39,7 +40,13 @@ def steadiness_sentence(manifest: Manifest) -> str:
     band = manifest.speed_band
     if found is None or band is None:
         return ""
-    unit = "block" if manifest.episodes is None else "round"
+    unit, where = "block", f"it differed between arms by more than a factor {band:g}"
+    if manifest.episodes is not None:
+        unit = "round"
+        where = (
+            "some arm had no episode in which it was what it usually is, to within a "
+            f"factor {digits(math.sqrt(band))}"
+        )
     again = ""
     if found.dealt_again:
         episodes = counted(found.dealt_again, "episode")
@@ -50,8 +57,8 @@ def steadiness_sentence(manifest: Manifest) -> str:
         f"long as at its fastest; around two arms of a {unit} its times differ with a "
         f"standard deviation of {found.spread:.2f} of the logarithm. "
         f"{found.rounds_spoiled} of {counted(found.rounds_played, unit)} "
-        f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there it "
-        f"differed between arms by more than a factor {band:g}{again}."
+        f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there "
+        f"{where}{again}."
     )
 
 
