@@ -8,6 +8,7 @@ from typing import Final
 
 from spark_analysis.incidents.measures import Measure
 from spark_analysis.incidents.order import Order
+from spark_analysis.incidents.overload import Overload
 from spark_analysis.judging.verdict import Word
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.intervals import Estimate
@@ -61,6 +62,7 @@ class Incident:
     """
 
     manifest: Manifest
+    overload: Overload
     measures: tuple[Measure, ...]
     cells: tuple[IncidentCell, ...]
     orders: Mapping[str, Order]

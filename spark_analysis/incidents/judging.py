@@ -21,6 +21,7 @@ from spark_analysis.incidents.measures import (
     of_run,
 )
 from spark_analysis.incidents.order import Order, order_of
+from spark_analysis.incidents.overload import overload_of
 from spark_analysis.judging.group_functions import Contrast
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
 from spark_analysis.judging.spark_jobs import families
@@ -65,6 +66,7 @@ def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
     block = manifest.blocks[0]
     return Incident(
         manifest=manifest,
+        overload=overload_of(attempts, manifest, old_leader),
         measures=measures,
         cells=tuple(_cell(judged, m, arm) for m in measures for arm in arms),
         orders={it.name: _order(judged, it) for it in measures},

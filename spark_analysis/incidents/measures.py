@@ -167,6 +167,12 @@ def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
     }
 
 
+def of_backlog(old_leader: int) -> str:
+    """Return SQL for how many writes the old leader had not done at ``decided_ns``."""
+    there = f"api_key = {_PRODUCE} AND broker = {old_leader} AND sent_ns <= decided_ns"
+    return f"count_if({there} AND coalesce(local_done_ns > decided_ns, true))"
+
+
 def of_mark(old_leader: int, timeout_ns: int) -> Mapping[str, str]:
     """Return SQL for what is to be seen of an attempt, and when; null where nothing is.
 

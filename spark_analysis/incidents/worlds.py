@@ -2,7 +2,9 @@
 
 Machines differ in milliseconds, so what is held against each other are ratios to the
 baseline: two worlds agree where the quotient of theirs lies within the margin that was
-named before (`judging.worlds`); and who is ahead of whom, each by its own tests.
+named before (`judging.worlds`); and who is ahead of whom, each by its own tests. What
+happened in one of the worlds under neither arm has no ratio there, and says nothing of
+the other world.
 """
 
 from __future__ import annotations
@@ -73,6 +75,8 @@ def _pairs(first: Incident, other: Incident) -> Iterator[IncidentPair]:
             continue
         if mine.arm == first.manifest.again:
             continue
+        if not (_happened(first, mine) and _happened(other, theirs)):
+            continue
         ratios = quotient(theirs.ratio, mine.ratio)
         yield IncidentPair(
             first=first.manifest.world,
@@ -81,6 +85,12 @@ def _pairs(first: Incident, other: Incident) -> Iterator[IncidentPair]:
             theirs=theirs,
             agreement=agreement_of(_word(mine), _word(theirs), ratios, margin),
         )
+
+
+def _happened(incident: Incident, cell: IncidentCell) -> bool:
+    """Tell whether there is anything to be a ratio of: nought to nought is none."""
+    base = incident.cell(incident.manifest.baseline, cell.measure.name)
+    return cell.estimate.value > 0 or base.estimate.value > 0
 
 
 def _word(cell: IncidentCell) -> str | None:

@@ -116,13 +116,19 @@ def step_down_ms(arm: str, block: int) -> float:
     return {"priority": 20.0}.get(arm, 200.0) + block
 
 
-def written(at: Path, world: str, step_down_ms: Callable[[str, int], float]) -> None:
-    """Write a run directory of a world, whose old leaders obey so late."""
+def written(
+    at: Path, world: str, step_down_ms: Callable[[str, int], float], places: int = 4
+) -> None:
+    """Write a run directory of a world, whose old leaders obey so late.
+
+    Four writes wait at the decision, for a queue of so many places.
+    """
     manifest = synthetic.write(at, blocks=8, seconds=0.1, arms=("fifo", "priority"))
     manifest["world"] = world
     manifest["config"] |= {
         "cluster": {"leader": OLD, "request_timeout_ms": 500.0},
         "faults": [{"kind": "elect", "at_s": 0.1}],
+        "broker": {"set": {"queued.max.requests": places}},
     }
     for run in manifest["runs"]:
         hand = incident(step_down_ms(run["arm"], run["block"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.incidents.worlds import IncidentWorlds, hold_incidents_together
 from spark_analysis.judging.worlds import hold_together
 from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from spark_analysis.telling.sentences.incident_world_sentences import (
     election_sentences,
@@ -79,7 +81,7 @@ def test_worlds_with_the_same_ratios_agree_and_order_arms_alike(
     assert (order.same, order.opposite) == ((), ())
     said = worlds_sentences(alike)
     assert said[0].startswith(
-        "Of 10 ratios to fifo that the virtual and the live world both have, "
+        "Of 9 ratios to fifo that the virtual and the live world both have, "
     )
     assert (
         "By old leader steps down, the best first: virtual priority | fifo, live "
@@ -100,6 +102,24 @@ def test_worlds_that_contradict_each_other_say_so(
         "priority: old leader steps down is better in the virtual world (23.5) and "
         "worse in the live one (404)."
     ) in said
+
+
+def test_what_did_not_happen_in_a_world_contradicts_nothing(judged: Incident) -> None:
+    """Seen live, where nobody waited for long: sameness of nought and nought."""
+    live = replace(
+        judged,
+        manifest=replace(judged.manifest, world="live"),
+        cells=tuple(
+            replace(cell, estimate=Estimate(0.0, 0.0, 0.0))
+            if cell.measure.name == "timed_out"
+            else cell
+            for cell in judged.cells
+        ),
+    )
+    found = hold_incidents_together([judged, live])
+    told = {it.mine.measure.name for it in found.pairs}
+    # Nor is it agreement that both worlds keep a promise under every arm.
+    assert {it.name for it in judged.measures} - told == {"timed_out", "lost_by_all"}
 
 
 def test_one_world_is_told_as_if_it_were_alone(judged: Incident) -> None:

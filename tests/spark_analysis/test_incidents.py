@@ -14,9 +14,11 @@ from experiments.records.recording import NEVER, RunLabels, write
 from spark_analysis.analyze import write_report
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.incidents.judging import judge_incident
+from spark_analysis.incidents.overload import Overload
 from spark_analysis.recordings.columns import STAMPS
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.telling.paper import build, facts_of
+from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from tests.spark_analysis import synthetic
 from tests.spark_analysis.elections import (
     NEW,
@@ -138,6 +140,36 @@ def test_what_never_comes_back_is_infinite(
     assert np.isfinite(cell.estimate.value)
     assert np.isinf(cell.estimate.high)
     assert found.cell("priority", "unwritable_ms").word == "better"
+
+
+def test_what_waited_at_the_decision_is_told(judged: Incident) -> None:
+    assert judged.overload == Overload(places=4, waiting=(4,) * 8)
+    assert incident_lead(judged)[1] == (
+        "When the controller decided, 4.00 writes waited there on average, and its "
+        "queue of 4 places was full in 8 of 8 incidents."
+    )
+
+
+def test_arms_that_are_alike_without_an_overload_are_not_told_to_be_so_in_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Seen live: calibrated too dear, the load let the queue run empty."""
+    written(tmp_path, "live", step_down_ms, places=5)
+    found = judge_incident(spark, load_manifest(tmp_path))
+    assert found is not None
+    assert incident_lead(found)[1].endswith(
+        "was full in 0 of 8 incidents: there was no overload, and that arms are alike "
+        "without one does not say what they are in one."
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "shown"), [((5, 5, 4), True), ((5, 5, 4, 4), False), ((9,), True)]
+)
+def test_an_overload_is_a_full_queue_in_most_incidents(
+    waiting: tuple[int, ...], *, shown: bool
+) -> None:
+    assert Overload(places=5, waiting=waiting).shown is shown
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,8 @@ def incident_lead(incident: Incident) -> list[str]:
         f"Under {base} the old leader steps down {_value(down)} after the "
         f"controller's decision (mean over {incidents}, {level}: "
         f"{interval(down.estimate)}), and accepts "
-        f"{_value(vain)} records meanwhile."
+        f"{_value(vain)} records meanwhile.",
+        _of_overload(incident),
     ]
     said += [_of_rival(incident, arm) for arm in manifest.rivals]
     return [*_too_few(incident), *said, *_of_promises(incident)]
@@ -45,6 +46,22 @@ def _too_few(incident: Incident) -> list[str]:
         return []
     told = counted(count, "complete incident")
     return [f"With {told} no difference can be shown, and none means sameness."]
+
+
+def _of_overload(incident: Incident) -> str:
+    """Say what waited when the controller decided, and if that was no overload."""
+    found = incident.overload
+    said = (
+        f"When the controller decided, {digits(found.mean)} writes waited there on "
+        f"average, and its queue of {found.places} places was full in {found.full} of "
+        f"{counted(len(found.waiting), 'incident')}"
+    )
+    if found.shown:
+        return f"{said}."
+    return (
+        f"{said}: there was no overload, and that arms are alike without one does not "
+        "say what they are in one."
+    )
 
 
 def _of_promises(incident: Incident) -> list[str]:

@@ -1,0 +1,66 @@
+"""Was there an overload: what waited at the old leader when the controller decided.
+
+Arms differ in what a controller's request waits behind. Where little waits, they are
+alike whatever they do, and their sameness says nothing of the incident.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
+
+from spark_analysis.incidents.measures import of_backlog
+from spark_analysis.recordings.contract import Manifest
+from spark_analysis.recordings.load import aggregates
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Kafka's default of queued.max.requests.
+_PLACES: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overload:
+    """How many writes waited under the baseline, incident by incident.
+
+    ``places`` are those of the old leader's request queue (``queued.max.requests``).
+    """
+
+    places: int
+    waiting: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        """Writes that waited, on average over incidents."""
+        return fmean(self.waiting)
+
+    @property
+    def full(self) -> int:
+        """In how many incidents there was no place left."""
+        return sum(waiting >= self.places for waiting in self.waiting)
+
+    @property
+    def shown(self) -> bool:
+        """Whether most incidents had a full queue."""
+        return 2 * self.full > len(self.waiting)
+
+
+def overload_of(attempts: DataFrame, manifest: Manifest, old_leader: int) -> Overload:
+    """Return the overload of the baseline's runs; attempts have ``decided_ns``."""
+    found = (
+        attempts.where(attempts.arm == manifest.baseline)
+        .groupBy("block")
+        .agg(*aggregates({"waiting": of_backlog(old_leader)}))
+        .orderBy("block")
+        .toArrow()
+        .to_pylist()
+    )
+    (baseline,) = (arm for arm in manifest.arms if arm.name == manifest.baseline)
+    shared = manifest.config.get("broker", {}).get("set", {})
+    settings = {**shared, **baseline.settings}
+    return Overload(
+        places=int(settings.get("queued.max.requests", _PLACES)),
+        waiting=tuple(row["waiting"] for row in found),
+    )
