@@ -55,7 +55,7 @@ witness: $(STAMP) $(KAFKA_JARS)
 	    --out $(WITNESSES)/theory.json || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(WITNESSES)
 
-# KAFKA-4453 with processes and a ZooKeeper, about half an hour on a machine with two
+# KAFKA-4453 with processes and a ZooKeeper, some twenty minutes on a machine with two
 # CPUs to spare; `make results` tells of it beside virtual time.
 incident: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world live --out $(INCIDENTS)/live --resume || test $$? -eq 1

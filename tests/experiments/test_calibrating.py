@@ -164,7 +164,7 @@ def test_a_cluster_is_calibrated_by_its_load_and_nothing_befalls_it() -> None:
     assert {name: cost.mean_us for name, cost in found.costs.items()} == {
         "produce": pytest.approx(1000.0),
         "produce-acks-1": pytest.approx(1000.0),
-        "metadata": pytest.approx(25.0),
+        "metadata": pytest.approx(150.0),
     }
     assert broker.stretches == pytest.approx([1.0, *[0.25] * 5])
 
