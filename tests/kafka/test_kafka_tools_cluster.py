@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from experiments.processes.child import Binding
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
@@ -89,6 +90,21 @@ def cluster(
 
 def create(cluster: Cluster, topic: str, *options: str) -> None:
     cluster.tools("kafka-topics", "--create", "--topic", topic, *options)
+    until(lambda: everybody_knows(cluster, topic) > 0, f"everybody has {topic}")
+
+
+def everybody_knows(cluster: Cluster, topic: str) -> int:
+    """Return how many partitions all brokers name, or -1 if they do not agree.
+
+    The tools ask anybody, and who has not heard of a change from the controller yet
+    tells what was before, as Kafka's brokers do.
+    """
+    counts = []
+    for broker in cluster.brokers:
+        told = AdminClient({"bootstrap.servers": broker.bootstrap})
+        found = told.list_topics(timeout=10).topics.get(topic)
+        counts.append(0 if found is None else len(found.partitions))
+    return counts[0] if len(set(counts)) == 1 else -1
 
 
 def test_kafka_topics_places_three_replicas(cluster: Cluster) -> None:
@@ -99,12 +115,14 @@ def test_kafka_topics_places_three_replicas(cluster: Cluster) -> None:
         assert replicas.split(",")[0] == leader
         assert set(replicas.split(",")) == set(isr.split(",")) == EVERYBODY
     cluster.tools("kafka-topics", "--alter", "--topic", "three", "--partitions", "9")
+    until(lambda: everybody_knows(cluster, "three") == 9, "nine partitions")
     assert len(cluster.describe("three")) == 9
     too_many = ("--partitions", "1", "--replication-factor", "4")
     refused = cluster.tools.run("kafka-topics", "--create", "--topic", "x", *too_many)
     assert refused.status == 1
     assert "replication factor" in refused.out.lower()
     cluster.tools("kafka-topics", "--delete", "--topic", "three")
+    until(lambda: everybody_knows(cluster, "three") == 0, "no topic")
     assert "three" not in cluster.tools("kafka-topics", "--list").lines
 
 
@@ -118,7 +136,7 @@ def test_kafka_leader_election_gives_leadership_back(cluster: Cluster) -> None:
     wanted = ("--topic", "elected", "--partition", "0")
     elect = ("kafka-leader-election", "--election-type", "preferred", *wanted)
     assert "Successfully completed" in cluster.tools(*elect).out
-    assert cluster.leaders("elected", 1) == ["2"]
+    until(lambda: cluster.leaders("elected", 1) == ["2"], "the preferred one leads")
     assert "Valid replica already elected" in cluster.tools(*elect).out
 
 
