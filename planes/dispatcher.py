@@ -24,18 +24,15 @@ from planes.alarm import Alarm
 from planes.books import Books
 from planes.clock import NowNs
 from planes.cpu import Cpu
-from planes.lock import LOCK_TRAPS, LockError, LockTrap, expect_none_held, locking_of
+from planes.lock import LockError, LockTrap, expect_none_held, locking_of
 from planes.lock_turns import LockTurns
 from planes.plane import PlaneCore
 from planes.room import Room
 from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat, stay
-from planes.stepping import Spend, Step, Stepper
+from planes.stepping import OWN_TRAPS, Spend, Step, Stepper, unserved
 from planes.task import Task
 from planes.upkeep import Upkeep, no_upkeep
 from planes.workers import Workers
-
-# Beside ``PREEMPT``; every other trap is Trio's.
-_TRAPS = frozenset({Park, *LOCK_TRAPS})
 
 
 class Dispatcher:
@@ -270,7 +267,7 @@ class Dispatcher:
                 return
             began_ns = now_ns = self.books.until_ns = stepper.ended_ns
             step, argument = task.coroutine.send, None
-            if trap is PREEMPT or type(trap) in _TRAPS:
+            if trap is PREEMPT or type(trap) in OWN_TRAPS:
                 breach = guard.breach(task)
                 if breach is None and trap is not PREEMPT:
                     waits, breach = self._obey(task, trap, now_ns)
@@ -287,6 +284,9 @@ class Dispatcher:
                     return
             else:
                 step, argument = yield from self._wait_for_device(task, trap, now_ns)
+                if self._closed:
+                    yield from unserved(task.coroutine, step, argument)
+                    return
                 self.books.begin_ns()
                 began_ns = self._begin(task)
 

@@ -6,14 +6,19 @@ lent to them (``planes.lock``). What the trap asks for is the caller's to see to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final
 
 from planes.clock import NowNs
 from planes.cpu import Cpu
 from planes.lock import LOCK_TRAPS
 from planes.plane import PlaneCore
+from planes.slices import PREEMPT, Park
 from planes.task import Task
+
+# Traps that are no part of Trio's, beside ``PREEMPT``.
+OWN_TRAPS: Final = frozenset({Park, *LOCK_TRAPS})
 
 # How a coroutine goes on: its ``send`` or its ``throw``.
 Step = Callable[[Any], Any]
@@ -58,3 +63,26 @@ class Stepper:
             self.ended_ns = ended_ns = self._now_ns()
             self._charge(owner, ended_ns - began_ns, ended_ns)
         return trap
+
+
+@types.coroutine
+def unserved(
+    coroutine: Coroutine[Any, Any, Any], step: Step, argument: object
+) -> Generator[Any, Any, None]:
+    """Let a handler end where nobody is served any more, up to a trap of our own.
+
+    Its scheduler let it go when it went to wait for a device, so nobody is billed.
+    Whatever it raises is its worker's, as Trio's cancellation must be.
+    """
+    while True:
+        try:
+            trap = step(argument)
+        except StopIteration:
+            return
+        if trap is PREEMPT or type(trap) in OWN_TRAPS:
+            coroutine.close()
+            return
+        try:
+            step, argument = coroutine.send, (yield trap)
+        except BaseException as error:  # it is the handler's to deal with
+            step, argument = coroutine.throw, error

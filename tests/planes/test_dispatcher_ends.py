@@ -1,10 +1,15 @@
 """Planes under Trio: what a handler may not do, crashes, and shutdown."""
 
+from functools import partial
+
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
+from experiments.worlds.virtual.determinism import run_virtual
 from planes.slices import parked, preempt
+from schedulers.registry import POLICIES
 from tests.planes.simulation import (
     QUANTUM_NS,
     US,
@@ -124,6 +129,49 @@ def test_a_handler_back_from_its_device_at_shutdown_is_not_forgotten():
         assert ended == ["device"]
 
     in_virtual_time(main)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_is_billed_who_comes_from_a_device_when_all_is_over(policy, seed):
+    """The scheduler has let go of it: ``simulate --seed 51967``, under eevdf."""
+    bills = []
+
+    async def main(clock):
+        world = World(clock, policy)
+        scheduler = world.planes[0].scheduler
+        ran = scheduler.ran
+        ended = []
+
+        def count(job, used_ns, now_ns):
+            bills.append(job.number)
+            ran(job, used_ns, now_ns)
+
+        scheduler.ran = count
+
+        def serve(name, cleaning_up):
+            async def run():
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await cleaning_up()
+                    ended.append(name)
+
+            return run
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.dispatcher.run)
+            world.offer(serve("at once", trio.lowlevel.checkpoint))
+            world.offer(serve("later", partial(trio.sleep, 0.01)), level=1)
+            await wait_all_tasks_blocked()
+            bills.clear()
+            nursery.cancel_scope.cancel()
+        assert ended == ["at once", "later"]
+        world.planes[0].scheduler.check()
+
+    run_virtual(main, seed=seed)
+    assert bills == []
 
 
 def test_a_wake_after_the_end_is_harmless():
