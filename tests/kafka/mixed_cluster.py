@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 import urllib.request
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,28 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, what
         time.sleep(0.1)
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """Stop a process for a while: a signal alone lets busy threads run on."""
+    states = Path(f"/proc/{pid}/task")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: all(map(_is_stopped, states.iterdir())), "it stands still")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_stopped(thread: Path) -> bool:
+    try:
+        told = (thread / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        # It has just ended: others may run still.
+        return False
+    # Behind the name in brackets, which may hold anything.
+    return told.rpartition(") ")[2].startswith("T")
 
 
 def count_of(cluster: Cluster, name: str) -> float:

@@ -7,8 +7,6 @@ reads the znodes that the other has written, and obeys when the other is control
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -51,6 +49,7 @@ from tests.kafka.mixed_cluster import (
     kept_isr,
     make_controller,
     produce,
+    standing_still,
     until,
     values_kept,
     wait_in_sync,
@@ -85,13 +84,10 @@ def test_kafkas_controller_takes_a_lagging_follower_out_of_our_isr_and_in_again(
     name = "lags"
     admin = create(cluster, name, [1, 0])
     before = count_of(cluster, "isrshrinks"), count_of(cluster, "isrexpands")
-    os.kill(cluster.kafka.pid, signal.SIGSTOP)
-    try:
+    with standing_still(cluster.kafka.pid):
         produce(cluster.ours.bootstrap, name, ["a", "b"], acks="1")
         # Longer than replica.lag.time.max.ms and a half: it is proposed by then.
         time.sleep(4.5)
-    finally:
-        os.kill(cluster.kafka.pid, signal.SIGCONT)
     # A slow machine may see it more than once.
     for metric, count in zip(("isrshrinks", "isrexpands"), before, strict=True):
         until(partial(has_grown, cluster, metric, count), metric)
@@ -148,16 +144,14 @@ def test_what_too_few_replicas_have_is_not_read_whoever_leads(
     produce(bootstrap, name, ["a"])
     until(lambda: end_of(bootstrap, name) == 1, "the first record is committed")
     other = (cluster.ours.pid, cluster.kafka.pid)[leader]
-    os.kill(other, signal.SIGSTOP)
-    try:
-        until(lambda: kept_isr(cluster, name) == (leader,), "the leader is alone")
+    with standing_still(other):
+        # With nothing to fetch it would stay in sync until its session has expired.
         produce(bootstrap, name, ["b"], acks="1")
+        until(lambda: kept_isr(cluster, name) == (leader,), "the leader is alone")
         # Time for the leader to hear what the znode says already.
         time.sleep(1)
         produce(bootstrap, name, ["c"], acks="1")
         assert end_of(bootstrap, name) in (1, None)
-    finally:
-        os.kill(other, signal.SIGCONT)
     until(lambda: end_of(bootstrap, name) == 3, "all is committed")
     until(partial(are_same, cluster, name), "the same bytes")
     assert values_kept(cluster, name) == ["a", "b", "c"]
