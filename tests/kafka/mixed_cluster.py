@@ -54,6 +54,8 @@ class Cluster:
                 # It is stopped for a while, which must not end its session.
                 "zookeeper.session.timeout.ms": "30000",
                 "controlled.shutdown.retry.backoff.ms": "500",
+                # Records of tests are years old, and it looks soon after its start.
+                "log.retention.ms": "-1",
             },
             control_plane=False,
         )
@@ -71,6 +73,7 @@ class Cluster:
             zookeeper_session_timeout_ms="30000",
             replica_lag_time_max_ms="2500",
             offsets_topic_replication_factor="1",
+            log_retention_ms="-1",
             # A free port: there is no control plane here.
             doorkeeper_metrics_port=str(self.ports.control),
         )
