@@ -30,6 +30,10 @@ class Alone(ABC):
     def broker_epoch(self) -> int:
         """The epoch of the broker's present life."""
 
+    async def present_epoch(self) -> int:
+        """Return it: it is there from the start."""
+        return self.broker_epoch
+
     @property
     def cluster_id(self) -> str | None:
         """Nothing: the cluster is its broker's directories."""

@@ -169,6 +169,9 @@ class Coordinator(Protocol):
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration (KIP-380); it grows with starts."""
 
+    async def present_epoch(self) -> int:
+        """Return it once there is one; for handlers."""
+
     @property
     def topics(self) -> Mapping[str, Topic]:
         """The topics that exist, by name: a view that changes with them."""

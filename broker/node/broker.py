@@ -380,10 +380,10 @@ class Broker:
         await self.deletions.forget()
         return error
 
-    def is_meant(self, broker_epoch: int) -> bool:
+    async def is_meant(self, broker_epoch: int) -> bool:
         """Tell whether a controller means this life of the broker; note its epoch."""
         self.registered_epoch = max(self.registered_epoch, broker_epoch)
-        return not NO_EPOCH < broker_epoch < self.coordinator.broker_epoch
+        return not NO_EPOCH < broker_epoch < await self.coordinator.present_epoch()
 
     # ---- what handlers ask --------------------------------------------------------
 

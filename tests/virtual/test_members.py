@@ -5,10 +5,13 @@ Whole brokers in virtual time: the controller is one of them, and may be what fa
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
 from broker.apis.common.answer import Row
+from broker.coordination.zookeeper import membership
 from broker.disk.storage import read_whole
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -186,6 +189,29 @@ def test_a_session_that_expires_is_followed_by_another() -> None:
         async with members.producer(acks="all") as producer:
             await send(producer, numbers(0, 20))
         assert await consumed(members, 20) == numbers(0, 20)
+
+    with_members(scenario)
+
+
+def test_a_broker_obeys_who_knew_of_its_registration_before_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Refused as stale, the controller does not ask again: seen with Kafka's, live."""
+    whole = membership.register
+
+    async def answered_late(*arguments: Any, **named: Any) -> int:
+        epoch = await whole(*arguments, **named)
+        await trio.sleep(0.5)
+        return epoch
+
+    async def scenario(members: Members) -> None:
+        await members.create("t")
+        await in_sync(members)
+        follower = next(it for it in members.alive if it != members.controller)
+        await members.stop(follower)
+        monkeypatch.setattr(membership, "register", answered_late)
+        await members.start(follower)
+        await members.until(lambda: members.isr("t") == EVERYBODY, within_s=20)
 
     with_members(scenario)
 

@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import trio
@@ -56,14 +56,11 @@ from broker.coordination.zookeeper.patient import PatientZnodes, in_session
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.sentinels import NO_LEADER
+from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
 
 R = TypeVar("R")
-
-# Before it is registered a broker has no epoch, and no controller can mean it.
-UNREGISTERED: Final = 2**63 - 1
 
 
 class ZooKeeperCoordinator:
@@ -142,8 +139,13 @@ class ZooKeeperCoordinator:
     @property
     def broker_epoch(self) -> int:
         """The czxid of the broker's registration."""
-        epoch = self._membership.broker_epoch
-        return UNREGISTERED if epoch is None else epoch
+        return self._membership.broker_epoch
+
+    async def present_epoch(self) -> int:
+        """Return it once there is one."""
+        if self.broker_epoch == NO_EPOCH:
+            await self._errands.send(self._membership.registered)
+        return self.broker_epoch
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -209,8 +211,6 @@ class ZooKeeperCoordinator:
         self._membership.log_dirs_changed.notify()
 
     start_again = replicas_failed  # Told so, it commands all of them anew.
-
-    # ---- topics and configs -----------------------------------------------------
 
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic, and wait until it is led; raise TOPIC_ALREADY_EXISTS."""

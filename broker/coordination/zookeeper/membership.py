@@ -24,6 +24,7 @@ from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.coordination.zookeeper.registration import register
 from broker.observation.logs import fields
+from broker.protocol.sentinels import NO_EPOCH
 from broker.zookeeper.znodes import SessionEvent, SessionExpired, WatchEvent, Znodes
 
 logger = getLogger(__name__)
@@ -41,8 +42,8 @@ class Membership:
         self._member = member
         self._open_session = open_session
         self.znodes: PatientZnodes | None = None
-        # The czxid of the registration, None before the first.
-        self.broker_epoch: int | None = None
+        # The czxid of the registration.
+        self.broker_epoch = NO_EPOCH
         self._leaving = False
         self._session: Znodes | None = None
         # Notified when a log directory of the broker has failed.
@@ -57,6 +58,15 @@ class Membership:
         while self.znodes is None:
             await self._changed.next()
         return self.znodes
+
+    async def registered(self) -> None:
+        """Wait for the first registration.
+
+        A controller may hear of it before the broker has its answer, and one that is
+        refused then does not ask again.
+        """
+        while self.broker_epoch == NO_EPOCH:
+            await self._changed.next()
 
     async def run(self) -> None:
         """Keep a session until `leave`, or cancelled."""
@@ -121,6 +131,7 @@ class Membership:
             member.registration(),
             changed=self._registration_changed,
         )
+        self._changed.notify()
         logger.info(
             "registered",
             extra=fields(broker=member.broker_id, epoch=self.broker_epoch),
