@@ -166,7 +166,7 @@ class ZooKeeperCoordinator:
         brokers = self._broker.metadata_cache.brokers
         return [BrokerRack(it.id, it.rack) for _, it in sorted(brokers.items())]
 
-    # ---- the life of a member ---------------------------------------------------
+    # ---- the life of a member; topics and configs -------------------------------
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Take part in the cluster until cancelled."""
