@@ -64,6 +64,7 @@ MAY_PRINT = (
     "experiments/bench/*.py",
     "experiments/load/episodes.py",
     "experiments/load/generator.py",
+    "experiments/processes/idle_probe.py",
     "experiments/processes/neighbours.py",
     "experiments/processes/probe.py",
     "broker/process.py",

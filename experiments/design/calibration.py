@@ -40,7 +40,7 @@ class Calibration(Section):
     ``reading_us`` the part of every cost that is from before the request was queued;
     ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
     and until who waits for it has woken up. ``loop_us`` is what the fixed loop of
-    `experiments.running.speed` took, the median around episodes. ``bills_us`` is the
+    `experiments.running.speed` took, in quiet episodes. ``bills_us`` is the
     median bill of a request of each entry in a cluster: without what nobody was billed,
     and without replication.
     """

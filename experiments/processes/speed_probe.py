@@ -1,31 +1,31 @@
-"""The probe's process, asked how fast the brokers' CPU is just now."""
+"""The probes' processes, which say how fast the brokers' CPU is: now, or meanwhile."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from experiments.processes.child import Binding
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
 
 _PATIENCE_S = 60.0
+_LAST = 19
 
 
-class SpeedProbe:
-    """`processes.probe` on the brokers' CPU; asleep but when asked.
+class _Probe:
+    """A process that answers with nanoseconds; its complaints go below ``at``."""
 
-    Its complaints go below ``at``.
-
-    :raises experiments.processes.children.RunFailed: if it ends or is silent.
-    """
-
-    def __init__(self, pinning: Pinning, at: Path, tick: Callable[[], None]) -> None:
-        binding = pinning.binding(pinning.broker).text()
-        command = [sys.executable, "-m", "experiments.processes.probe", binding]
-        self._child = Child("probe", command, at / "probe.err", tick=tick)
+    def __init__(
+        self, module: str, binding: Binding, at: Path, tick: Callable[[], None]
+    ) -> None:
+        command = [sys.executable, "-m", f"experiments.processes.{module}"]
+        command.append(binding.text())
+        self._child = Child(module, command, at / f"{module}.err", tick=tick)
         self._ready = False
 
     def __enter__(self) -> Self:
@@ -40,10 +40,46 @@ class SpeedProbe:
     ) -> None:
         self._child.__exit__(kind, error, trace)
 
-    def loop_ns(self) -> int:
-        """Time the fixed loop. Cost: about 5 ms of that CPU."""
+    def _tell(self) -> None:
         if not self._ready:
             self._child.line(_PATIENCE_S)
             self._ready = True
         self._child.tell("")
+
+    def _answer_ns(self) -> int:
         return int(self._child.line(_PATIENCE_S))
+
+
+class SpeedProbe(_Probe):
+    """`processes.probe` on the brokers' CPU; asleep but when asked.
+
+    :raises experiments.processes.children.RunFailed: if it ends or is silent.
+    """
+
+    def __init__(self, pinning: Pinning, at: Path, tick: Callable[[], None]) -> None:
+        super().__init__("probe", pinning.binding(pinning.broker), at, tick)
+
+    def loop_ns(self) -> int:
+        """Time the fixed loop. Cost: about 5 ms of that CPU."""
+        self._tell()
+        return self._answer_ns()
+
+
+class IdleProbe(_Probe):
+    """`processes.idle_probe` on the brokers' CPU, behind all that runs there.
+
+    :raises experiments.processes.children.RunFailed: if it ends or is silent.
+    """
+
+    def __init__(self, pinning: Pinning, at: Path, tick: Callable[[], None]) -> None:
+        binding = replace(pinning.binding(pinning.broker), nice=_LAST)
+        super().__init__("idle_probe", binding, at, tick)
+
+    def begin(self) -> None:
+        """Have it time the loop from now on. Cost: one in twenty of what is idle."""
+        self._tell()
+
+    def loop_ns(self) -> int:
+        """Return the loop's mean time since `begin`, which must have come before."""
+        self._tell()
+        return self._answer_ns()

@@ -1,7 +1,7 @@
 """A round of episodes: which arm is dealt next, and which episodes count.
 
-A round counts when it has an episode of every arm on the machine as it usually is
-(`experiments.running.speed.UsualSpeed`). What is missing is dealt again, in the round's
+A round counts when it has an episode of every arm on the machine in quiet
+(`experiments.running.speed.QuietSpeed`). What is missing is dealt again, in the round's
 own order. Nothing but times of a fixed loop goes in, so neither what is dealt again nor
 what counts depends on a latency or on which arm it is.
 """
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.running import speed
-from experiments.running.speed import ProbesNs, UsualSpeed
+from experiments.running.speed import ProbesNs, QuietSpeed
 
 
 @dataclass(frozen=True, slots=True)
 class _Dealt:
-    """An episode: of which arm, and the loop's time around it."""
+    """An episode: of which arm, and the loop's time in it."""
 
     arm: str
     loop_ns: float
@@ -26,14 +26,14 @@ class _Dealt:
 class RoundOfArms:
     """The episodes of one round so far.
 
-    ``usual`` is the machine of this round and of those before it; ``tries`` is how
+    ``quiet`` is the machine of this round and of those before it; ``tries`` is how
     often all arms could be dealt before the round is given up. Costs O(episodes) looks
-    at what is usual a step.
+    at what is quiet a step.
     """
 
-    def __init__(self, arms: Sequence[str], *, usual: UsualSpeed, tries: int) -> None:
+    def __init__(self, arms: Sequence[str], *, quiet: QuietSpeed, tries: int) -> None:
         self._arms = tuple(arms)
-        self._usual = usual
+        self._quiet = quiet
         self._deals_max = tries * len(self._arms)
         self._dealt: list[_Dealt] = []
 
@@ -50,34 +50,34 @@ class RoundOfArms:
         return missing[0] if missing else None
 
     def add(self, arm: str, probes_ns: ProbesNs) -> None:
-        """Take the loop's times around an episode of ``arm``."""
+        """Take the loop's times in an episode of ``arm``."""
         dealt = _Dealt(arm, speed.loop_ns(probes_ns))
-        self._usual.add(dealt.loop_ns)
+        self._quiet.add(dealt.loop_ns)
         self._dealt.append(dealt)
 
     def counting(self) -> tuple[int, ...]:
         """Return which episodes count, by number; none of a round that is given up."""
         if self._missing():
             return ()
-        latest = {self._dealt[at].arm: at for at in self._on_the_usual_machine()}
+        latest = {self._dealt[at].arm: at for at in self._in_quiet()}
         return tuple(sorted(latest.values()))
 
     def fault(self, at: int) -> str:
         """Say why an episode that does not count does not."""
-        return self._usual.fault(self._dealt[at].loop_ns) or (
-            "machine unsteady: around other episodes of the round it was not as usual"
+        return self._quiet.fault(self._dealt[at].loop_ns) or (
+            "machine unsteady: in other episodes of the round it was not in quiet"
         )
 
     def _missing(self) -> list[str]:
         """Return the arms without an episode that counts, from the last one dealt."""
         if not self._dealt:
             return list(self._arms)
-        found = {self._dealt[at].arm for at in self._on_the_usual_machine()}
+        found = {self._dealt[at].arm for at in self._in_quiet()}
         after = self._arms.index(self._dealt[-1].arm) + 1
         cycle = self._arms[after:] + self._arms[:after]
         return [arm for arm in cycle if arm not in found]
 
-    def _on_the_usual_machine(self) -> list[int]:
+    def _in_quiet(self) -> list[int]:
         return [
-            at for at, it in enumerate(self._dealt) if not self._usual.fault(it.loop_ns)
+            at for at, it in enumerate(self._dealt) if not self._quiet.fault(it.loop_ns)
         ]

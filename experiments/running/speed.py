@@ -1,16 +1,17 @@
 """The machine-speed gate: where the arms met different machines, all are repeated.
 
-Before and after each episode, and each long run, a fixed loop is timed on the broker's
-CPU; its speed is the geometric mean of both. A round of episodes, or a block of long
-runs, counts if its fastest and its slowest differ by no more than a band; episodes are
-many enough to ask, too, that the machine be the usual one. Nothing else has a say: what
-goes in are times of the loop, so no latency can make a round count or not.
+Before and after each long run a fixed loop is timed on the broker's CPU; its time is
+the geometric mean of both. In an episode the loop is timed all along, in what of the
+CPU is free: a machine that is slow for tens of milliseconds was not so before or after.
+A round of episodes, or a block of long runs, counts if its fastest and its slowest
+differ by no more than a band; episodes are many enough to ask, too, that the machine be
+in quiet. Nothing else has a say: what goes in are times of the loop, so no latency can
+make a round count or not.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ REMEMBERED: Final = 512
 
 
 def loop_ns(probes_ns: ProbesNs) -> float:
-    """Return the time of the loop around an episode or a run."""
+    """Return the time of the loop in an episode, or around a run."""
     return math.exp(math.fsum(map(math.log, probes_ns)) / len(probes_ns))
 
 
@@ -43,14 +44,16 @@ def fault(probes_ns: Mapping[str, ProbesNs], band: float) -> str:
     )
 
 
-class UsualSpeed:
-    """The machine as it usually is: the median of the loop's times around episodes.
+class QuietSpeed:
+    """The machine in quiet: as fast as in the fastest quarter of the latest episodes.
 
-    Of the latest `REMEMBERED` ones; as long as there are fewer, ``calibrated_ns``, the
-    loop's time when costs were measured, stands for those before, if it is known. So
-    what a load was made for is what counts, until the machine has become another for
-    good. Two episodes that are both usual differ by no more than ``band``. Taking one
-    costs O(remembered).
+    What disturbs a machine makes it slower, never faster, and how often it does so
+    changes from minute to minute; how fast it is without does not. So ``loop_ns`` is
+    the lower quartile of the loop's times in the latest `REMEMBERED` episodes; as long
+    as there are fewer, ``calibrated_ns``, the time in quiet when costs were measured,
+    stands for those before, if it is known. What a load was made for is what counts,
+    until the machine has become another for good. Two episodes that are both in quiet
+    differ by no more than ``band``. Taking one costs O(remembered log remembered).
     """
 
     def __init__(self, band: float, calibrated_ns: float | None = None) -> None:
@@ -61,14 +64,14 @@ class UsualSpeed:
 
     @property
     def loop_ns(self) -> float:
-        """The loop's usual time."""
+        """The loop's time in quiet."""
         assert self._loop_ns is not None, "no episode, and no calibration"
         return self._loop_ns
 
     def add(self, loop_ns: float) -> None:
-        """Take the loop's time around an episode."""
+        """Take the loop's time in an episode."""
         self._lately.append(loop_ns)
-        self._loop_ns = statistics.median_low(self._lately)
+        self._loop_ns = sorted(self._lately)[(len(self._lately) - 1) // 4]
 
     def fault(self, loop_ns: float) -> str:
         """Say that an episode with this time met another machine, or say nothing."""
@@ -76,7 +79,6 @@ class UsualSpeed:
         if 1 / self._half_band <= factor <= self._half_band:
             return ""
         return (
-            f"machine unsteady: a fixed loop took {factor:.2f} times as long around "
-            f"the episode as it usually does; up to a factor {self._half_band:.3g} "
-            "counts"
+            f"machine unsteady: a fixed loop took {factor:.2f} times as long in the "
+            f"episode as in quiet; up to a factor {self._half_band:.3g} counts"
         )

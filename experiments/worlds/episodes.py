@@ -32,8 +32,8 @@ class Session(Protocol):
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
         """Play an episode to an arm that is new, without a record."""
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
-        """Play an episode; return how long a fixed loop took before and after it."""
+    def play(self, trial: Trial, replayed: Trace) -> tuple[int, ...]:
+        """Play an episode; return how long a fixed loop took there."""
 
     def finish(self) -> Iterator[Episode]:
         """End the session; yield every episode, in the order in which they ran."""

@@ -16,12 +16,12 @@ from spark_analysis.statistics.ratios import ratio_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steadiness:
-    """How steady the machine was, by a fixed loop around each episode or run.
+    """How steady the machine was, by a fixed loop in each episode or around each run.
 
     ``rounds_played`` counts rounds, or blocks of long runs and their repetitions,
     ``rounds_spoiled`` those whose arms met machines too different. Of the others
     ``dealt_again`` counts episodes that were dealt again for that. ``spread`` is the
-    standard deviation of the log-ratio of the loop's times around two arms of one that
+    standard deviation of the log-ratio of the loop's times for two arms of one that
     counts; ``slowest`` is the longest time over the shortest.
     """
 
@@ -33,7 +33,7 @@ class Steadiness:
 
 
 def loop_ns(run: Run) -> float:
-    """Return the time of the fixed loop around a run."""
+    """Return the time of the fixed loop in an episode or around a run."""
     return statistics.geometric_mean(run.probes_ns)
 
 
@@ -73,7 +73,7 @@ def steadiness(manifest: Manifest) -> Steadiness | None:
 
 
 def loop_ratio(manifest: Manifest, arm: str) -> Estimate | None:
-    """Return the loop's time around an arm's runs over that around the baseline's.
+    """Return the loop's time for an arm's runs over that for the baseline's.
 
     The geometric mean over the blocks of the only point in which both were timed, with
     its t interval; None where there is none.

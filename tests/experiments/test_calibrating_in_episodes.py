@@ -66,7 +66,7 @@ class Broker:
         return self.probes_ns(len(self.played))
 
     def probes_ns(self, number: int) -> tuple[int, int]:
-        """Return what the loop took around the episode with this number, from 1."""
+        """Return what the loop took in the episode with this number, from 1."""
         slow = self.slower if number % 3 == 1 else 1
         return (1_600_000 * slow, 1_600_000 * slow)
 
@@ -130,7 +130,7 @@ def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
     assert found.travel_us == 40.0
 
 
-def test_costs_are_those_of_the_machine_as_it_usually_is() -> None:
+def test_costs_are_those_of_the_machine_in_quiet() -> None:
     """What was slow for an episode would be no load for what counts later."""
     steady = corrected(experiment(), FOUND, Broker(), Unwatched(), 0.1)
     flipping = corrected(experiment(), FOUND, Broker(slower=2), Unwatched(), 0.1)

@@ -56,8 +56,8 @@ def test_brokers_that_stay_alive_record_every_episode_apart(tmp_path: Path) -> N
             assert row["intended_ns"] <= row["sent_ns"]
             assert stamps == sorted(stamps), "stamps of another episode"
             assert row["received_ns"] >= row["intended_ns"]
-        assert len(run["probes_ns"]) == 2
-        assert min(run["probes_ns"]) > 100_000
+        (loop_ns,) = run["probes_ns"]
+        assert loop_ns > 5_000
         assert set(run["lateness_by_class_ns"]) == {it["class"] for it in rows}
     for arm in ARMS:
         mine = [it for it in manifest["runs"] if it["arm"] == arm]

@@ -156,7 +156,7 @@ def test_how_steady_the_machine_was(recorded_rounds: Path) -> None:
     assert said.startswith("A fixed loop on the brokers' CPU took up to 2.00 times")
     assert said.endswith(
         f"0 of {ROUNDS} rounds do not count, for there some arm had no episode in "
-        "which it was what it usually is, to within a factor 1.22, and elsewhere 4 "
+        "which it was what it is in quiet, to within a factor 1.22, and elsewhere 4 "
         "episodes were dealt again for that."
     )
 

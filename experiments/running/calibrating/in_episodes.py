@@ -6,8 +6,8 @@ since this one was. So a few rounds are played as the experiment's will be, with
 costs that were found. What the baseline's CPU took, over these costs of what was
 answered, is the factor by which all of them are corrected: the load is then what the
 config writes, whatever the light bursts have missed. It is taken from episodes on the
-machine as it was around most of them, and that machine's speed is kept: it is the one
-on which episodes will count.
+machine in quiet, and how fast that is, is kept: it is the one on which episodes will
+count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from experiments.processes.children import RunFailed
 from experiments.running.calibrating.runs import UNDISTURBED
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
-from experiments.running.speed import UsualSpeed, loop_ns
+from experiments.running.speed import QuietSpeed, loop_ns
 from experiments.running.trials import Deck, on_its_machine
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import RunResult, Trial, WorldError
@@ -55,19 +55,19 @@ def corrected(
     except RunFailed as failure:
         raise WorldError(f"calibration: {failure}") from failure
     assert there.episodes is not None
-    usual = UsualSpeed(there.episodes.speed_band)
+    quiet = QuietSpeed(there.episodes.speed_band)
     for _, result in results:
-        usual.add(loop_ns(result.probes_ns))
+        quiet.add(loop_ns(result.probes_ns))
     ratios = [
         result.cost_ratio
         for trial, result in results
         if _is_baseline(trial) and result.valid and result.cost_ratio
-        if not usual.fault(loop_ns(result.probes_ns))
+        if not quiet.fault(loop_ns(result.probes_ns))
     ]
     if not ratios:
         raise WorldError(
             "calibration: no CPU time is known, nothing was served, or the machine "
-            "was another around every episode of the baseline"
+            "was not in quiet in any episode of the baseline"
         )
     factor = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
     return found.model_copy(
@@ -77,7 +77,7 @@ def corrected(
             },
             "unbilled_us": _times(found.unbilled_us, factor),
             "reading_us": _times(found.reading_us, factor),
-            "loop_us": round(usual.loop_ns / 1000, 3),
+            "loop_us": round(quiet.loop_ns / 1000, 3),
         }
     )
 

@@ -2,7 +2,7 @@
 
 After each episode the machine-speed gate (`experiments.running.round_of_arms`) says
 which arm of the round is dealt next; what does not count is kept with the reason. What
-the machine usually is, is remembered from session to session. If the processes of a
+the machine is in quiet, is remembered from session to session. If the processes of a
 session fail, each of its trials is a failed run, and the next session starts anew.
 """
 
@@ -19,7 +19,7 @@ from experiments.processes.children import RunFailed
 from experiments.records.environment import now
 from experiments.running.executor import Todo
 from experiments.running.round_of_arms import RoundOfArms
-from experiments.running.speed import UsualSpeed
+from experiments.running.speed import QuietSpeed
 from experiments.running.trials import (
     Deck,
     Outcome,
@@ -50,7 +50,7 @@ class InEpisodes:
     def __init__(self, world: EpisodicWorld) -> None:
         self._world = world
         self._deck = Deck()
-        self._usual: UsualSpeed | None = None
+        self._quiet: QuietSpeed | None = None
 
     def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
         """Run trials, see `Executor`; a session's outcomes come when it is over."""
@@ -101,11 +101,11 @@ class InEpisodes:
         assert first.experiment.episodes is not None
         replayed = self._deck.draw(first)
         works = {work.trial.arm.name: work for work in round_}
-        if self._usual is None:
-            self._usual = _calibrated(first.experiment)
+        if self._quiet is None:
+            self._quiet = _calibrated(first.experiment)
         gate = RoundOfArms(
             list(works),
-            usual=self._usual,
+            quiet=self._quiet,
             tries=first.experiment.limits.retries + 1,
         )
         dealt: list[Trial] = []
@@ -163,13 +163,13 @@ class InEpisodes:
         )
 
 
-def _calibrated(experiment: Experiment) -> UsualSpeed:
+def _calibrated(experiment: Experiment) -> QuietSpeed:
     """Return the machine whose costs the load was made for, as far as it is known."""
     assert experiment.episodes is not None
     machine = experiment.machine
     loop_us = None if machine is None else machine.loop_us
     loop_ns = None if loop_us is None else loop_us * 1000
-    return UsualSpeed(experiment.episodes.speed_band, loop_ns)
+    return QuietSpeed(experiment.episodes.speed_band, loop_ns)
 
 
 def _last_of_each(dealt: Sequence[Trial]) -> list[Trial]:

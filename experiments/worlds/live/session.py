@@ -1,8 +1,8 @@
 """A session of episodes: all arms' brokers alive at once, pinned alike.
 
-One broker at a time has load; the others are idle. Between episodes a fixed loop is
-timed on the brokers' CPU. Nothing is joined or written while a session goes on: the
-process that does so would share a CPU with what is measured.
+One broker at a time has load; the others are idle. What an episode leaves of the
+brokers' CPU times a fixed loop there. Nothing is joined or written while a session goes
+on: the process that does so would share a CPU with what is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
-from experiments.processes.speed_probe import SpeedProbe
+from experiments.processes.speed_probe import IdleProbe
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import machine
@@ -47,7 +47,7 @@ class _Played:
     trial: Trial
     replayed: Trace
     end: LoadEnd
-    probes_ns: tuple[int, int]
+    probes_ns: tuple[int, ...]
     machine: dict[str, float]
     observed: Path
     started: str
@@ -102,7 +102,7 @@ class Session:
             for arm in arms
         }
         self._probe = self._stack.enter_context(
-            SpeedProbe(self._pinning, self._at, self._tick)
+            IdleProbe(self._pinning, self._at, self._tick)
         )
         self._load = self._child("generator", "experiments.load.episodes", self._job())
         self._load.tell(targets_line(targets))
@@ -131,30 +131,30 @@ class Session:
         for _ in range(_REHEARSALS):
             self._order(trial, replayed, None)
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
-        """Play an episode; return the fixed loop's time before and after it."""
+    def play(self, trial: Trial, replayed: Trace) -> tuple[int, ...]:
+        """Play an episode; return the fixed loop's time in it."""
         broker = self._brokers[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
         started, began = now(), time.monotonic()
         earlier = machine(self._pinning.broker)
-        before_ns = self._probe.loop_ns()
+        self._probe.begin()
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        after_ns = self._probe.loop_ns()
+        probes_ns = (self._probe.loop_ns(),)
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
-                probes_ns=(before_ns, after_ns),
+                probes_ns=probes_ns,
                 machine=machine(self._pinning.broker).since(earlier),
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,
             )
         )
-        return before_ns, after_ns
+        return probes_ns
 
     def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
         """Have the generator play an episode; return what it says of its end."""

@@ -85,8 +85,9 @@ _PLOTS: Final[Mapping[str, Plot]] = {
     ),
     "speed": Plot(
         "How fast the machine was",
-        "Time of a fixed loop on the brokers' CPU around each episode or run, relative "
-        "to the median, in the order in which they were played: higher is slower. "
+        "Time of a fixed loop on the brokers' CPU in each episode or around each run, "
+        "relative to the median, in the order in which they were played: higher is "
+        "slower. "
         "Crosses do not count; that arms met different machines is decided by this "
         "loop alone. Below it, where brokers measured it, what identical requests cost "
         "under an arm, the median of each round or block; dashed is how far its arms "

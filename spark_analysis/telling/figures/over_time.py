@@ -61,7 +61,7 @@ def queue(comparison: Comparison) -> Figure:
 
 
 def speed(comparison: Comparison) -> Figure:
-    """Draw the time of the fixed loop around every episode or run, in their order.
+    """Draw the time of the fixed loop for every episode or run, in their order.
 
     Below it, where it is known, what its requests cost beside the baseline's of the
     same round or block.

@@ -44,7 +44,7 @@ def steadiness_sentence(manifest: Manifest) -> str:
     if manifest.episodes is not None:
         unit = "round"
         where = (
-            "some arm had no episode in which it was what it usually is, to within a "
+            "some arm had no episode in which it was what it is in quiet, to within a "
             f"factor {digits(math.sqrt(band))}"
         )
     again = ""
@@ -54,7 +54,7 @@ def steadiness_sentence(manifest: Manifest) -> str:
         again = f", and elsewhere {episodes} {was} dealt again for that"
     return (
         f"A fixed loop on the brokers' CPU took up to {digits(found.slowest)} times as "
-        f"long as at its fastest; around two arms of a {unit} its times differ with a "
+        f"long as at its fastest; for two arms of a {unit} its times differ with a "
         f"standard deviation of {found.spread:.2f} of the logarithm. "
         f"{found.rounds_spoiled} of {counted(found.rounds_played, unit)} "
         f"{agreeing(found.rounds_spoiled, 'does', 'do')} not count, for there "
