@@ -35,9 +35,9 @@ class Cost(Section):
 class Calibration(Section):
     """The cost of each traffic entry's requests, by name, and where it comes from.
 
-    ``source`` is the command that measured it and on what. ``unbilled_us`` is the part
-    of every cost that the broker billed to no request, its network and event loop;
-    ``reading_us`` the part of every cost that is from before the request was queued;
+    ``source`` is the command that measured it and on what. ``reading_us`` is the part
+    of every cost that is from before the request was queued, ``unbilled_us`` the part
+    that no request's row was billed: writing its answer, and the event loop.
     ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
     and until who waits for it has woken up. ``loop_us`` is what the fixed loop of
     `experiments.running.speed` took, in quiet episodes. ``bills_us`` is the

@@ -14,12 +14,16 @@ A workload in ``rate_per_s`` is never stretched: a second is a second.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from experiments.design.config import Experiment
+from experiments.design.config import Arm, BrokerSection, Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.faults import stretched
 from experiments.design.workload import ConstantService, Traffic, Workload
+from experiments.design.worlds import LiveWorld
+
+_QUANTUM: Final = "doorkeeper.quantum.us"
+_WithKeys = TypeVar("_WithKeys", Arm, BrokerSection, LiveWorld)
 
 
 def in_rates(experiment: Experiment) -> Experiment:
@@ -77,7 +81,9 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
 
     What describes the load is stretched (rates, bursts, lengths, the drain, slow
     clients, when faults happen, how late a request may be sent), what was promised to
-    somebody is not (time-outs, SLOs).
+    somebody is not (time-outs, SLOs). Of a broker's keys the quantum is, where the
+    experiment states it: what comes during one waits for its end, and that is to be as
+    many requests everywhere.
     """
     if factor == 1.0:
         return experiment
@@ -101,6 +107,9 @@ def on_machine(experiment: Experiment, factor: float) -> Experiment:
             "workload": longer,
             "limits": patient,
             "faults": stretched(experiment.faults, factor),
+            "broker": _longer_quantum(experiment.broker, factor),
+            "live": _longer_quantum(experiment.live, factor),
+            "arms": tuple(_longer_quantum(arm, factor) for arm in experiment.arms),
         }
     )
 
@@ -154,6 +163,18 @@ def reading_us(experiment: Experiment) -> float:
     return (costs.reading_us if costs else None) or 0.0
 
 
+def writing_us(experiment: Experiment) -> float:
+    """Return how much of every request's cost is spent once its handler is done.
+
+    It is what was billed to no request, where a calibration says what reading costs,
+    too; where none does, the handler's is the whole cost.
+    """
+    costs = experiment.machine or experiment.nominal
+    if costs is None or costs.reading_us is None:
+        return 0.0
+    return costs.unbilled_us or 0.0
+
+
 def travel_us(experiment: Experiment) -> float:
     """Return what it takes from a client to a broker; 0 if no calibration says."""
     costs = experiment.machine or experiment.nominal
@@ -197,6 +218,14 @@ def _slowed(entry: Traffic, factor: float) -> Traffic:
             "read_ms": entry.read_ms * factor,
         }
     )
+
+
+def _longer_quantum(section: _WithKeys, factor: float) -> _WithKeys:
+    stated_us = section.set.get(_QUANTUM)
+    if stated_us is None:
+        return section
+    longer_us = max(1, round(float(stated_us) * factor))
+    return section.model_copy(update={"set": {**section.set, _QUANTUM: longer_us}})
 
 
 def _work_us(experiment: Experiment, costs_us: Mapping[str, float]) -> float:

@@ -250,7 +250,9 @@ def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:
         for name, cost_us in machine_us(experiment).items()
         if name in nominal
     }
-    there = replace(trial, experiment=on_machine(experiment, trial.stretch))
+    moved = on_machine(experiment, trial.stretch)
+    arm = next(arm for arm in moved.all_arms() if arm.name == trial.arm.name)
+    there = replace(trial, experiment=moved, arm=arm)
     return there, drawn.stretched(trial.stretch, ratios)
 
 

@@ -24,7 +24,7 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
-from experiments.design.capacity import machine_us, reading_us, travel_us
+from experiments.design.capacity import machine_us, reading_us, travel_us, writing_us
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -282,8 +282,8 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         virtual = experiment.virtual
         if virtual.latency_us != (0.0, 0.0) or travel_us(experiment):
             raise NoClosedForm("bytes take time to travel")
-        if reading_us(experiment):
-            raise NoClosedForm("reading takes time that no policy has")
+        if reading_us(experiment) or writing_us(experiment):
+            raise NoClosedForm("reading or writing takes time that no policy has")
         if virtual.preemption_us:
             raise NoClosedForm(
                 f"preemption_us = {virtual.preemption_us} in virtual time"

@@ -66,6 +66,7 @@ class Measured:
         queued = stamps + TRAVEL_NS + billed // 3
         way = {
             "enqueued_ns": queued,
+            "response_dequeued_ns": queued,
             "response_sent_ns": queued,
             "client_done_ns": queued + TRAVEL_NS,
         }
@@ -97,9 +98,9 @@ def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
         assert cost.low_us == pytest.approx(cost.mean_us)
         assert cost.high_us == pytest.approx(cost.mean_us)
     assert found.unbilled_us == pytest.approx(UNBILLED_NS / 1000)
-    # A third of the bills is reading, and so is a third of what nobody was billed.
-    cost_us = sum(cost.mean_us for cost in found.costs.values()) / len(found.costs)
-    assert found.reading_us == pytest.approx(cost_us / 3, rel=1e-4)
+    # A third of the bills is reading.
+    bill_us = sum(BILLED_NS.values()) / len(BILLED_NS) / 1000
+    assert found.reading_us == pytest.approx(bill_us / 3, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_NS / 1000)
 
 
@@ -191,18 +192,24 @@ def test_without_rows_and_nominal_costs_nothing_can_be_said() -> None:
         calibrate(parse({**CONTENT, "nominal": None}), Silent(), Unwatched(), "a test")
 
 
-@pytest.mark.parametrize(("reading_us", "travel_us"), [(0.0, 0.0), (25.0, 40.0)])
+@pytest.mark.parametrize(
+    ("reading_us", "writing_us", "travel_us"), [(0.0, 0.0, 0.0), (25.0, 15.0, 40.0)]
+)
 def test_the_virtual_world_costs_what_it_is_told(
-    reading_us: float, travel_us: float
+    reading_us: float, writing_us: float, travel_us: float
 ) -> None:
-    more = {"reading_us": reading_us, "travel_us": travel_us}
+    more = {
+        "reading_us": reading_us,
+        "unbilled_us": writing_us,
+        "travel_us": travel_us,
+    }
     nominal = {**CONTENT["nominal"], **more}
     told = parse({**CONTENT, "nominal": nominal})
     found = calibrate(told, Virtual(), Unwatched(), "a test")
     for name, cost in found.costs.items():
         stated = CONTENT["nominal"]["costs"][name]["mean_us"]
         assert (cost.low_us, cost.mean_us, cost.high_us) == (stated,) * 3
-    assert found.unbilled_us == 0
+    assert found.unbilled_us == writing_us
     assert (found.reading_us, found.travel_us) == (reading_us, travel_us)
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from experiments.design.calibration import Calibration
 from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
-from experiments.running.calibrating.in_episodes import ROUNDS, corrected
+from experiments.running.calibrating.in_episodes import ROUNDS, calibrate_in_episodes
 from experiments.worlds.episodes import Episode
 from experiments.worlds.world import RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
@@ -24,6 +24,7 @@ from tests.experiments.unwatched import Unwatched
 # What the light bursts have found, and what is true.
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
+READING_US, UNBILLED_US = 20.0, 35.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -72,21 +73,31 @@ class Broker:
 
     def finish(self) -> Iterator[Episode]:
         for number, (trial, replayed) in enumerate(self.played, start=1):
-            names = Counter(replayed.column("traffic"))
-            used_us = sum(TRUE_US[name] * count for name, count in names.items())
             probes_ns = self.probes_ns(number)
-            used_us *= probes_ns[0] / 1_600_000
+            slower = probes_ns[0] / 1_600_000
             if trial.arm.name == "wfq":
                 # What it costs under another arm is that arm's affair.
-                used_us *= 7
-            by_then_us = sum(FOUND_US[name] * count for name, count in names.items())
-            ratio = None if self.silent else used_us / by_then_us
-            result = RunResult(valid=True, cost_ratio=ratio, probes_ns=probes_ns)
-            rows: Any = None
+                slower *= 7
+            true_us = np.array([TRUE_US[name] for name in replayed.column("traffic")])
+            cpu_s = None if self.silent else slower * true_us.sum() / 1e6
+            # One in ten was refused in time, and cost nothing.
+            answered = np.arange(len(true_us)) % 10 > 0
+            service_us = true_us - READING_US - UNBILLED_US
+            rows = pa.table(
+                {
+                    "request_id": np.arange(len(true_us)),
+                    "outcome": np.where(answered, "ok", "error"),
+                    "service_ns": (service_us * slower * 1000).round(),
+                    "prior_ns": np.full(len(true_us), READING_US * slower * 1000),
+                }
+            )
+            if cpu_s is not None:
+                cpu_s -= slower * true_us[~answered].sum() / 1e6
+            result = RunResult(valid=True, broker_cpu_s=cpu_s, probes_ns=probes_ns)
             yield Episode(
                 trial=trial,
                 requests=rows,
-                samples=rows,
+                samples=rows.slice(0, 0),
                 result=result,
                 started="",
                 seconds=0.1,
@@ -103,9 +114,13 @@ def experiment() -> Experiment:
     )
 
 
-def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
+def calibrated(broker: Broker) -> Calibration:
+    return calibrate_in_episodes(experiment(), FOUND, broker, Unwatched(), 0.1)
+
+
+def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> None:
     broker = Broker()
-    found = corrected(experiment(), FOUND, broker, Unwatched(), 0.1)
+    found = calibrated(broker)
     # Half of them are the baseline's or its twin's, each after one of another arm.
     order = [trial.arm.name for trial, _ in broker.played]
     assert len(order) == 2 * ROUNDS
@@ -113,27 +128,23 @@ def test_the_load_of_an_episode_is_what_it_is_said_to_be() -> None:
     assert set(order[1::2]) <= {"fifo", "fifo-again"}
     assert broker.rehearsed == len(set(order))
     assert len({trial.run_id for trial, _ in broker.played}) == ROUNDS * 2
-    # What all of the load costs is right, though not what each entry does.
-    names = Counter(
-        name for _, replayed in broker.played for name in replayed.column("traffic")
-    )
-    costs = {name: cost.mean_us for name, cost in found.costs.items()}
-    said_us = sum(costs[name] * count for name, count in names.items())
-    true_us = sum(TRUE_US[name] * count for name, count in names.items())
-    assert said_us == pytest.approx(true_us, rel=0.01)
-    factor = costs["bulk"] / FOUND_US["bulk"]
-    assert costs["control"] == pytest.approx(FOUND_US["control"] * factor, rel=1e-4)
-    assert found.costs["bulk"].high_us == pytest.approx(2 * costs["bulk"], rel=1e-4)
-    assert found.unbilled_us == pytest.approx(30.0 * factor, rel=1e-4)
-    assert found.reading_us == pytest.approx(12.0 * factor, rel=1e-4)
+    # Each entry costs what it does here, whatever was found before.
+    for name, cost in found.costs.items():
+        assert cost.mean_us == pytest.approx(TRUE_US[name], rel=1e-4)
+        assert cost.low_us == pytest.approx(TRUE_US[name], rel=1e-4)
+        assert cost.high_us == pytest.approx(TRUE_US[name], rel=1e-4)
+    assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=1e-4)
+    assert found.reading_us == pytest.approx(READING_US, rel=1e-4)
     # The way there is not the broker's.
     assert found.travel_us == 40.0
 
 
 def test_costs_are_those_of_the_machine_in_quiet() -> None:
     """What was slow for an episode would be no load for what counts later."""
-    steady = corrected(experiment(), FOUND, Broker(), Unwatched(), 0.1)
-    flipping = corrected(experiment(), FOUND, Broker(slower=2), Unwatched(), 0.1)
+    steady = calibrated(Broker())
+    flipping = calibrate_in_episodes(
+        experiment(), FOUND, Broker(slower=2), Unwatched(), 0.1
+    )
     assert steady.loop_us == flipping.loop_us == 1600.0
     for name in FOUND_US:
         cost_us = steady.costs[name].mean_us
@@ -142,7 +153,7 @@ def test_costs_are_those_of_the_machine_in_quiet() -> None:
 
 def test_no_round_of_the_experiment_is_played_beforehand() -> None:
     broker = Broker()
-    corrected(experiment(), FOUND, broker, Unwatched(), 0.1)
+    calibrated(broker)
     traces = {replayed.sha256 for _, replayed in broker.played}
     assert len(traces) == ROUNDS
     seeds = {trial.experiment.experiment.seed for trial, _ in broker.played}
@@ -154,9 +165,11 @@ def test_no_round_of_the_experiment_is_played_beforehand() -> None:
 
 def test_processes_that_fail_end_it() -> None:
     with pytest.raises(WorldError, match="calibration: broker ended with status 9"):
-        corrected(experiment(), FOUND, Broker(fails=3), Unwatched(), 0.1)
+        calibrated(Broker(fails=3))
 
 
 def test_episodes_without_a_cost_end_it() -> None:
     with pytest.raises(WorldError, match="no CPU time is known"):
-        corrected(experiment(), FOUND, Broker(silent=True), Unwatched(), 0.1)
+        calibrate_in_episodes(
+            experiment(), FOUND, Broker(silent=True), Unwatched(), 0.1
+        )

@@ -259,6 +259,21 @@ def test_a_slower_machine_has_the_trace_as_much_later(factor: float) -> None:
     assert there(elsewhere).limits.timeout_ms == 30_000.0
 
 
+def test_a_quantum_that_is_stated_is_of_as_many_requests_everywhere() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["broker"] = {"set": {"doorkeeper.quantum.us": 300, "num.io.threads": 8}}
+    own = {"doorkeeper.quantum.us": 100}
+    made["arms"].append({"name": "wfq", "scheduler": "wfq", "set": own})
+    costs = {name: us * 1.5 for name, us in NOMINAL_US.items()}
+    slower = there(parse(made).with_machine(machine(**costs)))
+    quanta = [slower.broker_keys(arm)["doorkeeper.quantum.us"] for arm in slower.arms]
+    assert quanta == ["450", "150"]
+    assert slower.broker.set["num.io.threads"] == 8
+    # Kafka knows no such key: who does not state it has the broker's default.
+    unstated = there(parse(CONTENT).with_machine(machine(**costs)))
+    assert "doorkeeper.quantum.us" not in unstated.broker_keys(unstated.arms[0])
+
+
 def test_the_mean_request_counts_requests_as_often_as_they_come() -> None:
     (point,) = points(parse(CONTENT))
     # A second has 0.1 s in requests of 200 us and 0.39 s in such of 1000 us.

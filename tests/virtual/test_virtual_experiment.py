@@ -201,6 +201,19 @@ def test_a_lonely_request_takes_its_cost_and_both_ways(tmp_path: Path) -> None:
     assert latency_ms(table, "control") == pytest.approx(0.2 + 2 * 0.04)
 
 
+def test_writing_its_answer_is_the_last_part_of_a_cost(tmp_path: Path) -> None:
+    rare = {**CONTROL, "arrivals": {"kind": "constant", "rate_per_s": 20.0}}
+    nominal = stated(60.0, {"control": 200.0}) | {"unbilled_us": 30.0}
+    _, table = run(experiment([rare], 0.5, nominal=nominal), "priority", tmp_path)
+    part_ns = {"service_ns": 110_000, "prior_ns": 60_000}
+    for name, expected_ns in part_ns.items():
+        assert set(table[name].to_pylist()) == {expected_ns}
+    stamps = ("response_dequeued_ns", "response_sent_ns")
+    began_ns, ended_ns = (table[name].to_numpy() for name in stamps)
+    assert set(ended_ns - began_ns) == {30_000}
+    assert latency_ms(table, "control") == pytest.approx(0.2)
+
+
 def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,7 @@ to the dense run, for each request more, is what a request costs on average over
 entries; what a broker uses without requests is in both runs and drops out. The entries
 differ by what their own rows were billed: the median, because stamps are of the wall
 clock, and a few rows hold a wait for the CPU that others had. What the average has
-beyond those bills is the network and the event loop, and every request's alike.
+beyond those bills is writing answers and the event loop, and every request's alike.
 
 Rounds are a few seconds each, so their spread shows how the machine moves; intervals
 are Student's t over rounds.
@@ -16,7 +16,6 @@ are Student's t over rounds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from scipy.stats import t as student
 
 from experiments.design.arrival_processes import Bursts
 from experiments.design.calibration import Calibration, Cost
@@ -38,13 +36,15 @@ from experiments.load.trace import Trace
 from experiments.running.calibrating.runs import (
     CONFIDENCE,
     UNDISTURBED,
+    cost,
+    rounded,
     run_that_counts,
 )
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
 _ROUNDS: Final = 5
-# Where episodes correct the level of all costs, only their proportions are asked.
+# Where episodes say what requests cost, a guess is asked, by which to stretch them.
 _ROUNDS_BEFORE_EPISODES: Final = 3
 _BURST: Final = 12
 _BURST_S: Final = 0.001
@@ -60,6 +60,7 @@ _WAY: Final = (
     "sent_ns",
     "prior_ns",
     "enqueued_ns",
+    "response_dequeued_ns",
     "response_sent_ns",
     "client_done_ns",
 )
@@ -70,12 +71,14 @@ class _Run:
     """One run: the bill of a request by entry, the CPU of all, how many there were.
 
     ``reading_us`` is what of a bill is from before the request was queued, on average
-    over the entries; ``travel_us`` half of what it took to the broker and back, where
-    it was idle. ``cpu_us`` is None where time is virtual: all of it is billed.
+    over the entries, ``writing_us`` what it took to send an answer; ``travel_us`` half
+    of what it took to the broker and back, where it was idle. ``cpu_us`` is None where
+    time is virtual: what nobody is billed there is writing.
     """
 
     billed_us: dict[str, float]
     reading_us: float
+    writing_us: float
     travel_us: float
     cpu_us: float | None
     requests: int
@@ -113,9 +116,9 @@ def calibrate_by_light_bursts(
             )
             for entry in experiment.workload.traffic
         },
-        unbilled_us=_rounded(max(0.0, float(np.mean(rest_us)))),
-        reading_us=_rounded(_reading_us([many for many, _ in rounds], rest_us)),
-        travel_us=_rounded(float(np.median([many.travel_us for many, _ in rounds]))),
+        unbilled_us=rounded(max(0.0, float(np.mean(rest_us)))),
+        reading_us=rounded(float(np.mean([many.reading_us for many, _ in rounds]))),
+        travel_us=rounded(float(np.median([many.travel_us for many, _ in rounds]))),
         confidence=CONFIDENCE,
     )
 
@@ -184,19 +187,9 @@ def _run(trial: Trial, world: World, watcher: Watcher) -> _Run:
 def _unbilled_us(few: _Run, many: _Run) -> float:
     """Return what a request costs on average beyond its bill."""
     if few.cpu_us is None or many.cpu_us is None:
-        return 0.0
+        return many.writing_us
     average_us = (many.cpu_us - few.cpu_us) / (many.requests - few.requests)
     return average_us - float(np.mean([*many.billed_us.values()]))
-
-
-def _reading_us(runs: Sequence[_Run], rest_us: Sequence[float]) -> float:
-    """Return the part of a cost that reading is.
-
-    What nobody was billed is taken to belong to reading as much as the bills do.
-    """
-    bill_us = float(np.mean([np.mean([*run.billed_us.values()]) for run in runs]))
-    rest = max(0.0, float(np.mean(rest_us)))
-    return float(np.mean([run.reading_us for run in runs])) * (1 + rest / bill_us)
 
 
 def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) -> _Run:
@@ -223,16 +216,24 @@ def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) ->
     return _Run(
         billed_us=billed_us,
         reading_us=float(np.mean(reading_us)),
+        writing_us=_writing_us(rows),
         travel_us=_travel_us(rows),
         cpu_us=None if cpu_ns is None else cpu_ns / 1000,
         requests=len(drawn),
     )
 
 
+def _writing_us(rows: pa.Table) -> float:
+    began_ns, ended_ns = (
+        rows[name].to_numpy() for name in ("response_dequeued_ns", "response_sent_ns")
+    )
+    return float(np.median(ended_ns - began_ns)) / 1000
+
+
 def _travel_us(rows: pa.Table) -> float:
     """Return half of what the first request of a burst took outside of the broker."""
     columns = (rows[name].to_numpy() for name in _WAY)
-    sent_ns, prior_ns, enqueued_ns, answered_ns, done_ns = columns
+    sent_ns, prior_ns, enqueued_ns, _, answered_ns, done_ns = columns
     order = np.argsort(sent_ns)
     first = order[np.diff(sent_ns[order], prepend=-_PAUSE_NS) >= _PAUSE_NS]
     there_ns = enqueued_ns - prior_ns - sent_ns
@@ -245,17 +246,5 @@ def _cost(billed_us: Sequence[float], rest_us: Sequence[float]) -> Cost:
 
     Where the rest is lost in the noise, the cost is not below the bill.
     """
-    each_us = np.add(billed_us, rest_us)
-    mean_us = max(float(each_us.mean()), float(np.mean(billed_us)))
-    error = float(each_us.std(ddof=1)) / math.sqrt(len(each_us))
-    half = float(student.ppf(0.5 + CONFIDENCE / 2, len(each_us) - 1)) * error
-    return Cost(
-        mean_us=_rounded(mean_us),
-        low_us=_rounded(max(0.0, mean_us - half)),
-        high_us=_rounded(mean_us + half),
-    )
-
-
-def _rounded(value_us: float) -> float:
-    """Keep nanoseconds."""
-    return round(value_us, 3)
+    lacking_us = max(0.0, -float(np.mean(rest_us)))
+    return cost([*np.add(np.add(billed_us, rest_us), lacking_us)])

@@ -28,9 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from scipy.stats import t as student
 
-from experiments.design.calibration import Calibration, Cost
+from experiments.design.calibration import Calibration
 from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.design.faults import ScaleLoad
@@ -38,6 +37,7 @@ from experiments.load import trace
 from experiments.running.calibrating.runs import (
     CONFIDENCE,
     UNDISTURBED,
+    cost,
     run_that_counts,
 )
 from experiments.running.progress import Watcher
@@ -82,7 +82,7 @@ def calibrate_by_load(
     found = np.array(factors[-ROUNDS:])
     return Calibration(
         source=source,
-        costs={name: _cost(mean_us * found) for name, mean_us in nominal.items()},
+        costs={name: cost([*(mean_us * found)]) for name, mean_us in nominal.items()},
         bills_us=_mean_us(bills_us[-ROUNDS:]),
         confidence=CONFIDENCE,
     )
@@ -143,12 +143,3 @@ def _mean_us(rounds: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
         name: round(math.fsum(each[name] for each in rounds) / len(rounds), 3)
         for name in entries
     }
-
-
-def _cost(each_us: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Cost:
-    """Return the mean over rounds with its Student interval, to the nanosecond."""
-    mean_us, error = float(each_us.mean()), float(each_us.std(ddof=1))
-    half = float(student.ppf(0.5 + CONFIDENCE / 2, ROUNDS - 1)) * error / ROUNDS**0.5
-    ends = (mean_us, max(0.0, mean_us - half), mean_us + half)
-    mean, low, high = (round(each, 3) for each in ends)
-    return Cost(mean_us=mean, low_us=low, high_us=high)

@@ -1,8 +1,8 @@
 """What one request of each traffic entry costs the broker's CPU here: which way to ask.
 
-Where brokers keep rows, light bursts tell what the entries cost beside each other, and
-episodes, where the load comes in them, by how much all of it costs more; where they
-keep none, and in a cluster, only the whole load can be asked.
+Where brokers keep rows, light bursts tell what the entries cost, and episodes, where
+the load comes in them, what they cost there; where they keep none, and in a cluster,
+only the whole load can be asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
 from experiments.running.calibrating.by_light_bursts import calibrate_by_light_bursts
 from experiments.running.calibrating.by_load import calibrate_by_load
-from experiments.running.calibrating.in_episodes import corrected
+from experiments.running.calibrating.in_episodes import calibrate_in_episodes
 from experiments.running.progress import Watcher
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import World
@@ -38,4 +38,4 @@ def calibrate(
         return found
     seconds = world.estimate_s(in_rates(experiment))
     alive = cast(EpisodicWorld, world)
-    return corrected(experiment, found, alive, watcher, seconds)
+    return calibrate_in_episodes(experiment, found, alive, watcher, seconds)

@@ -1,85 +1,124 @@
 """Calibration by the load itself, where it comes in episodes.
 
-In an episode a request costs something else than in the light bursts that told what the
-entries cost beside each other: more wait at once, and other brokers have been served
-since this one was. So a few rounds are played as the experiment's will be, with the
-costs that were found. What the baseline's CPU took, over these costs of what was
-answered, is the factor by which all of them are corrected: the load is then what the
-config writes, whatever the light bursts have missed. It is taken from episodes on the
-machine in quiet, and how fast that is, is kept: it is the one on which episodes will
-count.
+In an episode a request costs something else than in light bursts: more wait at once,
+and other brokers have been served since this one was. So a few rounds are played as the
+experiment's will be, stretched by what light bursts have guessed. An entry's cost is
+what its rows were billed on average, and its part of what nobody was billed: the
+baseline's CPU beyond all bills, over all requests. The load is then what the config
+writes, whatever the light bursts have missed. It is taken from episodes on the machine
+in quiet, and how fast that is, is kept: it is the one on which episodes will count.
+Intervals are Student's t over episodes.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from experiments.design.calibration import Calibration, Cost
+import numpy as np
+import pyarrow.compute as pc
+
+from experiments.design.calibration import Calibration
 from experiments.design.capacity import on_machine
 from experiments.design.config import Experiment
 from experiments.design.points import points
 from experiments.processes.children import RunFailed
-from experiments.running.calibrating.runs import UNDISTURBED
+from experiments.running.calibrating.runs import (
+    CONFIDENCE,
+    UNDISTURBED,
+    cost,
+    rounded,
+)
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
 from experiments.running.speed import QuietSpeed, loop_ns
 from experiments.running.trials import Deck, on_its_machine
-from experiments.worlds.episodes import EpisodicWorld
-from experiments.worlds.world import RunResult, Trial, WorldError
+from experiments.worlds.episodes import Episode, EpisodicWorld
+from experiments.worlds.world import Trial, WorldError
 
 ROUNDS: Final = 5
 
 
-def corrected(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bills:
+    """What a request of an episode was billed: by entry, for reading, and nobody."""
+
+    billed_us: dict[str, float]
+    reading_us: float
+    unbilled_us: float
+
+
+def calibrate_in_episodes(
     experiment: Experiment,
-    found: Calibration,
+    guess: Calibration,
     world: EpisodicWorld,
     watcher: Watcher,
     estimate_s: float,
 ) -> Calibration:
-    """Return a calibration whose costs are those in episodes.
+    """Measure what each traffic entry's requests cost in episodes.
 
-    Live it takes about 20 s with eight arms.
+    ``guess`` is what light bursts found; it stays for an entry of which no episode has
+    a request. Live it takes about 20 s with eight arms.
 
     :raises WorldError: if the processes fail, or no episode says what it cost.
     """
-    there = experiment.with_machine(found)
-    trials = list(_trials(there))
-    watcher.planned(len(trials), estimate_s, 1)
-    try:
-        results = _results(trials, world, watcher)
-    except RunFailed as failure:
-        raise WorldError(f"calibration: {failure}") from failure
+    there = experiment.with_machine(guess)
     assert there.episodes is not None
     quiet = QuietSpeed(there.episodes.speed_band)
-    for _, result in results:
-        quiet.add(loop_ns(result.probes_ns))
-    ratios = [
-        result.cost_ratio
-        for trial, result in results
-        if _is_baseline(trial) and result.valid and result.cost_ratio
-        if not quiet.fault(loop_ns(result.probes_ns))
-    ]
-    if not ratios:
+    bills = _in_quiet(there, world, watcher, estimate_s, quiet)
+    if not bills:
         raise WorldError(
             "calibration: no CPU time is known, nothing was served, or the machine "
             "was not in quiet in any episode of the baseline"
         )
-    factor = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-    return found.model_copy(
+    return guess.model_copy(
         update={
             "costs": {
-                name: _scaled(cost, factor) for name, cost in found.costs.items()
+                name: cost(each_us) if each_us else guess.costs[name]
+                for name, each_us in _costs_us(guess.costs, bills).items()
             },
-            "unbilled_us": _times(found.unbilled_us, factor),
-            "reading_us": _times(found.reading_us, factor),
-            "loop_us": round(quiet.loop_ns / 1000, 3),
+            "unbilled_us": rounded(float(np.mean([it.unbilled_us for it in bills]))),
+            "reading_us": rounded(float(np.mean([it.reading_us for it in bills]))),
+            "loop_us": rounded(quiet.loop_ns / 1000),
+            "confidence": CONFIDENCE,
         }
     )
+
+
+def _costs_us(names: Iterable[str], bills: Sequence[_Bills]) -> dict[str, list[float]]:
+    return {
+        name: [
+            it.billed_us[name] + it.unbilled_us for it in bills if name in it.billed_us
+        ]
+        for name in names
+    }
+
+
+def _in_quiet(
+    there: Experiment,
+    world: EpisodicWorld,
+    watcher: Watcher,
+    estimate_s: float,
+    quiet: QuietSpeed,
+) -> list[_Bills]:
+    """Return the bills of the baseline's episodes in quiet; say what quiet is."""
+    trials, deck = list(_trials(there)), Deck()
+    watcher.planned(len(trials), estimate_s, 1)
+    try:
+        episodes = _played(trials, deck, world, watcher)
+    except RunFailed as failure:
+        raise WorldError(f"calibration: {failure}") from failure
+    for episode in episodes:
+        quiet.add(loop_ns(episode.result.probes_ns))
+    found = [
+        _bills(episode, deck.draw(episode.trial).column("traffic"))
+        for episode in episodes
+        if _is_baseline(episode.trial) and episode.result.valid
+        if not quiet.fault(loop_ns(episode.result.probes_ns))
+    ]
+    return [each for each in found if each is not None]
 
 
 def _trials(experiment: Experiment) -> Iterator[Trial]:
@@ -105,33 +144,44 @@ def _trials(experiment: Experiment) -> Iterator[Trial]:
             yield replace(baseline[attempt % len(baseline)], attempt=attempt)
 
 
-def _results(
-    trials: list[Trial], world: EpisodicWorld, watcher: Watcher
-) -> list[tuple[Trial, RunResult]]:
+def _played(
+    trials: Sequence[Trial], deck: Deck, world: EpisodicWorld, watcher: Watcher
+) -> list[Episode]:
     """Play the trials, in turn; return what came of each."""
-    deck, first = Deck(), trials[0]
+    first = trials[0]
     with world.session(on_machine(first.experiment, first.stretch)) as session:
         for arm in {trial.arm.name: trial for trial in trials}.values():
             session.rehearse(*on_its_machine(arm, deck.draw(first)))
         for trial in trials:
             watcher.started(trial)
             session.play(*on_its_machine(trial, deck.draw(trial)))
-        return [(each.trial, each.result) for each in session.finish()]
+        return list(session.finish())
+
+
+def _bills(episode: Episode, entries: Sequence[str]) -> _Bills | None:
+    """Return what an episode's requests were billed, if its broker's CPU is known.
+
+    ``entries`` are those of the trace's requests, by number.
+    """
+    cpu_s, rows = episode.result.broker_cpu_s, episode.requests
+    rows = rows.filter(pc.equal(rows["outcome"], "ok"))
+    if cpu_s is None or not len(rows):
+        return None
+    prior_us = rows["prior_ns"].to_numpy() / 1000
+    billed_us = rows["service_ns"].to_numpy() / 1000 + prior_us
+    entry = np.array([entries[number] for number in rows["request_id"].to_pylist()])
+    return _Bills(
+        billed_us={
+            str(name): float(billed_us[entry == name].mean())
+            for name in np.unique(entry)
+        },
+        reading_us=float(prior_us.mean()),
+        # Rows may hold a wait for the CPU, which is nobody's cost.
+        unbilled_us=max(0.0, cpu_s * 1e6 - float(billed_us.sum())) / len(rows),
+    )
 
 
 def _is_baseline(trial: Trial) -> bool:
     """Whether it is the baseline's; its twin, if there is one, is as good."""
     arm = trial.experiment.again_of(trial.arm) or trial.arm.name
     return arm == trial.experiment.experiment.baseline
-
-
-def _scaled(cost: Cost, factor: float) -> Cost:
-    return Cost(
-        mean_us=round(cost.mean_us * factor, 3),
-        low_us=_times(cost.low_us, factor),
-        high_us=_times(cost.high_us, factor),
-    )
-
-
-def _times(value_us: float | None, factor: float) -> float | None:
-    return None if value_us is None else round(value_us * factor, 3)

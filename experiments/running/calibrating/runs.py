@@ -1,13 +1,18 @@
-"""What the ways to calibrate share: limits, and a run repeated until one counts."""
+"""What the ways to calibrate share: limits, runs that count, a mean's interval."""
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from scipy.stats import t as student
+
+from experiments.design.calibration import Cost
 from experiments.running.progress import Watcher
 from experiments.running.trials import attempts_file
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
@@ -40,3 +45,25 @@ def run_that_counts(
                 yield result, files
                 return
     raise WorldError(f"calibration: {_ATTEMPTS} runs did not count: {result.reason}")
+
+
+def cost(each_us: Sequence[float]) -> Cost:
+    """Return the mean of what was measured with its Student interval.
+
+    Of a single measurement there is none. A cost is never negative.
+    """
+    mean_us = float(np.mean(each_us))
+    if len(each_us) == 1:
+        return Cost(mean_us=rounded(mean_us))
+    error_us = float(np.std(each_us, ddof=1)) / math.sqrt(len(each_us))
+    half_us = float(student.ppf(0.5 + CONFIDENCE / 2, len(each_us) - 1)) * error_us
+    return Cost(
+        mean_us=rounded(mean_us),
+        low_us=rounded(max(0.0, mean_us - half_us)),
+        high_us=rounded(mean_us + half_us),
+    )
+
+
+def rounded(value_us: float) -> float:
+    """Keep nanoseconds."""
+    return round(value_us, 3)

@@ -1,10 +1,11 @@
-"""What computing costs in the virtual world: slices of handlers, and reading a socket.
+"""What computing costs in the virtual world: slices of handlers, and both ends of it.
 
-Live, a request's cost is spent in two places. Its handler can be preempted between
+Live, a request's cost is spent in three places. Its handler can be preempted between
 slices, and a policy says when it runs. What reads it, cuts it out of the bytes and goes
 round the event loop with it cannot: no policy has seen the request yet, and what else
-is there waits, however urgent. A machine's calibration says how much of a cost that is
-(``Calibration.reading_us``); without it reading is free.
+is there waits, however urgent. Nor can what writes the answer. A machine's calibration
+says how much of a cost these are (``Calibration.reading_us`` and ``unbilled_us``);
+without it both are free.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import heapq
 import random
 from collections.abc import Callable
 
+from broker.network.transport import Bytes
 from broker.requests.request import Request
-from experiments.design.capacity import reading_us
+from experiments.design.capacity import reading_us, writing_us
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
@@ -25,10 +27,10 @@ from planes.clock import NowNs
 class TraceCosts:
     """What a slice costs: a share of its request's demand, or what its class says.
 
-    A request with a drawn demand spends what reading has left of it in equal parts over
-    its units of work (partitions), one per slice; what a handler does beyond them costs
-    nothing. The slice after a preemption costs ``preemption_us`` more, whoever runs it:
-    that is when the CPU is lost.
+    A request with a drawn demand spends what reading and writing leave of it in equal
+    parts over its units of work (partitions), one per slice; what a handler does beyond
+    them costs nothing. The slice after a preemption costs ``preemption_us`` more,
+    whoever runs it: that is when the CPU is lost.
     """
 
     def __init__(self, experiment: Experiment, trace: Trace) -> None:
@@ -43,6 +45,7 @@ class TraceCosts:
         self._last: Task | None = None
         self._preempted = 0
         self.reading_ns = round(reading_us(experiment) * 1000)
+        self.writing_ns = round(writing_us(experiment) * 1000)
         self._demand_ns = trace.column("demand_ns")
         units = {
             entry.name: getattr(entry.request, "partitions", 1)
@@ -79,7 +82,7 @@ class TraceCosts:
             return self._by_class.get(task.request_class, self._default_ns)
         left_ns = self._left_ns.get(number)
         if left_ns is None:
-            left_ns = max(0, demand_ns - task.prior_ns)
+            left_ns = max(0, demand_ns - task.prior_ns - self.writing_ns)
             self._part_ns[number] = -(-left_ns // self._units[number])
         cost_ns = min(self._part_ns[number], left_ns)
         self._left_ns[number] = left_ns - cost_ns
@@ -102,12 +105,13 @@ class ClientsTime:
         return self._now_ns() if self.at_ns is None else self.at_ns
 
 
-class ReadingNetwork(MemoryNetwork):
-    """A network whose server calls ``read`` whenever it has read some of a socket.
+class CostlyNetwork(MemoryNetwork):
+    """A network whose server calls ``read`` when it has read some of a socket.
 
     That is once for a request of up to 64 KiB, but for those that a client has sent
-    behind another without waiting: they come with it. Whoever lets time pass at once,
-    as ``read`` does, calls `catch_up` then.
+    behind another without waiting: they come with it. And it calls ``write`` before it
+    sends some: once for an answer that the client's buffer has room for. Whoever lets
+    time pass at once, as both do, calls `catch_up` then.
     """
 
     def __init__(
@@ -117,10 +121,12 @@ class ReadingNetwork(MemoryNetwork):
         rng: random.Random,
         latency_ns: tuple[int, int],
         read: Callable[[], None],
+        write: Callable[[], None],
     ) -> None:
         super().__init__(now_ns=time.now_ns, rng=rng, latency_ns=latency_ns)
         self._time = time
-        self._read = read
+        self.read = read
+        self.write = write
 
     def catch_up(self) -> None:
         """Let arrive what has travelled for long enough, each at its time."""
@@ -128,7 +134,7 @@ class ReadingNetwork(MemoryNetwork):
 
     def accepted(self, fileno: int, address: str) -> MemoryConnection:
         """Return the server's end of a connection."""
-        return _Read(self, fileno, address, self._read)
+        return _Costly(self, fileno, address)
 
     def _arrive(self, now_ns: int) -> None:
         while self._travelling and self._travelling[0][0] <= now_ns:
@@ -138,22 +144,21 @@ class ReadingNetwork(MemoryNetwork):
         self._time.at_ns = None
 
 
-class _Read(MemoryConnection):
-    """A server's end of a connection: reading it takes time."""
+class _Costly(MemoryConnection):
+    """A server's end of a connection: reading it takes time, and so does writing."""
 
-    def __init__(
-        self,
-        network: MemoryNetwork,
-        fileno: int,
-        address: str,
-        read: Callable[[], None],
-    ) -> None:
+    def __init__(self, network: CostlyNetwork, fileno: int, address: str) -> None:
         super().__init__(network, fileno, address)
-        self._read = read
+        self._costs = network
 
     def recv(self, size: int, /) -> bytes:
         """Return some of what has arrived, and let the time pass that this takes."""
         chunk = super().recv(size)
         if chunk:
-            self._read()
+            self._costs.read()
         return chunk
+
+    def send(self, data: Bytes, /) -> int:
+        """Let the time pass that writing takes, and take as much as there is room."""
+        self._costs.write()
+        return super().send(data)

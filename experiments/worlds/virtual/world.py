@@ -5,11 +5,11 @@ in-memory network, an in-memory disk and a clock that moves when computing is ch
 it. Bytes travel, queues fill and processors block as they do live; only the costs are
 given instead of measured: each slice of a handler costs what the config's ``[virtual]``
 says for its class, or its share of the demand that the trace drew for the request, and
-reading a request what was measured of that (`costs.py`).
+reading a request and writing its answer what was measured of that (`costs.py`).
 
 Computing moves the clock for everybody, so what clients do during a slice is done at
 its end, as of when it was; a broker with one CPU could not have read it earlier.
-Writing to sockets costs nothing here beyond its slice, and what clients do, nothing.
+What clients do costs nothing here.
 
 No thread and no real clock: two runs of a trial are the same to the nanosecond.
 """
@@ -44,7 +44,7 @@ from experiments.worlds.virtual.apis import START_MS, kafka_apis, receive_frame
 from experiments.worlds.virtual.cluster import run_cluster
 from experiments.worlds.virtual.costs import (
     ClientsTime,
-    ReadingNetwork,
+    CostlyNetwork,
     TraceCosts,
 )
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
@@ -134,7 +134,7 @@ class Replay:
         self._rng = random.Random(f"{trial.experiment.experiment.seed}/{trial.block}")
         self._player: Player | None = None
         self._kernel: Kernel | None = None
-        self._network: ReadingNetwork | None = None
+        self._network: CostlyNetwork | None = None
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
@@ -143,11 +143,12 @@ class Replay:
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
         clients = ClientsTime(clock.now_ns)
-        network = self._network = ReadingNetwork(
+        network = self._network = CostlyNetwork(
             time=clients,
             rng=self._rng,
             latency_ns=self._latency_ns(),
             read=partial(self._compute, clock, self._costs.reading_ns),
+            write=partial(self._compute, clock, self._costs.writing_ns),
         )
         server = self._server(clock, network)
         workload = self._experiment.workload
