@@ -24,7 +24,7 @@ from tests.experiments.unwatched import Unwatched
 # What the light bursts have found, and what is true.
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
-READING_US, UNBILLED_US = 20.0, 35.0
+READING_US, UNBILLED_US, TRAVEL_US = 20.0, 35.0, 15.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -83,8 +83,14 @@ class Broker:
             # One in ten was refused in time, and cost nothing.
             answered = np.arange(len(true_us)) % 10 > 0
             service_us = true_us - READING_US - UNBILLED_US
+            sent_ns = replayed.table["intended_ns"].to_numpy()
+            # Whoever comes close behind another has waited for it.
+            waited_ns = np.where(np.diff(sent_ns, prepend=0) < 300_000, 99_000, 0)
+            took_ns = (true_us + 2 * TRAVEL_US) * 1000 + waited_ns
             rows = pa.table(
                 {
+                    "sent_ns": sent_ns,
+                    "client_done_ns": sent_ns + took_ns.astype(int),
                     "request_id": np.arange(len(true_us)),
                     "outcome": np.where(answered, "ok", "error"),
                     "service_ns": (service_us * slower * 1000).round(),
@@ -135,8 +141,7 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
         assert cost.high_us == pytest.approx(TRUE_US[name], rel=1e-4)
     assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=1e-4)
     assert found.reading_us == pytest.approx(READING_US, rel=1e-4)
-    # The way there is not the broker's.
-    assert found.travel_us == 40.0
+    assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
 
 
 def test_costs_are_those_of_the_machine_in_quiet() -> None:

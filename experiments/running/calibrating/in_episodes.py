@@ -5,9 +5,10 @@ and other brokers have been served since this one was. So a few rounds are playe
 experiment's will be, stretched by what light bursts have guessed. An entry's cost is
 what its rows were billed on average, and its part of what nobody was billed: the
 baseline's CPU beyond all bills, over all requests. The load is then what the config
-writes, whatever the light bursts have missed. It is taken from episodes on the machine
-in quiet, and how fast that is, is kept: it is the one on which episodes will count.
-Intervals are Student's t over episodes.
+writes, whatever the light bursts have missed. Where a request met an idle broker, what
+it took beyond its cost is the way there and back. It is taken from episodes on the
+machine in quiet, and how fast that is, is kept: it is the one on which episodes will
+count. Intervals are Student's t over episodes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from experiments.design.calibration import Calibration
@@ -39,15 +41,21 @@ from experiments.worlds.episodes import Episode, EpisodicWorld
 from experiments.worlds.world import Trial, WorldError
 
 ROUNDS: Final = 5
+# Since the last answer, for a request to find the broker asleep.
+_PAUSE_NS: Final = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bills:
-    """What a request of an episode was billed: by entry, for reading, and nobody."""
+    """What a request of an episode was billed: by entry, for reading, and nobody.
+
+    And how long it travelled; None if none met an idle broker.
+    """
 
     billed_us: dict[str, float]
     reading_us: float
     unbilled_us: float
+    travel_us: float | None
 
 
 def calibrate_in_episodes(
@@ -73,6 +81,7 @@ def calibrate_in_episodes(
             "calibration: no CPU time is known, nothing was served, or the machine "
             "was not in quiet in any episode of the baseline"
         )
+    travels_us = [it.travel_us for it in bills if it.travel_us is not None]
     return guess.model_copy(
         update={
             "costs": {
@@ -81,6 +90,9 @@ def calibrate_in_episodes(
             },
             "unbilled_us": rounded(float(np.mean([it.unbilled_us for it in bills]))),
             "reading_us": rounded(float(np.mean([it.reading_us for it in bills]))),
+            "travel_us": rounded(float(np.median(travels_us)))
+            if travels_us
+            else guess.travel_us,
             "loop_us": rounded(quiet.loop_ns / 1000),
             "confidence": CONFIDENCE,
         }
@@ -170,15 +182,30 @@ def _bills(episode: Episode, entries: Sequence[str]) -> _Bills | None:
     prior_us = rows["prior_ns"].to_numpy() / 1000
     billed_us = rows["service_ns"].to_numpy() / 1000 + prior_us
     entry = np.array([entries[number] for number in rows["request_id"].to_pylist()])
+    # Rows may hold a wait for the CPU, which is nobody's cost.
+    unbilled_us = max(0.0, cpu_s * 1e6 - float(billed_us.sum())) / len(rows)
     return _Bills(
         billed_us={
             str(name): float(billed_us[entry == name].mean())
             for name in np.unique(entry)
         },
         reading_us=float(prior_us.mean()),
-        # Rows may hold a wait for the CPU, which is nobody's cost.
-        unbilled_us=max(0.0, cpu_s * 1e6 - float(billed_us.sum())) / len(rows),
+        unbilled_us=unbilled_us,
+        travel_us=_travel_us(rows, billed_us + unbilled_us),
     )
+
+
+def _travel_us(rows: pa.Table, costs_us: np.ndarray[Any, Any]) -> float | None:
+    """Return half of what requests that met an idle broker took beyond their cost."""
+    sent_ns, done_ns = (rows[name].to_numpy() for name in ("sent_ns", "client_done_ns"))
+    order = np.argsort(sent_ns)
+    answered_ns = np.maximum.accumulate(done_ns[order])
+    pauses_ns = sent_ns[order][1:] - answered_ns[:-1]
+    alone = order[1:][pauses_ns >= _PAUSE_NS]
+    if not len(alone):
+        return None
+    took_us = (done_ns - sent_ns)[alone] / 1000 - costs_us[alone]
+    return max(0.0, float(np.median(took_us)) / 2)
 
 
 def _is_baseline(trial: Trial) -> bool:
