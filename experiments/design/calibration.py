@@ -37,7 +37,8 @@ class Calibration(Section):
 
     ``source`` is the command that measured it and on what. ``reading_us`` is the part
     of every cost that is from before the request was queued, ``unbilled_us`` the part
-    that no request's row was billed: writing its answer, and the event loop.
+    that no request's row was billed: writing its answer, which is ``writing_us``, and
+    the event loop and the broker's housekeeping.
     ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
     and until who waits for it has woken up. ``loop_us`` is what the fixed loop of
     `experiments.running.speed` took, in quiet episodes. ``bills_us`` is the
@@ -49,6 +50,7 @@ class Calibration(Section):
     costs: dict[Name, Cost] = Field(min_length=1)
     unbilled_us: float | None = None
     reading_us: float | None = None
+    writing_us: float | None = None
     travel_us: float | None = None
     loop_us: float | None = None
     bills_us: dict[Name, Mean] | None = None

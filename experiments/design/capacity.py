@@ -164,15 +164,24 @@ def reading_us(experiment: Experiment) -> float:
 
 
 def writing_us(experiment: Experiment) -> float:
-    """Return how much of every request's cost is spent once its handler is done.
+    """Return how much of every request's cost is spent on writing its answer.
 
-    It is what was billed to no request, where a calibration says what reading costs,
-    too; where none does, the handler's is the whole cost.
+    On the machine if that was calibrated, else on the nominal one; 0 if neither says.
     """
     costs = experiment.machine or experiment.nominal
-    if costs is None or costs.reading_us is None:
+    return (costs.writing_us if costs else None) or 0.0
+
+
+def event_loop_us(experiment: Experiment) -> float:
+    """Return how much of every request's cost is nobody's, not even its flow's.
+
+    What no row was billed and writing was not, where a calibration tells both apart;
+    where none does, that is a part of the handler's.
+    """
+    costs = experiment.machine or experiment.nominal
+    if costs is None or costs.writing_us is None:
         return 0.0
-    return costs.unbilled_us or 0.0
+    return max(0.0, (costs.unbilled_us or 0.0) - costs.writing_us)
 
 
 def travel_us(experiment: Experiment) -> float:

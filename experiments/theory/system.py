@@ -24,7 +24,13 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
-from experiments.design.capacity import machine_us, reading_us, travel_us, writing_us
+from experiments.design.capacity import (
+    event_loop_us,
+    machine_us,
+    reading_us,
+    travel_us,
+    writing_us,
+)
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -282,7 +288,7 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         virtual = experiment.virtual
         if virtual.latency_us != (0.0, 0.0) or travel_us(experiment):
             raise NoClosedForm("bytes take time to travel")
-        if reading_us(experiment) or writing_us(experiment):
+        if any(of(experiment) for of in (reading_us, writing_us, event_loop_us)):
             raise NoClosedForm("reading or writing takes time that no policy has")
         if virtual.preemption_us:
             raise NoClosedForm(

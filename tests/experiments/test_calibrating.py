@@ -201,6 +201,7 @@ def test_the_virtual_world_costs_what_it_is_told(
     more = {
         "reading_us": reading_us,
         "unbilled_us": writing_us,
+        "writing_us": writing_us,
         "travel_us": travel_us,
     }
     nominal = {**CONTENT["nominal"], **more}
@@ -209,7 +210,7 @@ def test_the_virtual_world_costs_what_it_is_told(
     for name, cost in found.costs.items():
         stated = CONTENT["nominal"]["costs"][name]["mean_us"]
         assert (cost.low_us, cost.mean_us, cost.high_us) == (stated,) * 3
-    assert found.unbilled_us == writing_us
+    assert found.unbilled_us == found.writing_us == writing_us
     assert (found.reading_us, found.travel_us) == (reading_us, travel_us)
 
 

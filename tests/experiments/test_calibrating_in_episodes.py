@@ -24,7 +24,7 @@ from tests.experiments.unwatched import Unwatched
 # What the light bursts have found, and what is true.
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
-READING_US, UNBILLED_US, TRAVEL_US = 20.0, 35.0, 15.0
+READING_US, WRITING_US, UNBILLED_US, TRAVEL_US = 20.0, 12.0, 35.0, 15.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -90,6 +90,8 @@ class Broker:
             rows = pa.table(
                 {
                     "sent_ns": sent_ns,
+                    "response_dequeued_ns": sent_ns,
+                    "response_sent_ns": sent_ns + round(WRITING_US * slower * 1000),
                     "client_done_ns": sent_ns + took_ns.astype(int),
                     "request_id": np.arange(len(true_us)),
                     "outcome": np.where(answered, "ok", "error"),
@@ -141,6 +143,7 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
         assert cost.high_us == pytest.approx(TRUE_US[name], rel=1e-4)
     assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=1e-4)
     assert found.reading_us == pytest.approx(READING_US, rel=1e-4)
+    assert found.writing_us == pytest.approx(WRITING_US, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
 
 

@@ -203,15 +203,32 @@ def test_a_lonely_request_takes_its_cost_and_both_ways(tmp_path: Path) -> None:
 
 def test_writing_its_answer_is_the_last_part_of_a_cost(tmp_path: Path) -> None:
     rare = {**CONTROL, "arrivals": {"kind": "constant", "rate_per_s": 20.0}}
-    nominal = stated(60.0, {"control": 200.0}) | {"unbilled_us": 30.0}
+    after = {"writing_us": 30.0, "unbilled_us": 45.0}
+    nominal = stated(60.0, {"control": 200.0}) | after
     _, table = run(experiment([rare], 0.5, nominal=nominal), "priority", tmp_path)
-    part_ns = {"service_ns": 110_000, "prior_ns": 60_000}
+    part_ns = {"service_ns": 95_000, "prior_ns": 60_000}
     for name, expected_ns in part_ns.items():
         assert set(table[name].to_pylist()) == {expected_ns}
     stamps = ("response_dequeued_ns", "response_sent_ns")
     began_ns, ended_ns = (table[name].to_numpy() for name in stamps)
     assert set(ended_ns - began_ns) == {30_000}
-    assert latency_ms(table, "control") == pytest.approx(0.2)
+    # The event loop goes round when the answer is on its way.
+    assert latency_ms(table, "control") == pytest.approx(0.2 - 0.015)
+
+
+def test_whoever_comes_behind_waits_for_all_of_a_cost(tmp_path: Path) -> None:
+    costs_us = {"load": 1000.0}
+    parts = {"writing_us": 30.0, "unbilled_us": 90.0}
+    busy_ms = []
+    for more in ({}, parts):
+        nominal = stated(60.0, costs_us) | more
+        traffic = [at_once("load", "metadata", 10)]
+        built = experiment(traffic, 0.5, nominal=nominal)
+        _, table = run(built, "fifo", tmp_path)
+        busy_ms.append(table["client_done_ns"].to_numpy().max() / 1e6)
+    # But for the last of them, whose answer does not wait for the event loop.
+    assert busy_ms[0] == pytest.approx(10.0, abs=0.01)
+    assert busy_ms[1] == pytest.approx(10.0 - 0.06, abs=0.01)
 
 
 def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(

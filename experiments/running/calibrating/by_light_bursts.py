@@ -39,6 +39,7 @@ from experiments.running.calibrating.runs import (
     cost,
     rounded,
     run_that_counts,
+    writing_us,
 )
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
@@ -108,6 +109,8 @@ def calibrate_by_light_bursts(
         )
         rounds.append((many, _unbilled_us(few, many)))
     rest_us = [rest for _, rest in rounds]
+    unbilled_us = rounded(max(0.0, float(np.mean(rest_us))))
+    writing = rounded(float(np.mean([many.writing_us for many, _ in rounds])))
     return Calibration(
         source=source,
         costs={
@@ -116,7 +119,8 @@ def calibrate_by_light_bursts(
             )
             for entry in experiment.workload.traffic
         },
-        unbilled_us=rounded(max(0.0, float(np.mean(rest_us)))),
+        unbilled_us=unbilled_us,
+        writing_us=min(writing, unbilled_us),
         reading_us=rounded(float(np.mean([many.reading_us for many, _ in rounds]))),
         travel_us=rounded(float(np.median([many.travel_us for many, _ in rounds]))),
         confidence=CONFIDENCE,
@@ -216,18 +220,11 @@ def _measured(trial: Trial, drawn: Trace, result: RunResult, files: RunFiles) ->
     return _Run(
         billed_us=billed_us,
         reading_us=float(np.mean(reading_us)),
-        writing_us=_writing_us(rows),
+        writing_us=writing_us(rows),
         travel_us=_travel_us(rows),
         cpu_us=None if cpu_ns is None else cpu_ns / 1000,
         requests=len(drawn),
     )
-
-
-def _writing_us(rows: pa.Table) -> float:
-    began_ns, ended_ns = (
-        rows[name].to_numpy() for name in ("response_dequeued_ns", "response_sent_ns")
-    )
-    return float(np.median(ended_ns - began_ns)) / 1000
 
 
 def _travel_us(rows: pa.Table) -> float:

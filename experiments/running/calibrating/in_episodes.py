@@ -32,6 +32,7 @@ from experiments.running.calibrating.runs import (
     UNDISTURBED,
     cost,
     rounded,
+    writing_us,
 )
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
@@ -49,11 +50,12 @@ _PAUSE_NS: Final = 300_000
 class _Bills:
     """What a request of an episode was billed: by entry, for reading, and nobody.
 
-    And how long it travelled; None if none met an idle broker.
+    And what writing its answer took, and its way; None if none met an idle broker.
     """
 
     billed_us: dict[str, float]
     reading_us: float
+    writing_us: float
     unbilled_us: float
     travel_us: float | None
 
@@ -90,6 +92,7 @@ def calibrate_in_episodes(
             },
             "unbilled_us": rounded(float(np.mean([it.unbilled_us for it in bills]))),
             "reading_us": rounded(float(np.mean([it.reading_us for it in bills]))),
+            "writing_us": rounded(float(np.mean([it.writing_us for it in bills]))),
             "travel_us": rounded(float(np.median(travels_us)))
             if travels_us
             else guess.travel_us,
@@ -190,6 +193,7 @@ def _bills(episode: Episode, entries: Sequence[str]) -> _Bills | None:
             for name in np.unique(entry)
         },
         reading_us=float(prior_us.mean()),
+        writing_us=min(writing_us(rows), unbilled_us),
         unbilled_us=unbilled_us,
         travel_us=_travel_us(rows, billed_us + unbilled_us),
     )

@@ -1,4 +1,4 @@
-"""What the ways to calibrate share: limits, runs that count, a mean's interval."""
+"""What the ways to calibrate share: limits, runs that count, what rows say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from scipy.stats import t as student
 
 from experiments.design.calibration import Cost
@@ -62,6 +63,14 @@ def cost(each_us: Sequence[float]) -> Cost:
         low_us=rounded(max(0.0, mean_us - half_us)),
         high_us=rounded(mean_us + half_us),
     )
+
+
+def writing_us(rows: pa.Table) -> float:
+    """Return what it took to write an answer, the median."""
+    began_ns, ended_ns = (
+        rows[name].to_numpy() for name in ("response_dequeued_ns", "response_sent_ns")
+    )
+    return float(np.median(ended_ns - began_ns)) / 1000
 
 
 def rounded(value_us: float) -> float:

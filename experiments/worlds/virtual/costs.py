@@ -1,11 +1,12 @@
 """What computing costs in the virtual world: slices of handlers, and both ends of it.
 
-Live, a request's cost is spent in three places. Its handler can be preempted between
+Live, a request's cost is spent in four places. Its handler can be preempted between
 slices, and a policy says when it runs. What reads it, cuts it out of the bytes and goes
 round the event loop with it cannot: no policy has seen the request yet, and what else
-is there waits, however urgent. Nor can what writes the answer. A machine's calibration
-says how much of a cost these are (``Calibration.reading_us`` and ``unbilled_us``);
-without it both are free.
+is there waits, however urgent. Nor can what writes the answer, nor what the event loop
+and the broker's housekeeping take then, which nobody is billed. A machine's calibration
+says how much of a cost these are (``Calibration.reading_us``, ``writing_us`` and
+``unbilled_us``); without it they are free.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import heapq
 import random
 from collections.abc import Callable
 
+import trio
+
 from broker.network.transport import Bytes
 from broker.requests.request import Request
-from experiments.design.capacity import reading_us, writing_us
+from experiments.design.capacity import event_loop_us, reading_us, writing_us
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
@@ -27,7 +30,7 @@ from planes.clock import NowNs
 class TraceCosts:
     """What a slice costs: a share of its request's demand, or what its class says.
 
-    A request with a drawn demand spends what reading and writing leave of it in equal
+    A request with a drawn demand spends what the other places leave of it in equal
     parts over its units of work (partitions), one per slice; what a handler does beyond
     them costs nothing. The slice after a preemption costs ``preemption_us`` more,
     whoever runs it: that is when the CPU is lost.
@@ -46,6 +49,7 @@ class TraceCosts:
         self._preempted = 0
         self.reading_ns = round(reading_us(experiment) * 1000)
         self.writing_ns = round(writing_us(experiment) * 1000)
+        self.event_loop_ns = round(event_loop_us(experiment) * 1000)
         self._demand_ns = trace.column("demand_ns")
         units = {
             entry.name: getattr(entry.request, "partitions", 1)
@@ -82,7 +86,8 @@ class TraceCosts:
             return self._by_class.get(task.request_class, self._default_ns)
         left_ns = self._left_ns.get(number)
         if left_ns is None:
-            left_ns = max(0, demand_ns - task.prior_ns - self.writing_ns)
+            after_ns = self.writing_ns + self.event_loop_ns
+            left_ns = max(0, demand_ns - task.prior_ns - after_ns)
             self._part_ns[number] = -(-left_ns // self._units[number])
         cost_ns = min(self._part_ns[number], left_ns)
         self._left_ns[number] = left_ns - cost_ns
@@ -127,6 +132,22 @@ class CostlyNetwork(MemoryNetwork):
         self._time = time
         self.read = read
         self.write = write
+        self._rounds_due = 0
+        self._some_sent = trio.Event()
+
+    async def go_round(self, spend: Callable[[], None]) -> None:
+        """Call ``spend`` for each answer, when Trio comes round after it."""
+        while True:
+            await self._some_sent.wait()
+            self._some_sent = trio.Event()
+            for _ in range(self._rounds_due):
+                spend()
+            self._rounds_due = 0
+
+    def note_sent(self) -> None:
+        """Take note of an answer."""
+        self._rounds_due += 1
+        self._some_sent.set()
 
     def catch_up(self) -> None:
         """Let arrive what has travelled for long enough, each at its time."""
@@ -161,4 +182,6 @@ class _Costly(MemoryConnection):
     def send(self, data: Bytes, /) -> int:
         """Let the time pass that writing takes, and take as much as there is room."""
         self._costs.write()
-        return super().send(data)
+        count = super().send(data)
+        self._costs.note_sent()
+        return count

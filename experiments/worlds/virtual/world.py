@@ -154,6 +154,9 @@ class Replay:
         workload = self._experiment.workload
         async with trio.open_nursery() as travelling:
             await travelling.start(network.run)
+            if self._costs.event_loop_ns:
+                goes_round = partial(self._compute, clock, self._costs.event_loop_ns)
+                travelling.start_soon(network.go_round, goes_round)
             if self._kernel is not None:
                 travelling.start_soon(self._kernel.run)
             async with trio.open_nursery() as serving:
