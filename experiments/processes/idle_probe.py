@@ -35,8 +35,7 @@ def main() -> None:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     gc.disable()
     print("ready", flush=True)
-    # Not read ahead: `select` would not know of a line that is in a buffer.
-    while os.read(sys.stdin.fileno(), 64):
+    while _line_read():
         print(_mean_until_told_ns(), flush=True)
 
 
@@ -48,8 +47,17 @@ def _mean_until_told_ns() -> int:
         told = _readable_within(0.0 if told else _EVERY_S) or told
         total_ns += _loop_ns()
         times += 1
-    os.read(sys.stdin.fileno(), 64)
+    _line_read()
     return round(total_ns / times)
+
+
+def _line_read() -> bool:
+    """Read a line, which is empty; False if the input has ended.
+
+    And no further: who has not come to run before both lines were there finds two, and
+    `select` does not know of what is in a buffer.
+    """
+    return bool(os.read(sys.stdin.fileno(), 1))
 
 
 def _readable_within(seconds: float) -> bool:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from experiments.processes.child import Binding
-from experiments.processes.children import Child
+from experiments.processes.children import Child, CpuTime
 from experiments.processes.pinning import Pinning
 
 _PATIENCE_S = 60.0
@@ -39,6 +39,15 @@ class _Probe:
         trace: TracebackType | None,
     ) -> None:
         self._child.__exit__(kind, error, trace)
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._child.pid
+
+    def cpu_time(self) -> CpuTime:
+        """Return what it has had of that CPU, and for how long others had it."""
+        return self._child.cpu_time()
 
     def _tell(self) -> None:
         if not self._ready:

@@ -1,10 +1,11 @@
 """What else a machine did while a run went on, as far as its kernel tells.
 
-Three accounts, each absent where the kernel does not keep it: time that the host's
+Each account is absent where the kernel does not keep it: time that the host's
 hypervisor gave to others (*steal*, for the broker's CPU or for all), time in which some
 process waited for a CPU (pressure stall information), and the load average. On a shared
 host none of them need move while the machine halves its speed: that is what the probe
-is for.
+is for. In an episode that probe is who waits, whenever the broker works; so there its
+own wait is told, as far as it was not for the broker.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from experiments.processes.children import CpuTime
 
 _STAT = Path("/proc/stat")
 _PRESSURE = Path("/proc/pressure/cpu")
@@ -34,6 +37,19 @@ class Machine:
             waited_s = self.cpu_pressure_s - earlier.cpu_pressure_s
             found["cpu_pressure_s"] = round(waited_s, 6)
         return found
+
+
+def beside_probe(
+    found: dict[str, float], probe: CpuTime, broker: CpuTime
+) -> dict[str, float]:
+    """Say what others had of the CPU on which a probe runs behind a broker.
+
+    ``found`` is what happened, ``probe`` and ``broker`` what these two had meanwhile.
+    """
+    told = {name: value for name, value in found.items() if name != "cpu_pressure_s"}
+    if probe.waited_s is not None and broker.used_s is not None:
+        told["others_s"] = round(max(0.0, probe.waited_s - broker.used_s), 6)
+    return told
 
 
 def machine(cpu: int | None) -> Machine:

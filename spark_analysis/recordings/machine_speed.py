@@ -102,6 +102,11 @@ def waiting_share(manifest: Manifest) -> float | None:
     return _share(manifest.runs_compared, "cpu_pressure_s")
 
 
+def others_share(manifest: Manifest) -> float | None:
+    """Return the share of the time in which others had the broker's CPU."""
+    return _share(manifest.runs_compared, "others_s")
+
+
 def stolen_share(manifest: Manifest) -> float | None:
     """Return the share of the time that the host took from the broker's CPU."""
     return _share(manifest.runs_compared, "steal_s")

@@ -12,10 +12,10 @@ from tests.spark_analysis.test_worlds import together
 from tests.spark_analysis.world_studies import WILD, study_in
 
 
-def among_others(study: Study, share: float) -> Study:
+def among_others(study: Study, share: float, account: str = "cpu_pressure_s") -> Study:
     """Return the study of a machine on which some process so often waits for a CPU."""
     runs = tuple(
-        replace(run, seconds=2.0, machine={"cpu_pressure_s": 2 * share, "steal_s": 0.0})
+        replace(run, seconds=2.0, machine={account: 2 * share, "steal_s": 0.0})
         for run in study.manifest.runs
     )
     return replace(study, manifest=replace(study.manifest, runs=runs))
@@ -36,6 +36,14 @@ def test_sizes_of_an_unsteady_machine_are_said_to_be_that(
         "unsteady (some process waited for a CPU during 27% of the time)."
     )
     assert (why in last) is told
+
+
+def test_who_had_the_brokers_cpu_is_reason_enough() -> None:
+    """In episodes, where the probe behind the broker waits whenever that works."""
+    virtual = study_in("virtual", {"planes": 0.2})
+    live = among_others(study_in("live", {"planes": 0.6}), 0.27, "others_s")
+    last = worlds_lead(together(virtual, live))[-1].replace("\u202f%", "%")
+    assert "(others had the broker's CPU for 27% of the time)" in last
 
 
 def test_worlds_that_agree_need_no_excuse() -> None:

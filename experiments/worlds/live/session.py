@@ -26,7 +26,7 @@ from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import IdleProbe
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
-from experiments.records.machine import machine
+from experiments.records.machine import beside_probe, machine
 from experiments.worlds import generating
 from experiments.worlds.episodes import Episode
 from experiments.worlds.joining import LoadEnd, join
@@ -138,17 +138,19 @@ class Session:
         started, began = now(), time.monotonic()
         earlier = machine(self._pinning.broker)
         self._probe.begin()
-        cpu = broker.cpu_time()
+        cpu, idle = broker.cpu_time(), self._probe.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
+        waited = self._probe.cpu_time() - idle
         probes_ns = (self._probe.loop_ns(),)
+        meanwhile = machine(self._pinning.broker).since(earlier)
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 probes_ns=probes_ns,
-                machine=machine(self._pinning.broker).since(earlier),
+                machine=beside_probe(meanwhile, waited, used),
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,

@@ -10,6 +10,7 @@ from spark_analysis.judging.comparison import Comparison
 from spark_analysis.recordings.calibrated_cost import calibrated_cost
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.machine_speed import (
+    others_share,
     steadiness,
     stolen_share,
     waiting_share,
@@ -99,8 +100,11 @@ def unsteadiness(manifest: Manifest) -> str:
     Of the machine alone: no latency is looked at, and no cost but the baseline's.
     """
     waiting, stolen = waiting_share(manifest), stolen_share(manifest)
+    others = others_share(manifest)
     if waiting is not None and waiting > WAITING_SHARE:
         return f"some process waited for a CPU during {_measured(waiting)} of the time"
+    if others is not None and others > WAITING_SHARE:
+        return f"others had the broker's CPU for {_measured(others)} of the time"
     if stolen is not None and stolen > STOLEN_SHARE:
         return f"the host gave {_measured(stolen)} of the broker's CPU to others"
     cost, band = calibrated_cost(manifest), manifest.cost_band
@@ -114,6 +118,7 @@ def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
     manifest = comparison.manifest
     found = []
     waiting, stolen = waiting_share(manifest), stolen_share(manifest)
+    others = others_share(manifest)
     if stolen is not None and stolen > STOLEN_SHARE:
         found.append(
             f"The host gave {_measured(stolen)} of the broker's CPU to other machines."
@@ -122,6 +127,11 @@ def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
         found.append(
             f"Some process waited for a CPU during {_measured(waiting)} of the time: "
             "the machine was not alone with the experiment."
+        )
+    if others is not None and others > WAITING_SHARE:
+        found.append(
+            f"Others had the broker's CPU for {_measured(others)} of the time: the "
+            "machine was not alone with the experiment."
         )
     cost = calibrated_cost(manifest)
     if cost is not None and not 1 / LOAD_FACTOR <= cost.value <= LOAD_FACTOR:
