@@ -183,7 +183,9 @@ def lost_commits(history: History) -> Iterator[Anomaly]:
     """Find answers to who asked for an offset that are no commit still in force.
 
     A commit is in force from its call until another one has been acknowledged that was
-    called after its own end. Before the first acknowledged one, there may be none.
+    called after its own end. Before the first acknowledged one, there may be none. An
+    attempt that was given up may come in force at any later time: commits have no
+    number by which a coordinator could tell that it is late, Kafka's neither.
     """
     by_name = dict(_grouped(history.commits, attrgetter("group", "partition")))
     for answer in history.committed:
@@ -212,8 +214,8 @@ def _in_force(
     for each in commits:
         if each.outcome == "fail" or each.invoked_ns > answered_ns:
             continue
-        # One without an answer may be carried out at any later time.
-        if each.outcome == "unknown" or each.answered_ns >= last_ns:
+        given_up = each.outcome == "unknown" or each.repeated
+        if given_up or each.answered_ns >= last_ns:
             yield each.offset
 
 

@@ -61,7 +61,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An offset that was committed for a group."""
+    """An offset that was committed for a group.
+
+    ``repeated`` says that an attempt was given up unanswered and another one made: the
+    first may be carried out, too, and whenever it arrives.
+    """
 
     group: str
     partition: TopicPartition
@@ -69,6 +73,7 @@ class Commit:
     invoked_ns: int
     answered_ns: int
     outcome: Outcome
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

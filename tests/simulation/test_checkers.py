@@ -115,6 +115,11 @@ ALLOWED = {
         commits=[commit(3, 0, 1, "unknown"), commit(5, 2, 3)],
         committed=[committed(5, 4, 5), committed(3, 6, 7)],
     ),
+    # Seed 83683: what a broker that was cut off got of a connection given up since.
+    "of a commit that was repeated the first attempt may arrive last": History(
+        commits=[replace(commit(3, 0, 1), repeated=True), commit(5, 2, 3)],
+        committed=[committed(5, 4, 5), committed(3, 6, 7)],
+    ),
     "a broker that was started anew begins below": History(
         replicas=[look(2), look(1, life=1)]
     ),

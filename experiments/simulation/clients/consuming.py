@@ -15,10 +15,11 @@ from broker.protocol.topic_partition import TopicPartition
 from experiments.simulation.clients.context import ClientContext
 from experiments.simulation.histories import Commit, Committed, Outcome, Read
 
+_REQUEST_TIMEOUT_MS: Final = 2_000
 _SETTINGS: Final = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
-    "request_timeout_ms": 2_000,
+    "request_timeout_ms": _REQUEST_TIMEOUT_MS,
     "default_api_timeout_ms": 4_000,
     "metadata_max_age_ms": 5_000,
 }
@@ -28,6 +29,8 @@ _MEMBER: Final = {
     "max_poll_interval_ms": 8_000,
 }
 _POLL_S: Final = 0.5
+# What took as long had an attempt without an answer.
+_GIVEN_UP_NS: Final = _REQUEST_TIMEOUT_MS * 1_000_000
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class RecordingConsumer:
             # An attempt whose answer was lost may have been carried out.
             pass
         finally:
+            answered_ns = self.context.now_ns()
             for partition, offset in offsets.items():
                 self.context.history.commits.append(
                     Commit(
@@ -123,8 +127,9 @@ class RecordingConsumer:
                         partition=partition,
                         offset=offset,
                         invoked_ns=invoked_ns,
-                        answered_ns=self.context.now_ns(),
+                        answered_ns=answered_ns,
                         outcome=outcome,
+                        repeated=answered_ns - invoked_ns >= _GIVEN_UP_NS,
                     )
                 )
 
