@@ -36,7 +36,8 @@ class Calibration(Section):
     """The cost of each traffic entry's requests, by name, and where it comes from.
 
     ``source`` is the command that measured it and on what. ``reading_us`` is the part
-    of every cost that is from before the request was queued, ``unbilled_us`` the part
+    of every cost that is from before the request was queued, where the broker was busy;
+    where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part
     that no request's row was billed: writing its answer, which is ``writing_us``, and
     the event loop and the broker's housekeeping.
     ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
@@ -50,6 +51,7 @@ class Calibration(Section):
     costs: dict[Name, Cost] = Field(min_length=1)
     unbilled_us: float | None = None
     reading_us: float | None = None
+    waking_us: float | None = None
     writing_us: float | None = None
     travel_us: float | None = None
     loop_us: float | None = None

@@ -163,6 +163,15 @@ def reading_us(experiment: Experiment) -> float:
     return (costs.reading_us if costs else None) or 0.0
 
 
+def waking_us(experiment: Experiment) -> float:
+    """Return how much more of a cost reading is where the broker was idle; or 0.
+
+    What its handler costs is as much less: a request costs the same on average.
+    """
+    costs = experiment.machine or experiment.nominal
+    return (costs.waking_us if costs else None) or 0.0
+
+
 def writing_us(experiment: Experiment) -> float:
     """Return how much of every request's cost is spent on writing its answer.
 

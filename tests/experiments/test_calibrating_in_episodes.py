@@ -25,6 +25,7 @@ from tests.experiments.unwatched import Unwatched
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
 READING_US, WRITING_US, UNBILLED_US, TRAVEL_US = 20.0, 12.0, 35.0, 15.0
+WAKING_US = 7.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -82,21 +83,25 @@ class Broker:
             cpu_s = None if self.silent else slower * true_us.sum() / 1e6
             # One in ten was refused in time, and cost nothing.
             answered = np.arange(len(true_us)) % 10 > 0
-            service_us = true_us - READING_US - UNBILLED_US
             sent_ns = replayed.table["intended_ns"].to_numpy()
             # Whoever comes close behind another has waited for it.
             waited_ns = np.where(np.diff(sent_ns, prepend=0) < 300_000, 99_000, 0)
             took_ns = (true_us + 2 * TRAVEL_US) * 1000 + waited_ns
+            done_ns = sent_ns + np.where(answered, took_ns, 0).astype(int)
+            before_ns = np.maximum.accumulate(done_ns)[:-1]
+            idle = np.append(True, sent_ns[1:] > before_ns)
+            prior_us = READING_US + WAKING_US * idle
+            service_us = true_us - prior_us - UNBILLED_US
             rows = pa.table(
                 {
                     "sent_ns": sent_ns,
                     "response_dequeued_ns": sent_ns,
                     "response_sent_ns": sent_ns + round(WRITING_US * slower * 1000),
-                    "client_done_ns": sent_ns + took_ns.astype(int),
+                    "client_done_ns": done_ns,
                     "request_id": np.arange(len(true_us)),
                     "outcome": np.where(answered, "ok", "error"),
                     "service_ns": (service_us * slower * 1000).round(),
-                    "prior_ns": np.full(len(true_us), READING_US * slower * 1000),
+                    "prior_ns": prior_us * slower * 1000,
                 }
             )
             if cpu_s is not None:
@@ -143,6 +148,7 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
         assert cost.high_us == pytest.approx(TRUE_US[name], rel=1e-4)
     assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=1e-4)
     assert found.reading_us == pytest.approx(READING_US, rel=1e-4)
+    assert found.waking_us == pytest.approx(WAKING_US, rel=1e-3)
     assert found.writing_us == pytest.approx(WRITING_US, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
 

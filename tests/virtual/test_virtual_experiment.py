@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,18 @@ def test_writing_its_answer_is_the_last_part_of_a_cost(tmp_path: Path) -> None:
     assert set(ended_ns - began_ns) == {30_000}
     # The event loop goes round when the answer is on its way.
     assert latency_ms(table, "control") == pytest.approx(0.2 - 0.015)
+
+
+def test_who_meets_an_idle_broker_has_to_wake_it(tmp_path: Path) -> None:
+    nominal = stated(60.0, {"load": 1000.0}) | {"waking_us": 25.0}
+    built = experiment([at_once("load", "metadata", 10)], 0.5, nominal=nominal)
+    _, table = run(built, "fifo", tmp_path)
+    prior_ns = Counter(table["prior_ns"].to_pylist())
+    # Who finds the queue full is read before, and billed when there is room.
+    assert prior_ns.keys() <= {0, 60_000, 85_000}
+    assert prior_ns[85_000] == 1
+    # A request costs what it costs, wherever it is spent.
+    assert table["client_done_ns"].to_numpy().max() == pytest.approx(10e6, abs=2e4)
 
 
 def test_whoever_comes_behind_waits_for_all_of_a_cost(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class _Bills:
 
     billed_us: dict[str, float]
     reading_us: float
+    waking_us: float
     writing_us: float
     unbilled_us: float
     travel_us: float | None
@@ -92,6 +93,7 @@ def calibrate_in_episodes(
             },
             "unbilled_us": rounded(float(np.mean([it.unbilled_us for it in bills]))),
             "reading_us": rounded(float(np.mean([it.reading_us for it in bills]))),
+            "waking_us": rounded(float(np.mean([it.waking_us for it in bills]))),
             "writing_us": rounded(float(np.mean([it.writing_us for it in bills]))),
             "travel_us": rounded(float(np.median(travels_us)))
             if travels_us
@@ -185,6 +187,12 @@ def _bills(episode: Episode, entries: Sequence[str]) -> _Bills | None:
     prior_us = rows["prior_ns"].to_numpy() / 1000
     billed_us = rows["service_ns"].to_numpy() / 1000 + prior_us
     entry = np.array([entries[number] for number in rows["request_id"].to_pylist()])
+    pauses_ns = _pauses_ns(rows)
+    alone, behind = pauses_ns >= _PAUSE_NS, pauses_ns < 0
+    reading_us = float(prior_us[behind if behind.any() else ...].mean())
+    waking_us = 0.0
+    if alone.any() and behind.any():
+        waking_us = max(0.0, float(prior_us[alone].mean()) - reading_us)
     # Rows may hold a wait for the CPU, which is nobody's cost.
     unbilled_us = max(0.0, cpu_s * 1e6 - float(billed_us.sum())) / len(rows)
     return _Bills(
@@ -192,24 +200,37 @@ def _bills(episode: Episode, entries: Sequence[str]) -> _Bills | None:
             str(name): float(billed_us[entry == name].mean())
             for name in np.unique(entry)
         },
-        reading_us=float(prior_us.mean()),
+        reading_us=reading_us,
+        waking_us=waking_us,
         writing_us=min(writing_us(rows), unbilled_us),
         unbilled_us=unbilled_us,
-        travel_us=_travel_us(rows, billed_us + unbilled_us),
+        travel_us=_travel_us(rows, billed_us + unbilled_us, alone),
     )
 
 
-def _travel_us(rows: pa.Table, costs_us: np.ndarray[Any, Any]) -> float | None:
-    """Return half of what requests that met an idle broker took beyond their cost."""
+def _pauses_ns(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return how long the broker had been idle when each request was sent.
+
+    Less than nothing if an earlier one was still unanswered.
+    """
     sent_ns, done_ns = (rows[name].to_numpy() for name in ("sent_ns", "client_done_ns"))
     order = np.argsort(sent_ns)
     answered_ns = np.maximum.accumulate(done_ns[order])
-    pauses_ns = sent_ns[order][1:] - answered_ns[:-1]
-    alone = order[1:][pauses_ns >= _PAUSE_NS]
-    if not len(alone):
+    found = np.zeros(len(rows), np.int64)
+    found[order[1:]] = sent_ns[order][1:] - answered_ns[:-1]
+    return found
+
+
+def _travel_us(
+    rows: pa.Table,
+    costs_us: np.ndarray[Any, np.dtype[np.float64]],
+    alone: np.ndarray[Any, np.dtype[np.bool_]],
+) -> float | None:
+    """Return half of what requests that met an idle broker took beyond their cost."""
+    if not alone.any():
         return None
-    took_us = (done_ns - sent_ns)[alone] / 1000 - costs_us[alone]
-    return max(0.0, float(np.median(took_us)) / 2)
+    took_us = (rows["client_done_ns"].to_numpy() - rows["sent_ns"].to_numpy()) / 1000
+    return max(0.0, float(np.median((took_us - costs_us)[alone])) / 2)
 
 
 def _is_baseline(trial: Trial) -> bool:

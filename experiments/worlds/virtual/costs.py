@@ -3,10 +3,11 @@
 Live, a request's cost is spent in four places. Its handler can be preempted between
 slices, and a policy says when it runs. What reads it, cuts it out of the bytes and goes
 round the event loop with it cannot: no policy has seen the request yet, and what else
-is there waits, however urgent. Nor can what writes the answer, nor what the event loop
+is there waits, however urgent; it takes longer where the broker was asleep, and less
+where many are read at once. Nor can what writes the answer, nor what the event loop
 and the broker's housekeeping take then, which nobody is billed. A machine's calibration
-says how much of a cost these are (``Calibration.reading_us``, ``writing_us`` and
-``unbilled_us``); without it they are free.
+says how much of a cost these are (``Calibration.reading_us``, ``waking_us``,
+``writing_us`` and ``unbilled_us``); without it they are free.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ import trio
 
 from broker.network.transport import Bytes
 from broker.requests.request import Request
-from experiments.design.capacity import event_loop_us, reading_us, writing_us
+from experiments.design.capacity import (
+    event_loop_us,
+    reading_us,
+    waking_us,
+    writing_us,
+)
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
@@ -48,6 +54,7 @@ class TraceCosts:
         self._last: Task | None = None
         self._preempted = 0
         self.reading_ns = round(reading_us(experiment) * 1000)
+        self.waking_ns = round(waking_us(experiment) * 1000)
         self.writing_ns = round(writing_us(experiment) * 1000)
         self.event_loop_ns = round(event_loop_us(experiment) * 1000)
         self._demand_ns = trace.column("demand_ns")

@@ -139,6 +139,8 @@ class Replay:
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
         self._costs = TraceCosts(trial.experiment, replayed)
+        # Since then the broker has been idle.
+        self._computed_until_ns = 0
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
@@ -147,7 +149,7 @@ class Replay:
             time=clients,
             rng=self._rng,
             latency_ns=self._latency_ns(),
-            read=partial(self._compute, clock, self._costs.reading_ns),
+            read=partial(self._read, clock),
             write=partial(self._compute, clock, self._costs.writing_ns),
         )
         server = self._server(clock, network)
@@ -221,10 +223,17 @@ class Replay:
             self._kernel = kernel
         return server
 
+    def _read(self, clock: VirtualClock) -> None:
+        """Let the time of reading pass: more if the broker had nothing to do."""
+        costs = self._costs
+        idle = clock.now_ns() > self._computed_until_ns
+        self._compute(clock, costs.reading_ns + (costs.waking_ns if idle else 0))
+
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
         """Let the time of computing pass; at devices, computing is free."""
         if not self._at_devices:
             clock.jump(cost_ns)
+        self._computed_until_ns = clock.now_ns()
         # What fell due meanwhile is in the sockets before they are next polled.
         if self._player is not None:
             self._player.catch_up()
