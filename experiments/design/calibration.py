@@ -37,14 +37,13 @@ class Calibration(Section):
 
     ``source`` is the command that measured it and on what. ``reading_us`` is the part
     of every cost that is from before the request was queued, where the broker was busy;
-    where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part
-    that no request's row was billed: writing its answer, which is ``writing_us``, and
-    the event loop and the broker's housekeeping.
-    ``travel_us`` what it takes from a client to an idle broker, or back: in the kernel,
-    and until who waits for it has woken up. ``loop_us`` is what the fixed loop of
-    `experiments.running.speed` took, in quiet episodes. ``bills_us`` is the
-    median bill of a request of each entry in a cluster: without what nobody was billed,
-    and without replication.
+    where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part that no
+    request's row was billed: writing its answer, which is ``writing_us``, and the event
+    loop and the broker's housekeeping. ``travel_us`` is what it takes from a client to
+    an idle broker, or back: in the kernel, and until who waits for it has woken up.
+    ``loop_us`` is what the fixed loop of `experiments.running.speed` took, in quiet
+    episodes. ``bills_us`` is the median bill of a request of each entry in a cluster:
+    without what nobody was billed, and without replication.
     """
 
     source: str

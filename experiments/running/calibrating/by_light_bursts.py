@@ -74,7 +74,7 @@ class _Run:
     ``reading_us`` is what of a bill is from before the request was queued, on average
     over the entries, ``writing_us`` what it took to send an answer; ``travel_us`` half
     of what it took to the broker and back, where it was idle. ``cpu_us`` is None where
-    time is virtual: what nobody is billed there is writing.
+    time is virtual: of what no row is billed there, writing alone can be told.
     """
 
     billed_us: dict[str, float]
