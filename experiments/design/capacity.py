@@ -199,6 +199,14 @@ def travel_us(experiment: Experiment) -> float:
     return (costs.travel_us if costs else None) or 0.0
 
 
+def parts_us(experiment: Experiment) -> dict[str, float]:
+    """Return where a cost is spent but in handlers, and the way to the broker."""
+    return {
+        of.__name__: of(experiment)
+        for of in (reading_us, waking_us, writing_us, event_loop_us, travel_us)
+    }
+
+
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
     """Return what the manifest says of costs; None where none is known.
 

@@ -22,7 +22,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from experiments.design.capacity import machine_us, nominal_us, on_machine
+from experiments.design.capacity import (
+    machine_us,
+    nominal_us,
+    on_machine,
+    parts_us,
+)
 from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.load.trace import Trace
@@ -193,7 +198,8 @@ def drawing_key(experiment: Experiment, block: int) -> str:
 def _told(trial: Trial, world: str) -> dict[str, Any]:
     """Return what only this world is told."""
     if world == "virtual":
-        return trial.experiment.virtual.model_dump(mode="json")
+        virtual = trial.experiment.virtual.model_dump(mode="json")
+        return {**virtual, "parts": parts_us(trial.experiment)}
     if world == "model":
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}

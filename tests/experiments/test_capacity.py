@@ -304,6 +304,19 @@ def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
     assert slower.stretch == pytest.approx((0.1 * 1.5 + 0.39) / 0.49)
 
 
+@pytest.mark.parametrize(
+    "part", ["reading_us", "waking_us", "writing_us", "unbilled_us", "travel_us"]
+)
+def test_a_virtual_cell_depends_on_where_its_cost_is_spent(part: str) -> None:
+    """Or an experiment that is taken up again keeps rows of other parts."""
+    keys = set()
+    for value_us in (30.0, 31.0):
+        made = copy.deepcopy(CONTENT)
+        made["nominal"] |= {"writing_us": 10.0, "unbilled_us": 40.0, part: value_us}
+        keys.add(trial_key(next(plan(points(parse(made)))), "virtual", "c"))
+    assert len(keys) == 2
+
+
 def test_a_sweep_moves_loads_as_it_moves_rates() -> None:
     made = copy.deepcopy(CONTENT)
     key = "workload.traffic.control.arrivals.load"
