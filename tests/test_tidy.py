@@ -66,7 +66,6 @@ MAY_PRINT = (
     "experiments/load/generator.py",
     "experiments/processes/idle_probe.py",
     "experiments/processes/neighbours.py",
-    "experiments/processes/probe.py",
     "broker/process.py",
 )
 # Modules of the standard library that bring a clock or a coin of their own.

@@ -53,11 +53,16 @@ class SocketLink:
 
 
 class OpenLoop:
-    """Replays a schedule over sockets, in real time."""
+    """Replays a schedule over sockets, in real time.
+
+    ``overslept_ns`` is by how much it woke up late, at the worst, where nothing but the
+    clock was to wake it: that is the machine's doing, and no answer's.
+    """
 
     def __init__(
         self, sockets: Sequence[socket.socket], schedule: Schedule, epoll: select.epoll
     ) -> None:
+        self.overslept_ns = 0
         self._due_ns = schedule.due_ns
         self._epoll = epoll
         links = [SocketLink(each, epoll) for each in sockets]
@@ -101,6 +106,7 @@ class OpenLoop:
             patience_ns = min(patience_ns, late_ns - time.monotonic_ns())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
+            until_ns = time.monotonic_ns() + patience_ns
             # epoll's own timeout counts milliseconds; select's counts microseconds, but
             # takes no descriptor from 1024 on: what is left of a millisecond is spun.
             if self._epoll.fileno() < _SELECT_MAX:
@@ -108,6 +114,9 @@ class OpenLoop:
             else:
                 self._epoll.poll(patience_ns // 1_000_000 / 1000, 1)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
+            if not events:
+                late_ns = time.monotonic_ns() - until_ns
+                self.overslept_ns = max(self.overslept_ns, late_ns)
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
             if event & select.EPOLLOUT:

@@ -20,6 +20,8 @@ from typing import Self
 from experiments.processes.child import Binding
 
 _TICK_S = 1.0
+# The kernel's CPUCLOCK_SCHED: a process with all its threads.
+_PROCESS_CPU_CLOCK = 2
 
 
 class RunFailed(Exception):
@@ -193,6 +195,11 @@ class Child:
         """Describe a failure, with the last line that the process complained."""
         lines = self._complaints.read_text(errors="replace").strip().splitlines()
         return RunFailed(f"{self.name} {what}" + (f": {lines[-1]}" if lines else ""))
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of all threads so far (``clock_getcpuclockid(3)``)."""
+    return time.clock_gettime(~pid << 3 | _PROCESS_CPU_CLOCK)
 
 
 def bound_child(

@@ -1,63 +1,66 @@
-"""What else a machine did while a run went on, as far as its kernel tells.
+"""What a machine did while a run went on: its speed, and as far as its kernel tells.
 
 Each account is absent where the kernel does not keep it: time that the host's
-hypervisor gave to others (*steal*, for the broker's CPU or for all), time in which some
-process waited for a CPU (pressure stall information), and the load average. On a shared
-host none of them need move while the machine halves its speed: that is what the probe
-is for. In an episode that probe is who waits, whenever the broker works; so there its
-own wait is told, as far as it was not for the broker.
+hypervisor gave to others (*steal*, for the broker's CPU or for all), for how long
+others than the brokers had the brokers' CPU, and the load average. On a shared host
+none of them need move while the machine halves its speed: that is what the probe is
+for. As that runs behind everybody else, the time for which it waited is what all others
+had together.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.processes.children import CpuTime
+from experiments.processes.children import Child, process_cpu_s
+from experiments.processes.speed_probe import SpeedProbe
 
 _STAT = Path("/proc/stat")
-_PRESSURE = Path("/proc/pressure/cpu")
 _STEAL = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """The kernel's accounts at an instant, in seconds since it started."""
+class Watch:
+    """Watches the brokers' CPU from its making on.
 
-    steal_s: float | None
-    cpu_pressure_s: float | None
-
-    def since(self, earlier: Machine) -> dict[str, float]:
-        """Return what happened since ``earlier``, and the load average now."""
-        found = {"load_average": round(os.getloadavg()[0], 2)}
-        if self.steal_s is not None and earlier.steal_s is not None:
-            found["steal_s"] = round(self.steal_s - earlier.steal_s, 4)
-        if self.cpu_pressure_s is not None and earlier.cpu_pressure_s is not None:
-            waited_s = self.cpu_pressure_s - earlier.cpu_pressure_s
-            found["cpu_pressure_s"] = round(waited_s, 6)
-        return found
-
-
-def beside_probe(
-    found: dict[str, float], probe: CpuTime, broker: CpuTime
-) -> dict[str, float]:
-    """Say what others had of the CPU on which a probe runs behind a broker.
-
-    ``found`` is what happened, ``probe`` and ``broker`` what these two had meanwhile.
+    ``brokers`` are all that run there for the experiment, and live as long.
     """
-    told = {name: value for name, value in found.items() if name != "cpu_pressure_s"}
-    if probe.waited_s is not None and broker.used_s is not None:
-        told["others_s"] = round(max(0.0, probe.waited_s - broker.used_s), 6)
-    return told
+
+    def __init__(
+        self, probe: SpeedProbe, cpu: int | None, brokers: Sequence[Child] = ()
+    ) -> None:
+        self._probe = probe
+        self._cpu = cpu
+        self._brokers = brokers
+        self._began_s = time.monotonic()
+        self._steal_s = steal_s(cpu)
+        self._probe.begin()
+        self._probed = probe.cpu_time()
+        self._used_s = self._brokers_s()
+
+    def end(self) -> tuple[tuple[int, ...], dict[str, float]]:
+        """Return the probe's times in nanoseconds, and the accounts in seconds."""
+        used_s = self._brokers_s() - self._used_s
+        waited_s = (self._probe.cpu_time() - self._probed).waited_s
+        told = {
+            "watched_s": round(time.monotonic() - self._began_s, 6),
+            "load_average": round(os.getloadavg()[0], 2),
+        }
+        stolen_s = steal_s(self._cpu)
+        if stolen_s is not None and self._steal_s is not None:
+            told["steal_s"] = round(stolen_s - self._steal_s, 4)
+        if self._brokers and waited_s is not None:
+            told["others_s"] = round(max(0.0, waited_s - used_s), 6)
+        return (self._probe.loop_ns(),), told
+
+    def _brokers_s(self) -> float:
+        return sum(process_cpu_s(broker.pid) for broker in self._brokers)
 
 
-def machine(cpu: int | None) -> Machine:
-    """Read the accounts; steal is that of ``cpu``, or of all CPUs if it is None."""
-    return Machine(steal_s=_steal_s(cpu), cpu_pressure_s=_pressure_s())
-
-
-def _steal_s(cpu: int | None) -> float | None:
+def steal_s(cpu: int | None) -> float | None:
+    """Return the time stolen from a CPU, or from all of them if it is None."""
     if not _STAT.exists():
         return None
     wanted = "cpu" if cpu is None else f"cpu{cpu}"
@@ -66,15 +69,3 @@ def _steal_s(cpu: int | None) -> float | None:
         if name == wanted and len(fields) >= _STEAL:
             return int(fields[_STEAL - 1]) / os.sysconf("SC_CLK_TCK")
     return None
-
-
-def _pressure_s() -> float | None:
-    """Return for how long some process has waited for a CPU."""
-    try:
-        lines = _PRESSURE.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        # The file may be there and the account switched off (psi=0).
-        return None
-    some = next((line for line in lines if line.startswith("some ")), "")
-    _, _, total_us = some.partition("total=")
-    return int(total_us) / 1e6 if total_us else None

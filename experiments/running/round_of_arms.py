@@ -1,9 +1,10 @@
 """A round of episodes: which arm is dealt next, and which episodes count.
 
-A round counts when it has an episode of every arm on the machine in quiet
-(`experiments.running.speed.QuietSpeed`). What is missing is dealt again, in the round's
-own order. Nothing but times of a fixed loop goes in, so neither what is dealt again nor
-what counts depends on a latency or on which arm it is.
+A round counts when it has an episode of every arm on the machine in quiet: the brokers'
+CPU is as fast as it is then (`experiments.running.speed.QuietSpeed`), and the one of
+the generator woke up when it was told to. What is missing is dealt again, in the
+round's own order. Nothing but a fixed loop and a clock goes in, so neither what is
+dealt again nor what counts depends on a latency or on which arm it is.
 """
 
 from __future__ import annotations
@@ -12,28 +13,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.running import speed
-from experiments.running.speed import ProbesNs, QuietSpeed
+from experiments.running.speed import QuietSpeed
+from experiments.worlds.episodes import Conditions
 
 
 @dataclass(frozen=True, slots=True)
 class _Dealt:
-    """An episode: of which arm, and the loop's time in it."""
+    """An episode: of which arm, the loop's time in it, and how late a CPU woke up."""
 
     arm: str
     loop_ns: float
+    overslept_ns: int
 
 
 class RoundOfArms:
     """The episodes of one round so far.
 
-    ``quiet`` is the machine of this round and of those before it; ``tries`` is how
-    often all arms could be dealt before the round is given up. Costs O(episodes) looks
-    at what is quiet a step.
+    ``quiet`` is the machine of this round and of those before it; a CPU that woke up
+    later than ``overslept_max_ns`` was not its own. ``tries`` is how often all arms
+    could be dealt before the round is given up. Costs O(episodes) looks at what is
+    quiet a step.
     """
 
-    def __init__(self, arms: Sequence[str], *, quiet: QuietSpeed, tries: int) -> None:
+    def __init__(
+        self,
+        arms: Sequence[str],
+        *,
+        quiet: QuietSpeed,
+        overslept_max_ns: int,
+        tries: int,
+    ) -> None:
         self._arms = tuple(arms)
         self._quiet = quiet
+        self._overslept_max_ns = overslept_max_ns
         self._deals_max = tries * len(self._arms)
         self._dealt: list[_Dealt] = []
 
@@ -49,9 +61,9 @@ class RoundOfArms:
         missing = self._missing()
         return missing[0] if missing else None
 
-    def add(self, arm: str, probes_ns: ProbesNs) -> None:
-        """Take the loop's times in an episode of ``arm``."""
-        dealt = _Dealt(arm, speed.loop_ns(probes_ns))
+    def add(self, arm: str, met: Conditions) -> None:
+        """Take the machine that an episode of ``arm`` met."""
+        dealt = _Dealt(arm, speed.loop_ns(met.probes_ns), met.overslept_ns)
         self._quiet.add(dealt.loop_ns)
         self._dealt.append(dealt)
 
@@ -64,7 +76,7 @@ class RoundOfArms:
 
     def fault(self, at: int) -> str:
         """Say why an episode that does not count does not."""
-        return self._quiet.fault(self._dealt[at].loop_ns) or (
+        return self._fault_of(self._dealt[at]) or (
             "machine unsteady: in other episodes of the round it was not in quiet"
         )
 
@@ -78,6 +90,13 @@ class RoundOfArms:
         return [arm for arm in cycle if arm not in found]
 
     def _in_quiet(self) -> list[int]:
-        return [
-            at for at, it in enumerate(self._dealt) if not self._quiet.fault(it.loop_ns)
-        ]
+        return [at for at, it in enumerate(self._dealt) if not self._fault_of(it)]
+
+    def _fault_of(self, dealt: _Dealt) -> str:
+        if dealt.overslept_ns > self._overslept_max_ns:
+            return (
+                "machine unsteady: the generator's CPU, asleep, woke up "
+                f"{dealt.overslept_ns / 1e6:.2f} ms late; up to "
+                f"{self._overslept_max_ns / 1e6:.3g} ms counts"
+            )
+        return self._quiet.fault(dealt.loop_ns)

@@ -1,9 +1,8 @@
 """The machine-speed gate: where the arms met different machines, all are repeated.
 
-Before and after each long run a fixed loop is timed on the broker's CPU; its time is
-the geometric mean of both. In an episode the loop is timed all along, in what of the
-CPU is free: a machine that is slow for tens of milliseconds was not so before or after.
-A round of episodes, or a block of long runs, counts if its fastest and its slowest
+In each run a fixed loop is timed all along on the broker's CPU, in what of it is free:
+a machine that is slow for tens of milliseconds was not so before or after. A round of
+episodes, or a block of long runs, counts if its fastest and its slowest
 differ by no more than a band; episodes are many enough to ask, too, that the machine be
 in quiet. Nothing else has a say: what goes in are times of the loop, so no latency can
 make a round count or not.
@@ -23,14 +22,14 @@ REMEMBERED: Final = 512
 
 
 def loop_ns(probes_ns: ProbesNs) -> float:
-    """Return the time of the loop in an episode, or around a run."""
+    """Return the time of the loop in a run: the geometric mean, if of several."""
     return math.exp(math.fsum(map(math.log, probes_ns)) / len(probes_ns))
 
 
 def fault(probes_ns: Mapping[str, ProbesNs], band: float) -> str:
     """Say that the arms of a block met different machines, or say nothing.
 
-    ``probes_ns`` are the times of the loop around each arm's run.
+    ``probes_ns`` are the times of the loop in each arm's run.
     """
     times = {arm: loop_ns(probes) for arm, probes in probes_ns.items()}
     fastest = min(times, key=times.__getitem__)
@@ -39,8 +38,8 @@ def fault(probes_ns: Mapping[str, ProbesNs], band: float) -> str:
     if factor <= band:
         return ""
     return (
-        f"machine unsteady: a fixed loop took {factor:.2f} times as long around the "
-        f"run of {slowest} as around that of {fastest}; up to {band:g} counts"
+        f"machine unsteady: a fixed loop took {factor:.2f} times as long in the run "
+        f"of {slowest} as in that of {fastest}; up to {band:g} counts"
     )
 
 

@@ -26,14 +26,26 @@ class Episode:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The machine that an episode met: nothing in it is a broker's doing.
+
+    ``probes_ns`` are times of a fixed loop on the brokers' CPU. ``overslept_ns`` is by
+    how much the generator's CPU, asleep until an instant, woke up late at the worst.
+    """
+
+    probes_ns: tuple[int, ...]
+    overslept_ns: int = 0
+
+
 class Session(Protocol):
     """All arms of an experiment, alive; each verb raises `RunFailed` if one is not."""
 
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
         """Play an episode to an arm that is new, without a record."""
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, ...]:
-        """Play an episode; return how long a fixed loop took there."""
+    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+        """Play an episode; return the machine that it met."""
 
     def finish(self) -> Iterator[Episode]:
         """End the session; yield every episode, in the order in which they ran."""

@@ -78,9 +78,8 @@ class RunResult:
     broker did not come to say. ``accounts`` says what CPU the broker's process used,
     and what of it was billed to requests and to housekeeping. ``broker_phases_ms`` are
     means that a broker without rows gives of its own phases, by API. ``probes_ns`` are
-    the times of a fixed loop on the broker's CPU: before and after (`processes.probe`),
-    or the mean in an episode (`processes.idle_probe`). ``machine`` is what else the
-    machine did meanwhile (`records.machine`).
+    the times of a fixed loop on the broker's CPU meanwhile (`processes.idle_probe`),
+    ``machine`` is what else the kernel tells of the machine (`records.machine`).
     ``cost_ratio`` is what requests cost over what they did when the machine was
     calibrated (`records.cost_ratio`), if it was.
     """

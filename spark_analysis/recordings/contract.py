@@ -99,10 +99,10 @@ class Run:
     ``billed_share`` is the part of the broker's CPU that was billed to requests or to
     housekeeping; None where no process was measured, and ``accounts`` says who was
     billed what, in nanoseconds. ``probes_ns`` are the times of a fixed loop on the
-    broker's CPU, before and after or its mean in an episode, ``machine`` what else the
-    kernel tells (steal_s, cpu_pressure_s or others_s), ``seconds`` how long the run
-    took. Runs on a cluster have a file of ``attempts``. ``cost_ratio`` is what requests
-    cost over what they did when the machine was calibrated.
+    broker's CPU meanwhile, ``machine`` what else the kernel tells (steal_s and others_s
+    of watched_s), ``seconds`` how long the run took. Runs on a cluster have a file of
+    ``attempts``. ``cost_ratio`` is what requests cost over what they did when the
+    machine was calibrated.
     """
 
     run_id: str

@@ -16,7 +16,7 @@ from spark_analysis.statistics.ratios import ratio_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steadiness:
-    """How steady the machine was, by a fixed loop in each episode or around each run.
+    """How steady the machine was, by a fixed loop in each run.
 
     ``rounds_played`` counts rounds, or blocks of long runs and their repetitions,
     ``rounds_spoiled`` those whose arms met machines too different. Of the others
@@ -33,7 +33,7 @@ class Steadiness:
 
 
 def loop_ns(run: Run) -> float:
-    """Return the time of the fixed loop in an episode or around a run."""
+    """Return the time of the fixed loop in a run."""
     return statistics.geometric_mean(run.probes_ns)
 
 
@@ -97,11 +97,6 @@ def _spoiled(run: Run) -> bool:
     return run.reason.startswith("machine unsteady")
 
 
-def waiting_share(manifest: Manifest) -> float | None:
-    """Return the share of the time in which some process waited for a CPU."""
-    return _share(manifest.runs_compared, "cpu_pressure_s")
-
-
 def others_share(manifest: Manifest) -> float | None:
     """Return the share of the time in which others had the broker's CPU."""
     return _share(manifest.runs_compared, "others_s")
@@ -114,7 +109,7 @@ def stolen_share(manifest: Manifest) -> float | None:
 
 def _share(runs: Iterable[Run], name: str) -> float | None:
     told = [run for run in runs if name in run.machine]
-    seconds = math.fsum(run.seconds for run in told)
+    seconds = math.fsum(run.machine["watched_s"] for run in told)
     if not seconds:
         return None
     return math.fsum(run.machine[name] for run in told) / seconds

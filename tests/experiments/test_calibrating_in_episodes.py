@@ -16,7 +16,7 @@ from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.running.calibrating.in_episodes import ROUNDS, calibrate_in_episodes
-from experiments.worlds.episodes import Episode
+from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.world import RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
 from tests.experiments.unwatched import Unwatched
@@ -61,11 +61,11 @@ class Broker:
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
         self.rehearsed += 1
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
+    def play(self, trial: Trial, replayed: Trace) -> Conditions:
         if len(self.played) == self.fails:
             raise RunFailed("broker ended with status 9")
         self.played.append((trial, replayed))
-        return self.probes_ns(len(self.played))
+        return Conditions(probes_ns=self.probes_ns(len(self.played)))
 
     def probes_ns(self, number: int) -> tuple[int, int]:
         """Return what the loop took in the episode with this number, from 1."""

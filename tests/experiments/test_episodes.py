@@ -25,7 +25,7 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.episodes import InEpisodes
-from experiments.worlds.episodes import Episode
+from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.world import RunFiles, RunResult, Trial
 from tests.experiments.unwatched import Unwatched
 
@@ -72,7 +72,7 @@ class FakeSession:
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
         self.rehearsed.append(trial.arm.name)
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, int]:
+    def play(self, trial: Trial, replayed: Trace) -> Conditions:
         self.world.order.append(trial.run_id)
         if trial.run_id == self.world.dies_at:
             raise RunFailed("broker ended with status 9")
@@ -103,7 +103,7 @@ class FakeSession:
                 seconds=0.1,
             )
         )
-        return probes
+        return Conditions(probes_ns=probes)
 
     def finish(self) -> Iterator[Episode]:
         yield from self.played

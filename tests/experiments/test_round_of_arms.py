@@ -13,10 +13,12 @@ from hypothesis import given
 
 from experiments.running.round_of_arms import RoundOfArms
 from experiments.running.speed import REMEMBERED, QuietSpeed
+from experiments.worlds.episodes import Conditions
 
 ARMS = ("fifo", "planes", "priority", "wfq")
 BAND = 1.5
 CALIBRATED = 100
+MS = 1_000_000
 
 Machine = Iterable[int]
 
@@ -29,13 +31,13 @@ def played(
 ) -> tuple[list[str], RoundOfArms]:
     """Deal a round on a machine whose loop takes this long, episode by episode."""
     quiet = quiet or QuietSpeed(BAND, CALIBRATED)
-    round_ = RoundOfArms(arms, quiet=quiet, tries=tries)
+    round_ = RoundOfArms(arms, quiet=quiet, overslept_max_ns=MS, tries=tries)
     times = iter(machine)
     order = []
     while (arm := round_.next()) is not None:
         order.append(arm)
         time_ns = next(times)
-        round_.add(arm, (time_ns, time_ns))
+        round_.add(arm, Conditions(probes_ns=(time_ns, time_ns)))
     return order, round_
 
 
@@ -61,6 +63,22 @@ def test_one_slow_episode_costs_one_more() -> None:
     assert round_.fault(1) == (
         "machine unsteady: a fixed loop took 2.10 times as long in the episode as "
         "in quiet; up to a factor 1.22 counts"
+    )
+
+
+def test_a_generator_whose_cpu_was_away_costs_one_more() -> None:
+    quiet = QuietSpeed(BAND, CALIBRATED)
+    round_ = RoundOfArms(ARMS, quiet=quiet, overslept_max_ns=MS, tries=3)
+    late_ns = iter([0, MS, 3 * MS, 0, 0])
+    order = []
+    while (arm := round_.next()) is not None:
+        order.append(arm)
+        round_.add(arm, Conditions(probes_ns=(100,), overslept_ns=next(late_ns)))
+    assert order == [*ARMS, "priority"]
+    assert round_.counting() == (0, 1, 3, 4)
+    assert round_.fault(2) == (
+        "machine unsteady: the generator's CPU, asleep, woke up 3.00 ms late; up to "
+        "1 ms counts"
     )
 
 

@@ -26,8 +26,8 @@ def test_a_block_counts_while_its_arms_met_about_the_same_machine() -> None:
 def test_a_block_whose_machine_lurched_says_where() -> None:
     apart = {"fifo": (4 * MS, 4 * MS), "wfq": (4 * MS, 9 * MS), "planes": (8 * MS,) * 2}
     assert speed.fault(apart, band=1.5) == (
-        "machine unsteady: a fixed loop took 2.00 times as long around the run of "
-        "planes as around that of fifo; up to 1.5 counts"
+        "machine unsteady: a fixed loop took 2.00 times as long in the run of "
+        "planes as in that of fifo; up to 1.5 counts"
     )
 
 
@@ -73,7 +73,7 @@ def test_a_block_whose_runs_met_different_machines_is_repeated(tmp_path: Path) -
     assert counting(found) == {**four, (1, False): 4}
     reasons = {each["reason"] for each in found["runs"] if not each["valid"]}
     assert len(reasons) == 1
-    assert "3.00 times as long around the run of wfq" in reasons.pop()
+    assert "3.00 times as long in the run of wfq" in reasons.pop()
     again = [each for each in found["runs"] if each["block"] == 1 and each["valid"]]
     assert {each["attempt"] for each in again} == {1}
     # In the order in which the block was dealt.

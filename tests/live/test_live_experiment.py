@@ -289,9 +289,10 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     result, _ = run_first_trial(parse(content), tmp_path)
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
-    # How fast the CPU was before and after.
-    assert len(result.probes_ns) == 2
-    assert min(result.probes_ns) > 0
+    # How fast the CPU was meanwhile, and who had it.
+    (loop_ns,) = result.probes_ns
+    assert loop_ns > 5_000
+    assert set(result.machine) >= {"watched_s", "load_average"}
 
 
 def test_every_arm_of_a_block_meets_the_same_requests(tmp_path: Path) -> None:

@@ -126,6 +126,34 @@ def test_every_request_is_answered_once_and_stamps_are_in_order() -> None:
     assert not any(observed.broken)
 
 
+def test_how_late_it_woke_up_says_nothing_of_answers() -> None:
+    """Asleep for 20 ms before each instant; a late answer is not its sleep."""
+
+    def slow(stream: socket.socket) -> None:
+        while (number := read_request(stream)) is not None:
+            time.sleep(0.05)
+            answer(stream, number)
+
+    with peers(slow) as sockets, select.epoll() as epoll:
+        schedule = Schedule(
+            due_ns=[20 * MS, 40 * MS],
+            connection=[0, 0],
+            frames=[request(0), request(1)],
+            answered=[True, True],
+            read_delay_ns=[0],
+        )
+        loop = OpenLoop(sockets, schedule, epoll)
+        origin_ns = time.monotonic_ns()
+        observed = loop.run(origin_ns, origin_ns + 5000 * MS)
+    late_ns = [
+        at - origin_ns - due_ns
+        for at, due_ns in zip(observed.offered_ns, schedule.due_ns, strict=True)
+    ]
+    # It wakes up a little before its instant, and asks the clock from then on.
+    assert 0 < loop.overslept_ns <= max(late_ns) + MS
+    assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(2)]
+
+
 def test_a_generator_of_more_descriptors_than_select_takes_sends_on_time() -> None:
     """Its epoll object comes last, so it is the first to have such a number."""
     most = 1_500

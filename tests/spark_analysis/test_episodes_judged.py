@@ -65,7 +65,7 @@ def write(directory: Path) -> dict[str, Any]:
                 run[kind] = file
     for number, run in enumerate(manifest["runs"]):
         run["probes_ns"] = [MS, MS + 1000 * (number % 7)]
-        run["machine"] = {"load_average": 1.0, "steal_s": 0.0, "cpu_pressure_s": 0.01}
+        run["machine"] = {"watched_s": 0.2, "steal_s": 0.0, "others_s": 0.01}
         run["lateness_by_class_ns"] = {
             name: {"p50": 100, "p99": 20_000, "max": 30_000}
             for name in synthetic.CLASSES
@@ -173,17 +173,17 @@ def test_neighbours_thieves_and_a_late_generator_are_told(study: Study) -> None:
     runs = tuple(
         replace(
             run,
-            machine={"steal_s": 0.00287, "cpu_pressure_s": 0.1},
+            machine={"watched_s": 0.2, "steal_s": 0.00287, "others_s": 0.1},
             lateness_p99_by_class_ns=_late(run.arm),
         )
         for run in comparison.manifest.runs
     )
     disturbed = replace(comparison, manifest=_with(comparison.manifest, runs))
-    stolen, waited, late = (
+    stolen, shared, late = (
         said.replace("\u202f", " ") for said in machine_cautions(disturbed)
     )
     assert stolen.startswith("The host gave 1.4 % of the broker's CPU")
-    assert waited.startswith("Some process waited for a CPU during 50 % of the time")
+    assert shared.startswith("Others had the broker's CPU for 50 % of the time")
     assert "control under planes (5.00 ms late" in late
     assert "control under priority" not in late
 

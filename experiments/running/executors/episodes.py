@@ -103,9 +103,11 @@ class InEpisodes:
         works = {work.trial.arm.name: work for work in round_}
         if self._quiet is None:
             self._quiet = _calibrated(first.experiment)
+        there = on_machine(first.experiment, first.stretch)
         gate = RoundOfArms(
             list(works),
             quiet=self._quiet,
+            overslept_max_ns=round(there.limits.lateness_p99_ms * 1e6),
             tries=first.experiment.limits.retries + 1,
         )
         dealt: list[Trial] = []

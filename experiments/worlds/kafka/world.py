@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +23,12 @@ from typing import Any
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import REHEARSED, Target
 from experiments.load.trace import Trace
-from experiments.processes.children import Child, CpuTime, RunFailed
+from experiments.processes.children import CpuTime, RunFailed, process_cpu_s
 from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import SpeedProbe
 from experiments.processes.zookeeper import NoZooKeeper
+from experiments.records.machine import Watch
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.kafka import apache_kafka, phases
@@ -44,8 +44,6 @@ _CONTROLLER_EPOCH = 1
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S = 20.0
 _STOP_TIMEOUT_S = 30.0
-# The kernel's CPUCLOCK_SCHED: a process with all its threads.
-_PROCESS_CPU_CLOCK = 2
 
 
 def make(tick: Callable[[], None]) -> Kafka:
@@ -102,22 +100,24 @@ class Kafka:
             generating.start(trial, replayed, at, self._pinning, self._tick) as load,
         ):
             processes = (node.broker, *node.beside)
-            before_ns = probe.loop_ns()
             load.tell(_target(node).line())
             # The set-up, and what is replayed without a record: the JVM compiles.
             said = load.line(generating.patience_s(trial, _REHEARSALS), *processes)
             if said != REHEARSED:
                 raise load.failure(f"said {said!r} instead of {REHEARSED!r}")
-            before_s = _cpu_s(node.broker)
+            before_s = process_cpu_s(node.broker.pid)
+            watch = Watch(probe, self._pinning.broker, processes)
             summary = json.loads(load.line(generating.patience_s(trial), *processes))
-            used = CpuTime(used_s=_cpu_s(node.broker) - before_s)
-            probes_ns = (before_ns, probe.loop_ns())
+            used = CpuTime(used_s=process_cpu_s(node.broker.pid) - before_s)
+            probes_ns, machine = watch.end()
             told = self._phases(node)
             fault = node.broker.stop(_STOP_TIMEOUT_S, TERMINATED)
         end = LoadEnd(**summary, broker_cpu=used, fault=fault)
         seen = generating.observations(at)
         result = record_run(self.name, trial, replayed, out, seen, None, end)
-        return replace(result, broker_phases_ms=told, probes_ns=probes_ns)
+        return replace(
+            result, broker_phases_ms=told, probes_ns=probes_ns, machine=machine
+        )
 
     def _phases(self, node: Running) -> phases.Phases:
         try:
@@ -151,8 +151,3 @@ def _target(node: Running) -> Target:
         controller_epoch=_CONTROLLER_EPOCH,
         rehearsals=_REHEARSALS,
     )
-
-
-def _cpu_s(node: Child) -> float:
-    """Return the CPU seconds of all threads so far (``clock_getcpuclockid(3)``)."""
-    return time.clock_gettime(~node.pid << 3 | _PROCESS_CPU_CLOCK)

@@ -23,12 +23,12 @@ from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
-from experiments.processes.speed_probe import IdleProbe
+from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
-from experiments.records.machine import beside_probe, machine
+from experiments.records.machine import Watch
 from experiments.worlds import generating
-from experiments.worlds.episodes import Episode
+from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.joining import LoadEnd, join
 from experiments.worlds.live import brokers
 from experiments.worlds.world import Trial
@@ -102,7 +102,7 @@ class Session:
             for arm in arms
         }
         self._probe = self._stack.enter_context(
-            IdleProbe(self._pinning, self._at, self._tick)
+            SpeedProbe(self._pinning, self._at, self._tick)
         )
         self._load = self._child("generator", "experiments.load.episodes", self._job())
         self._load.tell(targets_line(targets))
@@ -131,32 +131,31 @@ class Session:
         for _ in range(_REHEARSALS):
             self._order(trial, replayed, None)
 
-    def play(self, trial: Trial, replayed: Trace) -> tuple[int, ...]:
-        """Play an episode; return the fixed loop's time in it."""
+    def play(self, trial: Trial, replayed: Trace) -> Conditions:
+        """Play an episode; return the machine that it met."""
         broker = self._brokers[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
         started, began = now(), time.monotonic()
-        earlier = machine(self._pinning.broker)
-        self._probe.begin()
-        cpu, idle = broker.cpu_time(), self._probe.cpu_time()
+        everyone = tuple(self._brokers.values())
+        watch = Watch(self._probe, self._pinning.broker, everyone)
+        cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        waited = self._probe.cpu_time() - idle
-        probes_ns = (self._probe.loop_ns(),)
-        meanwhile = machine(self._pinning.broker).since(earlier)
+        probes_ns, machine = watch.end()
+        met = Conditions(probes_ns=probes_ns, overslept_ns=summary.pop("overslept_ns"))
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 probes_ns=probes_ns,
-                machine=beside_probe(meanwhile, waited, used),
+                machine={**machine, "overslept_s": met.overslept_ns / 1e9},
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,
             )
         )
-        return probes_ns
+        return met
 
     def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
         """Have the generator play an episode; return what it says of its end."""

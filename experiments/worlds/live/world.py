@@ -25,6 +25,7 @@ from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import SpeedProbe
+from experiments.records.machine import Watch
 from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
@@ -86,9 +87,9 @@ class Live:
     ) -> RunResult:
         run = ClusterRun(trial, replayed, at, self._pinning, self._tick)
         with SpeedProbe(self._pinning, at, self._tick) as probe:
-            before_ns = probe.loop_ns()
+            watch = Watch(probe, self._pinning.broker)
             played, fault = run.play()
-            probes_ns = (before_ns, probe.loop_ns())
+            probes_ns, machine = watch.end()
         result = record_played(self.name, trial, replayed, out, played, run.records)
         reasons = [each for each in (fault, result.reason) if each]
         return replace(
@@ -96,6 +97,7 @@ class Live:
             valid=not reasons,
             reason="; ".join(reasons),
             probes_ns=probes_ns,
+            machine=machine,
         )
 
     def _run(self, trial: Trial, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
@@ -106,16 +108,16 @@ class Live:
         probe = SpeedProbe(self._pinning, at, self._tick)
         with probe, broker_process as broker, generator as load:
             target = brokers.target(trial.experiment, trial.arm, broker)
-            before_ns = probe.loop_ns()
             load.tell(target.line())
+            watch = Watch(probe, self._pinning.broker, (broker,))
             before = broker.cpu_time()
             summary = json.loads(load.line(generating.patience_s(trial), broker))
             after = broker.cpu_time()
-            probes_ns = (before_ns, probe.loop_ns())
+            probes_ns, machine = watch.end()
             fault = broker.stop(_STOP_TIMEOUT_S)
         end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
         seen = generating.observations(at)
         result = record_run(
             self.name, trial, replayed, out, seen, brokers.recording(at), end
         )
-        return replace(result, probes_ns=probes_ns)
+        return replace(result, probes_ns=probes_ns, machine=machine)

@@ -85,7 +85,7 @@ _PLOTS: Final[Mapping[str, Plot]] = {
     ),
     "speed": Plot(
         "How fast the machine was",
-        "Time of a fixed loop on the brokers' CPU in each episode or around each run, "
+        "Time of a fixed loop on the brokers' CPU in each run, "
         "relative to the median, in the order in which they were played: higher is "
         "slower. "
         "Crosses do not count; that arms met different machines is decided by this "

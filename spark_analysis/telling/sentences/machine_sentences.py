@@ -13,7 +13,6 @@ from spark_analysis.recordings.machine_speed import (
     others_share,
     steadiness,
     stolen_share,
-    waiting_share,
 )
 from spark_analysis.telling.sentences.late_sending import latenesses
 from spark_analysis.telling.sentences.numbers import (
@@ -29,7 +28,7 @@ from spark_analysis.telling.sentences.numbers import (
 # Of a difference that was found, above which a late generator may be part of it.
 LATE_SHARE: Final = 0.1
 # Of the time; above them a reader should know that the machine was not alone.
-WAITING_SHARE: Final = 0.1
+OTHERS_SHARE: Final = 0.1
 STOLEN_SHARE: Final = 0.01
 # Of the load that is written, to either side.
 LOAD_FACTOR: Final = 1.25
@@ -99,11 +98,8 @@ def unsteadiness(manifest: Manifest) -> str:
 
     Of the machine alone: no latency is looked at, and no cost but the baseline's.
     """
-    waiting, stolen = waiting_share(manifest), stolen_share(manifest)
-    others = others_share(manifest)
-    if waiting is not None and waiting > WAITING_SHARE:
-        return f"some process waited for a CPU during {_measured(waiting)} of the time"
-    if others is not None and others > WAITING_SHARE:
+    others, stolen = others_share(manifest), stolen_share(manifest)
+    if others is not None and others > OTHERS_SHARE:
         return f"others had the broker's CPU for {_measured(others)} of the time"
     if stolen is not None and stolen > STOLEN_SHARE:
         return f"the host gave {_measured(stolen)} of the broker's CPU to others"
@@ -117,18 +113,12 @@ def machine_cautions(comparison: Comparison) -> tuple[str, ...]:
     """Return what a reader must know of the machine; nothing of a quiet one."""
     manifest = comparison.manifest
     found = []
-    waiting, stolen = waiting_share(manifest), stolen_share(manifest)
-    others = others_share(manifest)
+    others, stolen = others_share(manifest), stolen_share(manifest)
     if stolen is not None and stolen > STOLEN_SHARE:
         found.append(
             f"The host gave {_measured(stolen)} of the broker's CPU to other machines."
         )
-    if waiting is not None and waiting > WAITING_SHARE:
-        found.append(
-            f"Some process waited for a CPU during {_measured(waiting)} of the time: "
-            "the machine was not alone with the experiment."
-        )
-    if others is not None and others > WAITING_SHARE:
+    if others is not None and others > OTHERS_SHARE:
         found.append(
             f"Others had the broker's CPU for {_measured(others)} of the time: the "
             "machine was not alone with the experiment."
