@@ -85,9 +85,9 @@ class Limits(Section):
     """When a run is over, and when it does not count.
 
     A run does not count if its generator took requests up later than
-    ``lateness_p99_ms`` (an episode, too, if its CPU woke it up that late), or if other
-    processes kept its broker from its CPU for more than ``broker_wait_share`` of the
-    load's length. ``timeout_ms`` is the client's patience (Kafka's
+    ``lateness_p99_ms`` (nor an episode in which it was without its CPU for so long), or
+    if other processes kept its broker from its CPU for more than ``broker_wait_share``
+    of the load's length. ``timeout_ms`` is the client's patience (Kafka's
     ``request.timeout.ms``); ``drain_s`` is how long a run waits for answers after the
     last arrival. Where loads are shares of a machine, the lateness
     and ``drain_s`` are in nominal time, as the load is.

@@ -103,7 +103,7 @@ class Stage:
             "origin_ns": origin_ns,
             "ended_ns": ended_ns,
             "trace_sha256": replayed.sha256,
-            "overslept_ns": loop.overslept_ns,
+            "away_ns": loop.away_ns,
         }
 
     def _reconnect(self) -> None:

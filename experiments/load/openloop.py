@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from experiments.load.exchange import Exchange, Observed, Schedule
 
@@ -22,6 +23,18 @@ _SENDS_PER_POLL = 4
 _SELECT_MAX = 1024
 _EVENTS_PER_POLL = 64
 _RECEIVE_BYTES = 1 << 18
+
+
+class _Awake(NamedTuple):
+    """An instant at which a thread was awake, and what CPU it had had by then."""
+
+    at_ns: int
+    used_ns: int
+
+    @classmethod
+    def now(cls) -> _Awake:
+        """Read both clocks."""
+        return cls(time.monotonic_ns(), time.thread_time_ns())
 
 
 class SocketLink:
@@ -55,14 +68,16 @@ class SocketLink:
 class OpenLoop:
     """Replays a schedule over sockets, in real time.
 
-    ``overslept_ns`` is by how much it woke up late, at the worst, where nothing but the
-    clock was to wake it: that is the machine's doing, and no answer's.
+    ``away_ns`` is for how long its CPU was away from it, at the worst: asleep until an
+    instant, it woke up late; or it stood still amid its work. That is the machine's
+    doing, and no answer's.
     """
 
     def __init__(
         self, sockets: Sequence[socket.socket], schedule: Schedule, epoll: select.epoll
     ) -> None:
-        self.overslept_ns = 0
+        self.away_ns = 0
+        self._awake = _Awake.now()
         self._due_ns = schedule.due_ns
         self._epoll = epoll
         links = [SocketLink(each, epoll) for each in sockets]
@@ -100,6 +115,7 @@ class OpenLoop:
 
     def _poll(self, patience_ns: int) -> None:
         """Handle ready sockets; sleep for at most ``patience_ns`` if none is."""
+        self._stay_awake()
         self._exchange.read_late()
         late_ns = self._exchange.next_read_ns()
         if late_ns is not None:
@@ -115,11 +131,19 @@ class OpenLoop:
                 self._epoll.poll(patience_ns // 1_000_000 / 1000, 1)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
             if not events:
-                late_ns = time.monotonic_ns() - until_ns
-                self.overslept_ns = max(self.overslept_ns, late_ns)
+                self.away_ns = max(self.away_ns, time.monotonic_ns() - until_ns)
+            self._awake = _Awake.now()
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
             if event & select.EPOLLOUT:
                 self._exchange.write(channel)
             if event & ~select.EPOLLOUT and channel.open:
                 self._exchange.read(channel)
+
+    def _stay_awake(self) -> None:
+        """Compare the time that has passed with what it had of its CPU."""
+        now = _Awake.now()
+        passed_ns = now.at_ns - self._awake.at_ns
+        away_ns = passed_ns - (now.used_ns - self._awake.used_ns)
+        self.away_ns = max(self.away_ns, away_ns)
+        self._awake = now

@@ -2,7 +2,7 @@
 
 A round counts when it has an episode of every arm on the machine in quiet: the brokers'
 CPU is as fast as it is then (`experiments.running.speed.QuietSpeed`), and the one of
-the generator woke up when it was told to. What is missing is dealt again, in the
+the generator was there. What is missing is dealt again, in the
 round's own order. Nothing but a fixed loop and a clock goes in, so neither what is
 dealt again nor what counts depends on a latency or on which arm it is.
 """
@@ -19,18 +19,18 @@ from experiments.worlds.episodes import Conditions
 
 @dataclass(frozen=True, slots=True)
 class _Dealt:
-    """An episode: of which arm, the loop's time in it, and how late a CPU woke up."""
+    """An episode: of which arm, the loop's time in it, and how long a CPU was away."""
 
     arm: str
     loop_ns: float
-    overslept_ns: int
+    away_ns: int
 
 
 class RoundOfArms:
     """The episodes of one round so far.
 
-    ``quiet`` is the machine of this round and of those before it; a CPU that woke up
-    later than ``overslept_max_ns`` was not its own. ``tries`` is how often all arms
+    ``quiet`` is the machine of this round and of those before it; ``away_max_ns`` is
+    for how long the generator may be without its CPU. ``tries`` is how often all arms
     could be dealt before the round is given up. Costs O(episodes) looks at what is
     quiet a step.
     """
@@ -40,12 +40,12 @@ class RoundOfArms:
         arms: Sequence[str],
         *,
         quiet: QuietSpeed,
-        overslept_max_ns: int,
+        away_max_ns: int,
         tries: int,
     ) -> None:
         self._arms = tuple(arms)
         self._quiet = quiet
-        self._overslept_max_ns = overslept_max_ns
+        self._away_max_ns = away_max_ns
         self._deals_max = tries * len(self._arms)
         self._dealt: list[_Dealt] = []
 
@@ -63,7 +63,7 @@ class RoundOfArms:
 
     def add(self, arm: str, met: Conditions) -> None:
         """Take the machine that an episode of ``arm`` met."""
-        dealt = _Dealt(arm, speed.loop_ns(met.probes_ns), met.overslept_ns)
+        dealt = _Dealt(arm, speed.loop_ns(met.probes_ns), met.away_ns)
         self._quiet.add(dealt.loop_ns)
         self._dealt.append(dealt)
 
@@ -93,10 +93,10 @@ class RoundOfArms:
         return [at for at, it in enumerate(self._dealt) if not self._fault_of(it)]
 
     def _fault_of(self, dealt: _Dealt) -> str:
-        if dealt.overslept_ns > self._overslept_max_ns:
+        if dealt.away_ns > self._away_max_ns:
             return (
-                "machine unsteady: the generator's CPU, asleep, woke up "
-                f"{dealt.overslept_ns / 1e6:.2f} ms late; up to "
-                f"{self._overslept_max_ns / 1e6:.3g} ms counts"
+                "machine unsteady: the generator was without its CPU for "
+                f"{dealt.away_ns / 1e6:.2f} ms; up to "
+                f"{self._away_max_ns / 1e6:.3g} ms counts"
             )
         return self._quiet.fault(dealt.loop_ns)

@@ -30,12 +30,12 @@ class Episode:
 class Conditions:
     """The machine that an episode met: nothing in it is a broker's doing.
 
-    ``probes_ns`` are times of a fixed loop on the brokers' CPU. ``overslept_ns`` is by
-    how much the generator's CPU, asleep until an instant, woke up late at the worst.
+    ``probes_ns`` are times of a fixed loop on the brokers' CPU. ``away_ns`` is for
+    how long the generator was without its CPU, at the worst.
     """
 
     probes_ns: tuple[int, ...]
-    overslept_ns: int = 0
+    away_ns: int = 0
 
 
 class Session(Protocol):

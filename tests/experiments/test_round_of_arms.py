@@ -31,7 +31,7 @@ def played(
 ) -> tuple[list[str], RoundOfArms]:
     """Deal a round on a machine whose loop takes this long, episode by episode."""
     quiet = quiet or QuietSpeed(BAND, CALIBRATED)
-    round_ = RoundOfArms(arms, quiet=quiet, overslept_max_ns=MS, tries=tries)
+    round_ = RoundOfArms(arms, quiet=quiet, away_max_ns=MS, tries=tries)
     times = iter(machine)
     order = []
     while (arm := round_.next()) is not None:
@@ -68,17 +68,17 @@ def test_one_slow_episode_costs_one_more() -> None:
 
 def test_a_generator_whose_cpu_was_away_costs_one_more() -> None:
     quiet = QuietSpeed(BAND, CALIBRATED)
-    round_ = RoundOfArms(ARMS, quiet=quiet, overslept_max_ns=MS, tries=3)
-    late_ns = iter([0, MS, 3 * MS, 0, 0])
+    round_ = RoundOfArms(ARMS, quiet=quiet, away_max_ns=MS, tries=3)
+    away_ns = iter([0, MS, 3 * MS, 0, 0])
     order = []
     while (arm := round_.next()) is not None:
         order.append(arm)
-        round_.add(arm, Conditions(probes_ns=(100,), overslept_ns=next(late_ns)))
+        round_.add(arm, Conditions(probes_ns=(100,), away_ns=next(away_ns)))
     assert order == [*ARMS, "priority"]
     assert round_.counting() == (0, 1, 3, 4)
     assert round_.fault(2) == (
-        "machine unsteady: the generator's CPU, asleep, woke up 3.00 ms late; up to "
-        "1 ms counts"
+        "machine unsteady: the generator was without its CPU for 3.00 ms; up to 1 ms "
+        "counts"
     )
 
 

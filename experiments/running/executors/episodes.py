@@ -107,7 +107,7 @@ class InEpisodes:
         gate = RoundOfArms(
             list(works),
             quiet=self._quiet,
-            overslept_max_ns=round(there.limits.lateness_p99_ms * 1e6),
+            away_max_ns=round(there.limits.lateness_p99_ms * 1e6),
             tries=first.experiment.limits.retries + 1,
         )
         dealt: list[Trial] = []

@@ -142,14 +142,14 @@ class Session:
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
         probes_ns, machine = watch.end()
-        met = Conditions(probes_ns=probes_ns, overslept_ns=summary.pop("overslept_ns"))
+        met = Conditions(probes_ns=probes_ns, away_ns=summary.pop("away_ns"))
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
                 probes_ns=probes_ns,
-                machine={**machine, "overslept_s": met.overslept_ns / 1e9},
+                machine={**machine, "away_s": met.away_ns / 1e9},
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,
