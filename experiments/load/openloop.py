@@ -12,12 +12,14 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from experiments.load.exchange import Exchange, Observed, Schedule
 
 # Wake this long before an instant and poll the rest of the way.
 _SPIN_NS = 150_000
+# Sleep no longer at a time: who wakes up late from less was without a CPU, whatever
+# answers have come meanwhile.
+_NAP_NS = 200_000
 # Requests sent between two polls: bounds how late an answer is stamped.
 _SENDS_PER_POLL = 4
 _SELECT_MAX = 1024
@@ -25,16 +27,31 @@ _EVENTS_PER_POLL = 64
 _RECEIVE_BYTES = 1 << 18
 
 
-class _Awake(NamedTuple):
-    """An instant at which a thread was awake, and what CPU it had had by then."""
+class _Clock:
+    """The monotonic clock of who reads it before and after everything that it does.
 
-    at_ns: int
-    used_ns: int
+    ``away_ns`` is the longest time between two readings, sleep left out. Nothing that
+    is done in between takes a tenth of a millisecond, whatever an answer is: in what is
+    longer another had the CPU, or its host had taken it away.
+    """
 
-    @classmethod
-    def now(cls) -> _Awake:
-        """Read both clocks."""
-        return cls(time.monotonic_ns(), time.thread_time_ns())
+    __slots__ = ("_last_ns", "away_ns")
+
+    def __init__(self) -> None:
+        self.away_ns = 0
+        self._last_ns = time.monotonic_ns()
+
+    def __call__(self) -> int:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._last_ns > self.away_ns:
+            self.away_ns = now_ns - self._last_ns
+        self._last_ns = now_ns
+        return now_ns
+
+    def woke_up(self, until_ns: int) -> None:
+        """Begin anew, after a sleep that was to end at ``until_ns`` at the latest."""
+        self._last_ns = time.monotonic_ns()
+        self.away_ns = max(self.away_ns, self._last_ns - until_ns)
 
 
 class SocketLink:
@@ -66,22 +83,16 @@ class SocketLink:
 
 
 class OpenLoop:
-    """Replays a schedule over sockets, in real time.
-
-    ``away_ns`` is for how long its CPU was away from it, at the worst: asleep until an
-    instant, it woke up late; or it stood still amid its work. That is the machine's
-    doing, and no answer's.
-    """
+    """Replays a schedule over sockets, in real time."""
 
     def __init__(
         self, sockets: Sequence[socket.socket], schedule: Schedule, epoll: select.epoll
     ) -> None:
-        self.away_ns = 0
-        self._awake = _Awake.now()
+        self._clock = _Clock()
         self._due_ns = schedule.due_ns
         self._epoll = epoll
         links = [SocketLink(each, epoll) for each in sockets]
-        self._exchange = Exchange(links, schedule, time.monotonic_ns)
+        self._exchange = Exchange(links, schedule, self._clock)
         self._by_descriptor = {
             each.fileno(): channel
             for each, channel in zip(sockets, self._exchange.channels, strict=True)
@@ -92,13 +103,23 @@ class OpenLoop:
         """Whether every request that was sent is done."""
         return not self._exchange.outstanding
 
+    @property
+    def away_ns(self) -> int:
+        """For how long its CPU was away from it, at the worst.
+
+        Asleep until an instant, it woke up late; or it stood still amid its work. That
+        is the machine's doing, and no answer's.
+        """
+        return self._clock.away_ns
+
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:
         """Send everything, then wait for answers until all are there or the deadline.
 
         Both instants are on ``time.monotonic_ns``.
         """
-        now, due_ns, exchange = time.monotonic_ns, self._due_ns, self._exchange
+        now, due_ns, exchange = self._clock, self._due_ns, self._exchange
         following, count = 0, len(due_ns)
+        now.woke_up(time.monotonic_ns())
         while following < count or exchange.outstanding:
             for _ in range(_SENDS_PER_POLL):
                 if following == count or origin_ns + due_ns[following] > now():
@@ -114,25 +135,15 @@ class OpenLoop:
         return exchange.observed
 
     def _poll(self, patience_ns: int) -> None:
-        """Handle ready sockets; sleep for at most ``patience_ns`` if none is."""
-        self._stay_awake()
+        """Handle ready sockets; sleep for no more than ``patience_ns`` if none is."""
         self._exchange.read_late()
         late_ns = self._exchange.next_read_ns()
         if late_ns is not None:
-            patience_ns = min(patience_ns, late_ns - time.monotonic_ns())
+            patience_ns = min(patience_ns, late_ns - self._clock())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
-            until_ns = time.monotonic_ns() + patience_ns
-            # epoll's own timeout counts milliseconds; select's counts microseconds, but
-            # takes no descriptor from 1024 on: what is left of a millisecond is spun.
-            if self._epoll.fileno() < _SELECT_MAX:
-                select.select([self._epoll], [], [], patience_ns / 1e9)
-            else:
-                self._epoll.poll(patience_ns // 1_000_000 / 1000, 1)
+            self._nap(patience_ns)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
-            if not events:
-                self.away_ns = max(self.away_ns, time.monotonic_ns() - until_ns)
-            self._awake = _Awake.now()
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
             if event & select.EPOLLOUT:
@@ -140,10 +151,18 @@ class OpenLoop:
             if event & ~select.EPOLLOUT and channel.open:
                 self._exchange.read(channel)
 
-    def _stay_awake(self) -> None:
-        """Compare the time that has passed with what it had of its CPU."""
-        now = _Awake.now()
-        passed_ns = now.at_ns - self._awake.at_ns
-        away_ns = passed_ns - (now.used_ns - self._awake.used_ns)
-        self.away_ns = max(self.away_ns, away_ns)
-        self._awake = now
+    def _nap(self, patience_ns: int) -> None:
+        """Sleep until a socket is ready, but for no more than ``patience_ns``.
+
+        epoll's own timeout counts milliseconds; select's counts microseconds, but takes
+        no descriptor from 1024 on: what is left of a millisecond is spun.
+        """
+        if self._epoll.fileno() < _SELECT_MAX:
+            nap_ns = min(patience_ns, _NAP_NS)
+            until_ns = self._clock() + nap_ns
+            select.select([self._epoll], [], [], nap_ns / 1e9)
+        else:
+            nap_ms = min(patience_ns // 1_000_000, 1)
+            until_ns = self._clock() + nap_ms * 1_000_000
+            self._epoll.poll(nap_ms / 1000, 1)
+        self._clock.woke_up(until_ns)
