@@ -17,9 +17,6 @@ from experiments.load.exchange import Exchange, Observed, Schedule
 
 # Wake this long before an instant and poll the rest of the way.
 _SPIN_NS = 150_000
-# Sleep no longer at a time: who wakes up late from less was without a CPU, whatever
-# answers have come meanwhile.
-_NAP_NS = 200_000
 # Requests sent between two polls: bounds how late an answer is stamped.
 _SENDS_PER_POLL = 4
 _SELECT_MAX = 1024
@@ -142,7 +139,7 @@ class OpenLoop:
             patience_ns = min(patience_ns, late_ns - self._clock())
         events = self._epoll.poll(0, _EVENTS_PER_POLL)
         if not events and patience_ns > 0:
-            self._nap(patience_ns)
+            self._sleep(patience_ns)
             events = self._epoll.poll(0, _EVENTS_PER_POLL)
         for descriptor, event in events:
             channel = self._by_descriptor[descriptor]
@@ -151,18 +148,15 @@ class OpenLoop:
             if event & ~select.EPOLLOUT and channel.open:
                 self._exchange.read(channel)
 
-    def _nap(self, patience_ns: int) -> None:
+    def _sleep(self, patience_ns: int) -> None:
         """Sleep until a socket is ready, but for no more than ``patience_ns``.
 
         epoll's own timeout counts milliseconds; select's counts microseconds, but takes
         no descriptor from 1024 on: what is left of a millisecond is spun.
         """
+        until_ns = self._clock() + patience_ns
         if self._epoll.fileno() < _SELECT_MAX:
-            nap_ns = min(patience_ns, _NAP_NS)
-            until_ns = self._clock() + nap_ns
-            select.select([self._epoll], [], [], nap_ns / 1e9)
+            select.select([self._epoll], [], [], patience_ns / 1e9)
         else:
-            nap_ms = min(patience_ns // 1_000_000, 1)
-            until_ns = self._clock() + nap_ms * 1_000_000
-            self._epoll.poll(nap_ms / 1000, 1)
+            self._epoll.poll(patience_ns // 1_000_000 / 1000, 1)
         self._clock.woke_up(until_ns)

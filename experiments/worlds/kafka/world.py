@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 from experiments.design.config import Arm, Experiment
 from experiments.load.generator import REHEARSED, Target
 from experiments.load.trace import Trace
+from experiments.processes import scratch
 from experiments.processes.children import CpuTime, RunFailed, process_cpu_s
 from experiments.processes.java import TERMINATED, NoJava
 from experiments.processes.pinning import Pinning
@@ -66,6 +66,7 @@ class Kafka:
             "kafka": self._mode.version,
             "rehearsals": _REHEARSALS,
             **self._pinning.environment(),
+            **scratch.environment(),
         }
 
     def estimate_s(self, experiment: Experiment) -> float:
@@ -75,9 +76,9 @@ class Kafka:
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start Kafka, rehearse and replay the trace, write the rows."""
         settings = settings_of(trial.experiment, trial.arm, self._mode)
-        with tempfile.TemporaryDirectory(prefix=f"kafka-{trial.run_id}-") as scratch:
+        with scratch.scratch(f"kafka-{trial.run_id}-") as at:
             try:
-                return self._run(trial, settings, trace, out, Path(scratch))
+                return self._run(trial, settings, trace, out, Path(at))
             except (apache_kafka.NoKafka, NoJava, NoZooKeeper) as missing:
                 raise WorldError(str(missing)) from missing
             except RunFailed as failure:

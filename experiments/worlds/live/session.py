@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +22,7 @@ from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.trace import Trace
 from experiments.processes.children import Child
 from experiments.processes.pinning import Pinning
+from experiments.processes.scratch import scratch
 from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.broker_rows import SessionRecord
 from experiments.records.environment import now
@@ -89,7 +89,7 @@ class Session:
         self._stack.close()
 
     def _start(self) -> None:
-        directory = tempfile.TemporaryDirectory(prefix="doorkeeper-session-")
+        directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
         arms = self._experiment.all_arms()
         for arm in arms:

@@ -13,7 +13,6 @@ that ends before it listens stops the experiment: its configuration will not do.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from experiments.cluster.recorded import record_played
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
+from experiments.processes import scratch
 from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import SpeedProbe
@@ -58,7 +58,7 @@ class Live:
 
     def environment(self) -> Mapping[str, Any]:
         """Say where the processes run."""
-        return self._pinning.environment()
+        return {**self._pinning.environment(), **scratch.environment()}
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
@@ -74,11 +74,11 @@ class Live:
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
         prefix = f"doorkeeper-{trial.run_id}-"
-        with tempfile.TemporaryDirectory(prefix=prefix) as scratch:
+        with scratch.scratch(prefix) as at:
             try:
                 if trial.experiment.cluster is not None:
-                    return self._run_cluster(trial, trace, out, Path(scratch))
-                return self._run(trial, trace, out, Path(scratch))
+                    return self._run_cluster(trial, trace, out, Path(at))
+                return self._run(trial, trace, out, Path(at))
             except RunFailed as failure:
                 return RunResult.without_rows(str(failure), trace)
 
