@@ -60,8 +60,8 @@ witness: $(STAMP) $(KAFKA_JARS)
 incident: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world live --out $(INCIDENTS)/live --resume || test $$? -eq 1
 
-# docs/results.md, made whole, in an hour; with what `witness` and `incident` found
-# if they were run.
+# docs/results.md, made whole, in an hour: with what `witness` found if it was run, else
+# with that section as it is; and with the live incident if `incident` was run.
 results: $(STAMP)
 	for name in $(REPORTED) $(PREDICTED); do \
 	    $(BIN)/doorkeeper experiment run experiments/configs/$$name.toml --out runs/results/$$name --resume || exit; \

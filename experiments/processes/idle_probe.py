@@ -31,7 +31,7 @@ import time
 
 from experiments.processes.child import Binding, bind
 
-# Some 20 us, which is for how long somebody who wakes up may have to wait.
+# Few: somebody who wakes up may have to wait for the end of them.
 _STEPS = 150
 # Others have had its caches.
 _STEPS_BEFORE = 50

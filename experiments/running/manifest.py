@@ -197,7 +197,7 @@ class Manifest:
         self._count(run)
 
     def probes_ns(self, point: str, block: int) -> dict[str, list[int]]:
-        """Return the fixed loop's times around a block's runs that count, by arm."""
+        """Return the fixed loop's times in a block's runs that count, by arm."""
         return {
             run["arm"]: run["probes_ns"]
             for run in self.runs

@@ -97,6 +97,17 @@ def _spoiled(run: Run) -> bool:
     return run.reason.startswith("machine unsteady")
 
 
+def quiet_share(manifest: Manifest) -> float | None:
+    """Return the share of the episodes that met the machine in quiet, if any loop ran.
+
+    Those that were dealt again are among them; None where there are no episodes.
+    """
+    probed = [run for run in manifest.runs if run.probes_ns]
+    if manifest.episodes is None or not probed:
+        return None
+    return 1 - sum(map(_spoiled, probed)) / len(probed)
+
+
 def others_share(manifest: Manifest) -> float | None:
     """Return the share of the time in which others had the broker's CPU."""
     return _share(manifest.runs_compared, "others_s")
@@ -109,7 +120,8 @@ def stolen_share(manifest: Manifest) -> float | None:
 
 def _share(runs: Iterable[Run], name: str) -> float | None:
     told = [run for run in runs if name in run.machine]
-    seconds = math.fsum(run.machine["watched_s"] for run in told)
+    # Older recordings do not say for how long the kernel was asked.
+    seconds = math.fsum(run.machine.get("watched_s", run.seconds) for run in told)
     if not seconds:
         return None
     return math.fsum(run.machine[name] for run in told) / seconds

@@ -183,7 +183,7 @@ def root(tmp_path: Path) -> Path:
 
 def made(root: Path) -> str:
     spec = load(root / "spec.toml")
-    return page.page(spec, root / "runs", root, {"one.toml": "0123456789ab"})
+    return page.page(spec, root / "runs", root, {"one.toml": "0123456789ab"}, {})
 
 
 def test_a_page_is_prose_and_what_recordings_say(root: Path) -> None:
@@ -227,19 +227,36 @@ def test_what_to_beware_of_stands_before_what_is_said(root: Path) -> None:
 def test_an_optional_section_is_left_out_until_its_experiment_has_a_report(
     root: Path,
 ) -> None:
+    elsewhere = made(root).replace("one.toml", "two.toml")
     second = SPEC[SPEC.index("[[sections]]") :].replace('"one', '"two')
     second = second.replace("say =", "optional = true\nsay =")
     (root / "spec.toml").write_text(SPEC + second)
     spec = load(root / "spec.toml")
 
-    def told() -> list[str]:
-        found = page.with_what_ran(spec, root / "runs")
+    def told(before: str = "") -> list[str]:
+        found = page.with_what_ran(spec, root / "runs", before)
         return [section.config for section in found.sections]
 
     assert told() == ["one.toml"]
+    assert told(elsewhere) == ["one.toml", "two.toml"]
     (root / "runs" / "two" / "report").mkdir(parents=True)
     assert told() == ["one.toml", "two.toml"]
     assert [it.config for it in spec.with_optional([]).sections] == ["one.toml"]
+
+
+def test_a_section_that_was_recorded_elsewhere_stays_as_it_is(root: Path) -> None:
+    spec, runs = load(root / "spec.toml"), root / "runs"
+    before = made(root)
+    assert page.kept(spec, runs, root, before) == {}
+    (runs / "one" / "report").rename(runs / "away")
+    kept = page.kept(spec, runs, root, before)
+    assert page.page(spec, runs, root, {}, kept) == before
+    # Not what somebody typed, nor what was made of another config.
+    assert page.kept(spec, runs, root, before.replace("0.500 (", "0.400 (")) == {}
+    (root / "one.toml").write_text("[experiment]\nseed = 4\n")
+    assert page.kept(spec, runs, root, before) == {}
+    with pytest.raises(SpecError, match="run `doorkeeper analyze` first"):
+        page.page(spec, runs, root, {"one.toml": "0123456789ab"}, {})
 
 
 def test_a_digit_that_somebody_typed_is_noticed(root: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from spark_analysis.judging.study import Study
+from spark_analysis.recordings.contract import Episodes
 from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
 from tests.spark_analysis.test_worlds import together
 from tests.spark_analysis.world_studies import WILD, study_in
@@ -56,3 +58,32 @@ def test_too_few_blocks_are_reason_enough() -> None:
     last = worlds_lead(together(virtual, live))[-1]
     assert "too few to decide anything: there the answer stands on the virtual" in last
     assert "unsteady" not in last
+
+
+def test_a_machine_that_was_seldom_in_quiet_is_unsteady() -> None:
+    """Most episodes were dealt again, and what is left of them decides little."""
+    virtual = study_in("virtual", {"planes": 0.2})
+    live = study_in("live", {"planes": 0.6})
+    counted = [replace(run, probes_ns=(20_000,)) for run in live.manifest.runs]
+    spoiled = [
+        replace(
+            run,
+            run_id=f"{run.run_id}-{attempt}",
+            valid=False,
+            reason="machine unsteady: a fixed loop took 1.60 times as long",
+        )
+        for run in counted
+        for attempt in range(3)
+    ]
+    rule = Episodes(
+        primary="control",
+        quantile=Fraction(99, 100),
+        precision=0.15,
+        rounds_min=4,
+        minutes=3.0,
+        speed_band=1.2,
+        looks=(),
+    )
+    manifest = replace(live.manifest, runs=(*counted, *spoiled), episodes=rule)
+    last = worlds_lead(together(virtual, replace(live, manifest=manifest)))[-1]
+    assert "too unsteady (only 25\u202f% of the episodes met it in quiet)" in last

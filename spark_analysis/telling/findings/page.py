@@ -43,7 +43,10 @@ class OutOfDate(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a section says that it was made from, and the hash of what follows."""
+    """What a section says that it was made from, and the hash of what follows.
+
+    ``body`` is what was made, ``whole`` the same with both marks.
+    """
 
     config: str
     content: str
@@ -52,6 +55,7 @@ class Mark:
     commit: str
     text: str
     body: str
+    whole: str
 
     @property
     def untouched(self) -> bool:
@@ -59,15 +63,49 @@ class Mark:
         return _short_hash(self.body) == self.text
 
 
-def page(spec: Spec, runs: Path, root: Path, answers: Mapping[str, str]) -> str:
+def page(
+    spec: Spec,
+    runs: Path,
+    root: Path,
+    answers: Mapping[str, str],
+    kept: Mapping[str, Mark],
+) -> str:
     """Return the page; figures are copied to their places below ``root``.
 
-    ``answers`` has, by config, the hash of what its first trials answer.
+    ``answers`` has, by config, the hash of what its first trials answer, ``kept`` the
+    sections that stay as they were made.
 
     :raises SpecError: if a section names what its report does not hold.
     """
-    made = [_made(it, runs, root, answers[it.config]) for it in spec.sections]
+    made = [
+        kept[it.config].whole
+        if it.config in kept
+        else _made(it, runs, root, answers[it.config])
+        for it in spec.sections
+    ]
     return _whole(spec, made)
+
+
+def kept(spec: Spec, runs: Path, root: Path, before: str) -> dict[str, Mark]:
+    """Return the sections of the page before that were not recorded here.
+
+    By config. Those are kept in which nobody has typed and whose config says what it
+    said; what the code answers to it, the caller knows.
+    """
+    elsewhere = {it.config for it in spec.sections if not ran(it, runs)}
+    return {
+        mark.config: mark
+        for mark in marks(before)
+        if mark.config in elsewhere
+        and mark.untouched
+        and mark.content == content_hash(root / mark.config)
+    }
+
+
+def ran(section: Section, runs: Path) -> bool:
+    """Say whether a section's experiment was recorded here, and analysed."""
+    at = runs / section.runs
+    return (at / ("theory.json" if section.theory else "report")).exists()
 
 
 def typed(spec: Spec) -> str:
@@ -75,11 +113,11 @@ def typed(spec: Spec) -> str:
     return _whole(spec, [""] * len(spec.sections))
 
 
-def with_what_ran(spec: Spec, runs: Path) -> Spec:
-    """Return the page without optional sections whose experiments have no report."""
-    reports = {it.config: runs / it.runs / "report" for it in spec.sections}
+def with_what_ran(spec: Spec, runs: Path, before: str) -> Spec:
+    """Return the page without optional sections that neither ran nor stood there."""
+    stood = {mark.config for mark in marks(before)}
     return spec.with_optional(
-        [config for config, report in reports.items() if report.is_dir()]
+        [it.config for it in spec.sections if ran(it, runs) or it.config in stood]
     )
 
 
@@ -116,7 +154,9 @@ def without_made(text: str) -> str:
 
 def marks(text: str) -> list[Mark]:
     """Return the marks of a page, in order."""
-    return [Mark(**found.groupdict()) for found in _MADE.finditer(text)]
+    return [
+        Mark(**found.groupdict(), whole=found.group()) for found in _MADE.finditer(text)
+    ]
 
 
 def content_hash(config: Path) -> str:

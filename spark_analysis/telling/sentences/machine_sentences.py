@@ -11,6 +11,7 @@ from spark_analysis.recordings.calibrated_cost import calibrated_cost
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.machine_speed import (
     others_share,
+    quiet_share,
     steadiness,
     stolen_share,
 )
@@ -30,6 +31,8 @@ LATE_SHARE: Final = 0.1
 # Of the time; above them a reader should know that the machine was not alone.
 OTHERS_SHARE: Final = 0.1
 STOLEN_SHARE: Final = 0.01
+# Of the episodes; below it most of what was dealt was thrown away.
+QUIET_SHARE: Final = 0.5
 # Of the load that is written, to either side.
 LOAD_FACTOR: Final = 1.25
 
@@ -106,6 +109,9 @@ def unsteadiness(manifest: Manifest) -> str:
     cost, band = calibrated_cost(manifest), manifest.cost_band
     if cost is not None and not (cost.low <= band and cost.high >= 1 / band):
         return f"requests cost {ratio(cost.value)} times what they did at calibration"
+    quiet = quiet_share(manifest)
+    if quiet is not None and quiet < QUIET_SHARE:
+        return f"only {_measured(quiet)} of the episodes met it in quiet"
     return ""
 
 
