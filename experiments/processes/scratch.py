@@ -1,5 +1,7 @@
 """Where the brokers of a run have their files: in memory, if there is room.
 
+Or below ``TMPDIR``, if that is set.
+
 What is compared are schedulers, and a disk is one more neighbour: a LeaderAndIsr, for
 which Apache Kafka writes and flushes a checkpoint, was at work for 2 to 12 ms where the
 files lay on a disk that others use, too, and for a fraction of that in memory. Files
@@ -29,7 +31,7 @@ def environment() -> dict[str, Any]:
 
 
 def _in_memory() -> Path | None:
-    if not os.access(_MEMORY, os.W_OK | os.X_OK):
+    if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return None
     room = os.statvfs(_MEMORY)
     return _MEMORY if room.f_bavail * room.f_frsize >= _ROOM_BYTES else None

@@ -47,7 +47,7 @@ def test_plan_of_episodes_says_when_they_end() -> None:
     said = " ".join(found.output.split())
     assert "at most 200 rounds x 8 arms = 1600 runs in the live world, about " in said
     assert "the p99 ratio of control is known to a factor 1.15 under every arm" in said
-    assert "after 3 minutes at the latest; 40 rounds at least" in said
+    assert "after 3 minutes at the latest; 80 rounds at least" in said
     computed = doorkeeper("experiment", "plan", QUICKSTART, "--world", "virtual")
     assert "minutes at the latest" not in " ".join(computed.output.split())
 
