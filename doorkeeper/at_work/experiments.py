@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +21,7 @@ from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan, run
 from experiments.running.stopping import HalfWidth
 from experiments.running.worlds import make_world
+from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import Trial, World
 
 # A Spark session that is opened when trials are to run; its type is Spark's own.
@@ -126,7 +127,6 @@ def _executor(
 def _in_episodes(name: str, world: World) -> Executor:
     """Make the executor of episodes on the clock, for which all arms are alive."""
     from experiments.running.executors.episodes import InEpisodes
-    from experiments.worlds.live.world import Live
 
     if name != "sequential":
         raise ExperimentError(
@@ -134,8 +134,7 @@ def _in_episodes(name: str, world: World) -> Executor:
             f"episodes of the {world.name} world are played one after the other, for "
             "they measure the machine",
         )
-    assert isinstance(world, Live), "the table of worlds knows which have episodes"
-    return InEpisodes(world)
+    return InEpisodes(cast(EpisodicWorld, world))
 
 
 def _check_broker_keys(point: Point) -> None:

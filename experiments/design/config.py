@@ -31,7 +31,6 @@ from experiments.design.sweep import Sweep
 from experiments.design.values import Band, Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
-    WORLDS,
     BrokerKeys,
     LiveWorld,
     VirtualWorld,
@@ -193,13 +192,6 @@ class Experiment(Section):
             return
         if self.sweep is not None:
             raise ValueError("episodes belong to one point, not to a sweep")
-        world = self.experiment.world
-        if not WORLDS[world].episodes:
-            able = [name for name, entry in WORLDS.items() if entry.episodes]
-            raise ValueError(
-                f"episodes need all arms' brokers at once: not in the {world} world, "
-                f"only in {', '.join(able)}"
-            )
         classes = [entry.reported_class for entry in self.workload.traffic]
         primary = self.episodes.primary
         if primary is not None and primary not in classes:

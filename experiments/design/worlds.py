@@ -23,38 +23,27 @@ BrokerKeys: TypeAlias = dict[str, str | int | float | bool]
 class WorldEntry:
     """A world's module; ``computed`` if its runs are the same rows on any machine.
 
-    ``rows`` if its brokers keep a row of each request, and with it what it cost;
-    ``episodes`` if the brokers of all arms can be alive at once (`worlds.episodes`), or
-    need not be, because the machine has no say.
+    ``rows`` if its brokers keep a row of each request, and with it what it cost.
     """
 
     module: str
     computed: bool
-    episodes: bool
     rows: bool = True
 
 
 WORLDS: Final[Mapping[str, WorldEntry]] = MappingProxyType(
     {
-        "live": WorldEntry(
-            module="experiments.worlds.live.world", computed=False, episodes=True
-        ),
-        "virtual": WorldEntry(
-            module="experiments.worlds.virtual.world", computed=True, episodes=True
-        ),
-        "model": WorldEntry(
-            module="experiments.worlds.model.world", computed=True, episodes=True
-        ),
+        "live": WorldEntry(module="experiments.worlds.live.world", computed=False),
+        "virtual": WorldEntry(module="experiments.worlds.virtual.world", computed=True),
+        "model": WorldEntry(module="experiments.worlds.model.world", computed=True),
         "kafka": WorldEntry(
             module="experiments.worlds.kafka.world",
             computed=False,
-            episodes=False,
             rows=False,
         ),
         "kraft": WorldEntry(
             module="experiments.worlds.kafka.kraft",
             computed=False,
-            episodes=False,
             rows=False,
         ),
     }

@@ -4,8 +4,9 @@
 that says where each arm's broker listens, prepares them all, opens all connections and
 prints one line. Then it plays: each line names an arm and a stored trace; the episode
 goes over the connections that are open, and one line of JSON says how it ended. Only
-one broker has load at a time. A connection that was left with requests unanswered is
-opened anew, for its answers would come amid the next episode.
+one broker has load at a time. Where a connection was left with
+requests unanswered, whose answers would come amid the next episode, or was closed by
+the broker, all are opened anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import pyarrow as pa
 from experiments.design import config
 from experiments.design.config import Experiment
 from experiments.load import frames, replaying, trace
-from experiments.load.arrivals import SECOND_NS
 from experiments.load.generator import Target, connect, prepare
 from experiments.load.openloop import OpenLoop
 from experiments.load.trace import Trace
@@ -48,11 +48,13 @@ class SessionJob:
 class Order:
     """One episode to play: to which arm, which trace, and where to write what was seen.
 
-    Nothing is written without ``out``: a rehearsal.
+    It is over ``span_ns`` after it began, whatever is answered by then. Nothing is
+    written without ``out``: a rehearsal.
     """
 
     arm: str
     trace: str
+    span_ns: int
     out: str | None
 
     def line(self) -> str:
@@ -78,7 +80,9 @@ class Stage:
         self._sockets: list[socket.socket] = []
         self._reconnect()
 
-    def play(self, replayed: Trace, out: str | None) -> dict[str, int | str]:
+    def play(
+        self, replayed: Trace, span_ns: int, out: str | None
+    ) -> dict[str, int | str]:
         """Play an episode, write what was observed; say when it began and ended."""
         workload = self._experiment.workload
         schedule = replaying.schedule(
@@ -90,10 +94,9 @@ class Stage:
             loop = OpenLoop(self._sockets, schedule, epoll)
             gc.collect()
             origin_ns = time.monotonic_ns() + _LEAD_NS
-            span_s = workload.duration_s + self._experiment.limits.drain_s
-            observed = loop.run(origin_ns, origin_ns + round(span_s * SECOND_NS))
+            observed = loop.run(origin_ns, origin_ns + span_ns)
             ended_ns = time.monotonic_ns()
-        if not loop.drained:
+        if not (loop.drained and loop.intact):
             self._reconnect()
         if out is not None:
             table = pa.table(dict(replaying.seen(observed, replayed)))
@@ -128,7 +131,10 @@ def main() -> None:
         order = Order(**json.loads(line))
         if replayed is None or order.trace != path:
             path, replayed = order.trace, trace.read(Path(order.trace), block=0)
-        print(json.dumps(stages[order.arm].play(replayed, order.out)), flush=True)
+        print(
+            json.dumps(stages[order.arm].play(replayed, order.span_ns, order.out)),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -101,6 +101,11 @@ class OpenLoop:
         return not self._exchange.outstanding
 
     @property
+    def intact(self) -> bool:
+        """Whether every connection is still open."""
+        return all(channel.open for channel in self._exchange.channels)
+
+    @property
     def away_ns(self) -> int:
         """For how long its CPU was away from it, at the worst.
 

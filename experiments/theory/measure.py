@@ -88,7 +88,7 @@ def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]
                 demands_ns[run["block"]] = drawn.to_numpy()
             demanded = demands_ns.get(run["block"])
             rows = run_dir / run["requests"]
-            yield run["arm"], _read(rows, point, demanded, costs_ns)
+            yield run["arm"], _read(rows, point, demanded, costs_ns, run["run_id"])
 
 
 def _costs_ns(point: Point) -> dict[str, int]:
@@ -120,10 +120,16 @@ def _read(
     point: Point,
     demands_ns: Int64s | None,
     costs_ns: Mapping[str, int] = MappingProxyType({}),
+    run_id: str | None = None,
 ) -> TrialMeasures:
+    """Read a run's rows; runs of a session share a file, and ``run_id`` says which."""
     workload = point.experiment.workload
     window_ns = [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
-    rows = pq.read_table(path, columns=_COLUMNS)
+    if run_id is None:
+        rows = pq.read_table(path, columns=_COLUMNS)
+    else:
+        mine = [("run_id", "==", run_id)]
+        rows = pq.read_table(path, columns=_COLUMNS, filters=mine)
     if costs_ns:
         names = rows["class"].to_pylist()
         demands_ns = np.array([costs_ns[name] for name in names], np.int64)

@@ -194,7 +194,6 @@ ADDITIONS = (
                 '"instant": WorldEntry(\n'
                 '            module="experiments.worlds.instant.world",\n'
                 "            computed=True,\n"
-                "            episodes=False,\n"
                 "        ),\n        ",
                 '"kafka": WorldEntry(',
             ),

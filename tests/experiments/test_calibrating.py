@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -19,10 +18,14 @@ from doorkeeper import cli
 from experiments.design import calibration
 from experiments.design.capacity import nominal_us
 from experiments.design.config import parse
+from experiments.load import trace
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
+from experiments.running.calibrating import runs
+from experiments.running.calibrating.by_light_bursts import calibrate_by_light_bursts
 from experiments.running.calibrating.calibrate import calibrate
+from experiments.running.calibrating.in_runs import ROUNDS
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.test_capacity import CONTENT
@@ -37,15 +40,20 @@ INCIDENT = Path("experiments/configs/kafka-4453.toml")
 class Measured:
     """A broker whose requests cost what the table says, in a process that costs too.
 
-    One request in ten waited 5 ms for a CPU that others had. ``idle_ns`` is what the
-    process uses without requests, ``valid`` says whether runs count.
+    ``idle_ns`` is what the process uses without requests, ``valid`` says whether runs
+    count. Of ``waits`` one request in ten waited 5 ms for a CPU that others had.
     """
 
     name = "live"
+    idle_ns = 40_000_000
 
-    def __init__(self, *, valid: bool = True, rows: bool = True) -> None:
+    def __init__(
+        self, *, valid: bool = True, rows: bool = True, waits: bool = False
+    ) -> None:
         self.valid = valid
         self.rows = rows
+        self.waits = waits
+        self.stretches: list[float] = []
 
     def environment(self) -> dict[str, Any]:
         return {}
@@ -53,15 +61,19 @@ class Measured:
     def estimate_s(self, experiment: Any) -> float:
         return 1.0
 
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
-        billed = np.array([BILLED_NS.get(name, 0) for name in trace.column("traffic")])
-        stamps = trace.table["intended_ns"].to_numpy() + 1_000_000
-        waited = np.where(np.arange(len(trace)) % 10 == 0, 5_000_000, 0)
-        measures = {name: np.zeros(len(trace), np.int64) for name in MEASURES}
+    def run(self, trial: Trial, replayed: Trace, out: RunFiles) -> RunResult:
+        billed = np.array(
+            [BILLED_NS.get(name, 0) for name in replayed.column("traffic")]
+        )
+        stamps = replayed.table["intended_ns"].to_numpy() + 1_000_000
+        tenth = np.arange(len(replayed)) % 10 == 0
+        waited = np.where(tenth & self.waits, 5_000_000, 0)
+        self.stretches.append(trial.stretch)
+        measures = {name: np.zeros(len(replayed), np.int64) for name in MEASURES}
         # A part of the bill is what came before the handler's turns.
         measures["prior_ns"] = billed // 3
         measures["service_ns"] = (
-            billed - billed // 3 + waited if self.rows else np.full(len(trace), -1)
+            billed - billed // 3 + waited if self.rows else np.full(len(replayed), -1)
         )
         queued = stamps + TRAVEL_NS + billed // 3
         way = {
@@ -72,26 +84,28 @@ class Measured:
         }
         results = Results(
             columns=dict.fromkeys(STAMPS, stamps) | measures | way,
-            error_code=np.zeros(len(trace), np.int16),
+            error_code=np.zeros(len(replayed), np.int16),
             ended_ns=10**10,
         )
         labels = trial.labels("live")
-        rows = recording.requests_table(labels, trace, results, timeout_ns=10**10)
+        rows = recording.requests_table(labels, replayed, results, timeout_ns=10**10)
         recording.write(rows, out.requests)
         samples = {name: [] for name in SampleRow._fields}
         recording.write(recording.samples_table(labels, samples), out.samples)
-        idle_ns = 40_000_000
-        cpu_ns = idle_ns + int(billed.sum()) + UNBILLED_NS * len(trace)
+        cpu_ns = self.idle_ns + int(billed.sum()) + UNBILLED_NS * len(replayed)
         return RunResult(
             valid=self.valid,
             reason="" if self.valid else "the broker died",
-            trace_sha256=trace.sha256,
+            trace_sha256=replayed.sha256,
+            broker_cpu_s=cpu_ns / 1e9,
             accounts={"cpu_ns": cpu_ns, "requests_ns": 0, "housekeeping_ns": 0},
         )
 
 
-def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
-    found = calibrate(parse(CONTENT), Measured(), Unwatched(), "a test")
+def test_waits_for_a_cpu_are_no_cost_in_light_bursts() -> None:
+    found = calibrate_by_light_bursts(
+        parse(CONTENT), Measured(waits=True), Unwatched(), "a test"
+    )
     for name, billed_ns in BILLED_NS.items():
         cost = found.costs[name]
         assert cost.mean_us == pytest.approx((billed_ns + UNBILLED_NS) / 1000)
@@ -104,6 +118,35 @@ def test_a_cost_is_the_bill_and_a_part_of_what_nobody_was_billed() -> None:
     assert found.travel_us == pytest.approx(TRAVEL_NS / 1000)
 
 
+def test_costs_are_those_of_the_experiments_own_runs() -> None:
+    """What the process uses without requests is every request's part there."""
+    broker = Measured()
+    experiment = parse(CONTENT)
+    found = calibrate(experiment, broker, Unwatched(), "a test")
+    own = broker.stretches[-ROUNDS:]
+    assert own == pytest.approx([own[0]] * ROUNDS)
+    assert own[0] == pytest.approx(0.85, rel=0.1)
+    drawn = trace.generate(runs.baseline_alone(experiment), 0)
+    rest_us = UNBILLED_NS / 1000 + Measured.idle_ns / 1000 / len(drawn)
+    assert found.unbilled_us == pytest.approx(rest_us, rel=1e-3)
+    for name, billed_ns in BILLED_NS.items():
+        expected_us = pytest.approx(billed_ns / 1000 + rest_us, rel=1e-3)
+        assert found.costs[name].mean_us == expected_us
+        assert found.costs[name].low_us == expected_us
+
+
+def test_bills_are_no_more_than_the_cpu_that_was_used() -> None:
+    """Waits for a CPU that others had are in the rows, and in no cost."""
+    found = calibrate(parse(CONTENT), Measured(waits=True), Unwatched(), "a test")
+    drawn = trace.generate(runs.baseline_alone(parse(CONTENT)), 0)
+    entries = drawn.column("traffic")
+    cost_us = sum(found.costs[name].mean_us for name in entries)
+    used_ns = sum(BILLED_NS[name] + UNBILLED_NS for name in entries)
+    used_ns += Measured.idle_ns
+    assert cost_us == pytest.approx(used_ns / 1000, rel=1e-3)
+    assert found.unbilled_us == 0.0
+
+
 def test_runs_that_do_not_count_end_it_with_their_reason() -> None:
     with pytest.raises(WorldError, match="3 runs did not count: the broker died"):
         calibrate(parse(CONTENT), Measured(valid=False), Unwatched(), "a test")
@@ -112,46 +155,6 @@ def test_runs_that_do_not_count_end_it_with_their_reason() -> None:
 def test_rows_without_costs_end_it() -> None:
     with pytest.raises(WorldError, match="no row says what requests of 'control' cost"):
         calibrate(parse(CONTENT), Measured(rows=False), Unwatched(), "a test")
-
-
-class Silent(Measured):
-    """A broker without rows, four times as fast as the nominal machine.
-
-    In nominal time it is idle more often, and a request costs half as much again. Every
-    third request of control is refused, and costs nothing.
-    """
-
-    name = "kafka"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stretches: list[float] = []
-
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
-        result = super().run(trial, trace, out)
-        nominal_us = CONTENT["nominal"]["costs"]
-        names = np.array(trace.column("traffic"))
-        refused = (names == "control") & (np.arange(len(trace)) % 3 == 0)
-        rows = pq.read_table(out.requests)
-        outcome = np.where(refused, "error", "ok")
-        at = rows.schema.get_field_index("outcome")
-        pq.write_table(rows.set_column(at, "outcome", [outcome]), out.requests)
-        work_us = sum(nominal_us[name]["mean_us"] for name in names[~refused])
-        self.stretches.append(trial.stretch)
-        factor = 0.25 * (1.5 if trial.stretch == 1 else 1.0)
-        return replace(result, broker_cpu_s=factor * work_us * 1e-6)
-
-
-def test_without_rows_all_costs_are_nominal_times_what_the_load_takes() -> None:
-    """The first round is in nominal time, where requests cost more: it is left out."""
-    broker = Silent()
-    found = calibrate(parse(CONTENT), broker, Unwatched(), "a test")
-    for name, cost in found.costs.items():
-        stated_us = CONTENT["nominal"]["costs"][name]["mean_us"]
-        assert cost.mean_us == pytest.approx(stated_us / 4)
-        assert cost.low_us == pytest.approx(cost.mean_us)
-    expected = [1.0, 0.375, 0.25, 0.25, 0.25, 0.25]
-    assert broker.stretches == pytest.approx(expected)
 
 
 def test_a_cluster_is_calibrated_by_its_load_and_nothing_befalls_it() -> None:
@@ -173,23 +176,13 @@ def test_a_cluster_is_calibrated_by_its_load_and_nothing_befalls_it() -> None:
 class Led(Measured):
     """A cluster whose leader needs a quarter of what the file states for a request."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stretches: list[float] = []
-
-    def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+    def run(self, trial: Trial, replayed: Trace, out: RunFiles) -> RunResult:
         assert [fault.kind for fault in trial.experiment.faults] == ["scale-load"]
         assert out.attempts is not None
-        result = super().run(trial, trace, out)
+        result = super().run(trial, replayed, out)
         costs_us = nominal_us(trial.experiment)
-        work_us = sum(costs_us[name] for name in trace.column("traffic"))
-        self.stretches.append(trial.stretch)
+        work_us = sum(costs_us[name] for name in replayed.column("traffic"))
         return replace(result, broker_cpu_s=0.25 * work_us * 1e-6)
-
-
-def test_without_rows_and_nominal_costs_nothing_can_be_said() -> None:
-    with pytest.raises(WorldError, match="'control' is to be stated in"):
-        calibrate(parse({**CONTENT, "nominal": None}), Silent(), Unwatched(), "a test")
 
 
 @pytest.mark.parametrize(

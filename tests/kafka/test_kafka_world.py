@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,13 +14,18 @@ from click.testing import CliRunner
 
 from doorkeeper import cli
 from experiments.design.config import parse
+from experiments.running import runner
+from experiments.running.executors.episodes import InEpisodes
+from experiments.running.worlds import make_world
+from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.kafka import apache_kafka
 from experiments.worlds.kafka.kraft import KRaftMode
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.phases import PHASES
-from experiments.worlds.kafka.world import settings_of
+from experiments.worlds.kafka.settings import settings_of
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
 from experiments.worlds.world import WorldError
+from tests.experiments.unwatched import Unwatched
 
 CONFIG = """
 [experiment]
@@ -75,13 +80,18 @@ speed_band = 1000.0
 """
 
 
-def ran(tmp_path: Path, mode: Mode, world: str, arm: str) -> tuple[Path, Any]:
-    """Run the experiment with one arm; return its directory and its only run."""
+def needed(mode: Mode) -> None:
+    """Skip the test where this Kafka is not."""
     try:
         apache_kafka.jars(mode.version)
         apache_kafka.java()
     except apache_kafka.NoKafka as none:
         pytest.skip(str(none))
+
+
+def ran(tmp_path: Path, mode: Mode, world: str, arm: str) -> tuple[Path, Any]:
+    """Run the experiment with one arm; return its directory and its only run."""
+    needed(mode)
     file = tmp_path / "small.toml"
     file.write_text(CONFIG.replace('baseline = "fifo"', f'baseline = "{arm}"'))
     out = tmp_path / "run"
@@ -125,6 +135,49 @@ def test_kafka_without_zookeeper_serves_the_data_classes(tmp_path: Path) -> None
     assert "LeaderAndIsr" not in run["broker_phases_ms"]
 
 
+@pytest.mark.kafka
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("mode", "world", "arms"),
+    [
+        (ZooKeeperMode(), "kafka", ("fifo", "planes")),
+        (KRaftMode(), "kraft", ("fifo",)),
+    ],
+    ids=["kafka", "kraft"],
+)
+def test_nodes_stay_alive_for_a_session(
+    tmp_path: Path, mode: Mode, world: str, arms: tuple[str, ...]
+) -> None:
+    """Every round is served alike, whatever connections the one before has lost."""
+    needed(mode)
+    content = tomllib.loads(CONFIG)
+    content["experiment"] |= {"blocks": 2, "world": world}
+    content["arms"] = content["arms"][: len(arms)]
+    content["episodes"] = {"session_rounds": 2, "rounds_min": 2, "speed_band": 1e6}
+    made = make_world(world, lambda: None)
+    runner.run(
+        parse(content),
+        tmp_path,
+        made,
+        InEpisodes(cast(EpisodicWorld, made)),
+        Unwatched(),
+        resume=False,
+        half_width=lambda arm, baseline, level, confidence: 0.0,
+    )
+    runs = json.loads((tmp_path / "manifest.json").read_text())["runs"]
+    assert [run["reason"] for run in runs] == [""] * 2 * len(arms)
+    for arm in arms:
+        first, last = (run for run in runs if run["arm"] == arm)
+        rows = pq.read_table(tmp_path / first["requests"]).to_pandas()
+        unserved = {"control"} if world == "kraft" else set()
+        for _, row in rows.iterrows():
+            assert row["outcome"] == ("error" if row["class"] in unserved else "ok")
+        assert set(rows["run_id"]) == {first["run_id"], last["run_id"]}
+        assert first["broker_cpu_s"] > 0
+        assert not first["broker_phases_ms"]
+        assert last["broker_phases_ms"]["Produce"]["TotalTimeMs"] > 0
+
+
 @pytest.mark.parametrize(
     ("arm", "named"),
     [
@@ -152,6 +205,9 @@ def test_kafka_4_has_one_plane() -> None:
 
 
 def test_an_arm_that_kafka_can_have_keeps_kafkas_own_keys() -> None:
-    experiment = parse(tomllib.loads(CONFIG))
+    """What is set for all of our brokers alike says nothing of Kafka's."""
+    content = tomllib.loads(CONFIG)
+    content["broker"]["set"]["doorkeeper.quantum.us"] = 500
+    experiment = parse(content)
     found = settings_of(experiment, experiment.arms[1], ZooKeeperMode())
     assert found == {"queued.max.requests": "20"}

@@ -1,1 +1,1 @@
-"""What requests cost on a machine: by light bursts, by the load, in episodes."""
+"""What requests cost on a machine: by light bursts, by the load, entry by entry."""

@@ -44,9 +44,7 @@ from experiments.running.calibrating.runs import (
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
-_ROUNDS: Final = 5
-# Where episodes say what requests cost, a guess is asked, by which to stretch them.
-_ROUNDS_BEFORE_EPISODES: Final = 3
+_ROUNDS: Final = 3
 _BURST: Final = 12
 _BURST_S: Final = 0.001
 _DENSE_EVERY_S: Final = 0.03
@@ -88,17 +86,16 @@ class _Run:
 def calibrate_by_light_bursts(
     experiment: Experiment, world: World, watcher: Watcher, source: str
 ) -> Calibration:
-    """Measure what each traffic entry's requests cost in a world, live for 20 s.
+    """Measure what each traffic entry's requests cost in a world, live for 12 s.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
     dense, sparse = (
         _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
     )
-    count = _rounds(experiment)
-    watcher.planned(2 * count, world.estimate_s(dense), 1)
+    watcher.planned(2 * _ROUNDS, world.estimate_s(dense), 1)
     rounds = []
-    for number in range(count):
+    for number in range(_ROUNDS):
         few, many = (
             _run(
                 Trial(experiment=it, block=number, arm=it.arms[0], order=order),
@@ -127,10 +124,6 @@ def calibrate_by_light_bursts(
     )
 
 
-def _rounds(experiment: Experiment) -> int:
-    return _ROUNDS if experiment.episodes is None else _ROUNDS_BEFORE_EPISODES
-
-
 def _light(experiment: Experiment, every_s: float) -> Experiment:
     """Return a run of the baseline in which the entries take turns at small bursts."""
     experiment = in_rates(experiment.model_copy(update={"machine": None}))
@@ -146,7 +139,7 @@ def _light(experiment: Experiment, every_s: float) -> Experiment:
         }
     )
     header = experiment.experiment.model_copy(
-        update={"blocks": _rounds(experiment), "again": False}
+        update={"blocks": _ROUNDS, "again": False}
     )
     limits = experiment.limits.model_copy(update=UNDISTURBED)
     return experiment.model_copy(

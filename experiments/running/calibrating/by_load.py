@@ -1,8 +1,8 @@
-"""Calibration of brokers that keep no rows: what the whole load costs them.
+"""Calibration of a cluster: what the whole load costs the broker that leads.
 
-Nobody says what one request cost such a broker, only its process's CPU clock what all
-did. So its first arm is given the experiment's own load, and its CPU is divided by what
-the requests that it served cost in nominal time: a factor, by which the trace is
+What a request costs there, the leader pays in part when a follower asks for it. So the
+baseline is given the experiment's own load, and the leader's CPU is divided by what the
+requests that were served cost in nominal time: a factor, by which the trace is
 stretched for the next round. The load decides what a request costs (a broker that is
 woken for each spends more), so the rounds that count are at the stretch that was found,
 where the share of the CPU in use is the one that the config writes.
@@ -10,39 +10,33 @@ where the share of the CPU in use is the one that the config writes.
 All traffic is taken to cost that factor times its nominal cost. Where its entries cost
 in other proportions than nominally, the total load is right and its parts are not.
 
-Brokers of a cluster are calibrated so, too: what a request costs there, the broker that
-leads pays in part when a follower asks for it. The CPU is that broker's. Nothing
-befalls it but what befalls the load: where that is scaled beyond what the broker can
-do, followers are handed many records at a time, and a request costs a third of what it
-does when each is handed on by itself.
+Nothing befalls a cluster but what befalls its load: where that is scaled beyond what
+the broker can do, followers are handed many records at a time, and a request costs a
+third of what it does when each is handed on by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from experiments.design.calibration import Calibration
-from experiments.design.capacity import in_rates, nominal_us
 from experiments.design.config import Experiment
 from experiments.design.faults import ScaleLoad
-from experiments.load import trace
 from experiments.running.calibrating.runs import (
     CONFIDENCE,
-    UNDISTURBED,
+    baseline_alone,
     cost,
-    run_that_counts,
+    replay,
+    stated_us,
 )
 from experiments.running.progress import Watcher
-from experiments.running.trials import on_its_machine
-from experiments.worlds.world import RunResult, Trial, World, WorldError
+from experiments.worlds.world import Trial, World, WorldError
 
 ROUNDS: Final = 4
 # Before these the load is not yet what it is to be.
@@ -58,14 +52,7 @@ def calibrate_by_load(
     :raises WorldError: if runs fail repeatedly, or a nominal cost is not known.
     """
     alone = _baseline(experiment)
-    nominal = nominal_us(alone)
-    for entry in alone.workload.traffic:
-        if entry.name not in nominal:
-            raise WorldError(
-                f"calibration: the cost of {entry.name!r} is to be stated in "
-                f"[nominal]: brokers of the {world.name} world say only what all "
-                "requests cost"
-            )
+    nominal = stated_us(alone, world)
     watcher.planned(_SETTLING + ROUNDS, world.estimate_s(alone), 1)
     factors, bills_us = [1.0], []
     for number in range(_SETTLING + ROUNDS):
@@ -76,9 +63,11 @@ def calibrate_by_load(
             order=0,
             stretch=factors[-1],
         )
-        factor, bill_us = _factor(trial, nominal, world, watcher)
-        factors.append(factor)
-        bills_us.append(bill_us)
+        run = replay(trial, world, watcher, _COLUMNS)
+        served = run.rows.filter(pc.equal(run.rows["outcome"], "ok"))
+        traffic = [run.traffic[it] for it in served["request_id"].to_pylist()]
+        factors.append(_factor(run.result.broker_cpu_s, traffic, nominal))
+        bills_us.append(_bills_us(served, traffic))
     found = np.array(factors[-ROUNDS:])
     return Calibration(
         source=source,
@@ -89,41 +78,27 @@ def calibrate_by_load(
 
 
 def _baseline(experiment: Experiment) -> Experiment:
-    """Return the experiment in nominal time with its baseline alone."""
-    experiment = in_rates(experiment.model_copy(update={"machine": None}))
-    header = experiment.experiment.model_copy(update={"again": False})
-    limits = experiment.limits.model_copy(update=UNDISTURBED)
-    arms = (experiment.arm(header.baseline),)
+    """Return the baseline alone in nominal time, with what befalls the load."""
+    alone = baseline_alone(experiment.model_copy(update={"machine": None}))
     faults = tuple(it for it in experiment.faults if isinstance(it, ScaleLoad))
-    changed = {"experiment": header, "limits": limits, "arms": arms, "faults": faults}
-    return experiment.model_copy(update=changed)
+    return alone.model_copy(update={"faults": faults})
 
 
 def _factor(
-    trial: Trial, nominal: dict[str, float], world: World, watcher: Watcher
-) -> tuple[float, dict[str, float]]:
-    """Return the broker's CPU over what the served requests cost nominally.
+    cpu_s: float | None, traffic: Sequence[str], nominal: Mapping[str, float]
+) -> float:
+    """Return a broker's CPU over what the requests that it served cost nominally.
 
-    And the median bill of each entry, if the broker says what it billed.
+    ``traffic`` has the entry of each.
+
+    :raises WorldError: if there is none, or no CPU is known.
     """
-    drawn = trace.generate(trial.experiment, trial.block)
-    there, replayed = on_its_machine(trial, drawn)
-    replay = partial(world.run, there, replayed)
-    with run_that_counts(trial, replay, watcher) as (result, files):
-        rows = pq.read_table(files.requests, columns=list(_COLUMNS))
-        rows = rows.filter(pc.equal(rows["outcome"], "ok"))
-        entries = drawn.column("traffic")
-        traffic = [entries[number] for number in rows["request_id"].to_pylist()]
-        return _of_run(result, traffic, nominal), _bills_us(rows, traffic)
-
-
-def _of_run(result: RunResult, traffic: list[str], nominal: dict[str, float]) -> float:
-    if result.broker_cpu_s is None or not traffic:
+    if cpu_s is None or not traffic:
         raise WorldError("calibration: no CPU time is known, or nothing was served")
-    return result.broker_cpu_s * 1e6 / math.fsum(nominal[each] for each in traffic)
+    return cpu_s * 1e6 / math.fsum(nominal[each] for each in traffic)
 
 
-def _bills_us(rows: pa.Table, traffic: list[str]) -> dict[str, float]:
+def _bills_us(rows: pa.Table, traffic: Sequence[str]) -> dict[str, float]:
     """Return the median bill of each entry's requests, as far as there are bills."""
     billed_ns = pc.add(rows["service_ns"], rows["prior_ns"]).fill_null(0).to_numpy()
     entry = np.array(traffic)

@@ -1,8 +1,8 @@
 """What one request of each traffic entry costs the broker's CPU here: which way to ask.
 
-Where brokers keep rows, light bursts tell what the entries cost, and episodes, where
-the load comes in them, what they cost there; where they keep none, and in a cluster,
-only the whole load can be asked.
+Where brokers keep rows, light bursts guess what the entries cost, and runs or episodes
+of the experiment's own load tell; where they keep none, each entry is
+played by itself. Of a cluster only the whole load can be asked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from experiments.design.worlds import WORLDS
 from experiments.running.calibrating.by_light_bursts import calibrate_by_light_bursts
 from experiments.running.calibrating.by_load import calibrate_by_load
 from experiments.running.calibrating.in_episodes import calibrate_in_episodes
+from experiments.running.calibrating.in_runs import calibrate_in_runs
+from experiments.running.calibrating.one_by_one import (
+    LoadableWorld,
+    calibrate_one_by_one,
+)
 from experiments.running.progress import Watcher
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import World
@@ -26,16 +31,21 @@ def calibrate(
 ) -> Calibration:
     """Measure what each traffic entry's requests cost in a world.
 
-    Live it takes about 20 s for one broker, 40 s where its load comes in episodes, and
-    75 s for a cluster.
+    Live it takes from 40 to 75 s, and with Apache Kafka some minutes.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
-    if not WORLDS[world.name].rows or experiment.cluster is not None:
+    if experiment.cluster is not None:
         return calibrate_by_load(experiment, world, watcher, source)
-    found = calibrate_by_light_bursts(experiment, world, watcher, source)
-    if experiment.episodes is None or WORLDS[world.name].computed:
-        return found
+    if not WORLDS[world.name].rows:
+        return calibrate_one_by_one(
+            experiment, cast(LoadableWorld, world), watcher, source
+        )
+    guess = calibrate_by_light_bursts(experiment, world, watcher, source)
+    if WORLDS[world.name].computed:
+        return guess
+    if experiment.episodes is None:
+        return calibrate_in_runs(experiment, guess, world, watcher)
     seconds = world.estimate_s(in_rates(experiment))
     alive = cast(EpisodicWorld, world)
-    return calibrate_in_episodes(experiment, found, alive, watcher, seconds)
+    return calibrate_in_episodes(experiment, guess, alive, watcher, seconds)

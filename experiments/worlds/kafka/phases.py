@@ -11,6 +11,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 
+from experiments.processes.children import RunFailed
 from experiments.worlds.kafka import apache_kafka
 
 _MBEAN = "kafka.network:type=RequestMetrics"
@@ -26,6 +27,17 @@ PHASES = (
 _TIMEOUT_S = 30.0
 
 Phases = dict[str, dict[str, float]]
+
+
+def told(version: str, jmx_port: int) -> Phases:
+    """Return what `read` does.
+
+    :raises RunFailed: if Kafka's metrics cannot be read.
+    """
+    try:
+        return read(version, jmx_port)
+    except subprocess.SubprocessError as error:
+        raise RunFailed(f"Kafka's metrics cannot be read: {error}") from error
 
 
 def read(version: str, jmx_port: int) -> Phases:

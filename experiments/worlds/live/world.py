@@ -30,7 +30,8 @@ from experiments.worlds import generating
 from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.live import brokers
 from experiments.worlds.live.cluster import ClusterRun
-from experiments.worlds.live.session import Session
+from experiments.worlds.live.hosts import LiveHosts
+from experiments.worlds.session import Session
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # Starting both processes, setting up, joining and writing the rows.
@@ -69,7 +70,8 @@ class Live:
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of episodes: all arms' brokers at once, not started yet."""
-        return Session(self.name, experiment, self._pinning, self._tick)
+        hosts = LiveHosts(self._pinning, self._tick)
+        return Session(self.name, experiment, hosts, self._pinning, self._tick)
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""

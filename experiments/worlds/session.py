@@ -9,35 +9,84 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Protocol, Self
 
-from experiments.design.config import Experiment
+from experiments.design.config import Arm, Experiment
 from experiments.load import trace
+from experiments.load.arrivals import SECOND_NS
 from experiments.load.episodes import READY, Order, SessionJob, targets_line
+from experiments.load.generator import Target
 from experiments.load.trace import Trace
-from experiments.processes.children import Child
+from experiments.processes.children import Child, CpuTime
 from experiments.processes.pinning import Pinning
 from experiments.processes.scratch import scratch
 from experiments.processes.speed_probe import SpeedProbe
-from experiments.records.broker_rows import SessionRecord
+from experiments.records.broker_rows import BrokerRecord, SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import Watch
 from experiments.worlds import generating
 from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.joining import LoadEnd, join
-from experiments.worlds.live import brokers
 from experiments.worlds.world import Trial
 
 # The first episodes meet a cold interpreter and create files.
-_REHEARSALS = 3
-_STARTED_TIMEOUT_S = 60.0
-_FOREVER_NS = 1 << 62
-_STOP_TIMEOUT_S = 10.0
+_REHEARSALS: Final = 3
+_STARTED_TIMEOUT_S: Final = 60.0
+_FOREVER_NS: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a broker leaves behind: what went wrong, its record, its own phases.
+
+    A broker that keeps no row per request has no ``record``, but may say by API what
+    its phases took on average.
+    """
+
+    fault: str
+    record: Path | None = None
+    phases_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Host(Protocol):
+    """An arm's broker, alive until it is stopped."""
+
+    @property
+    def processes(self) -> tuple[Child, ...]:
+        """Return the broker, and what runs beside it."""
+
+    def target(self) -> Target:
+        """Wait until the broker listens; return where."""
+
+    def cpu_time(self) -> CpuTime:
+        """Return what the broker has had of its CPU so far."""
+
+    def stop(self) -> Ended:
+        """Stop the broker in order."""
+
+
+class Hosts(Protocol):
+    """How the brokers of a world come about.
+
+    An arm that is new is played for ``rehearsal_s`` at least without a record.
+    """
+
+    rehearsal_s: float
+
+    def start(
+        self, experiment: Experiment, arm: Arm, at: Path
+    ) -> AbstractContextManager[Host]:
+        """Start an arm's broker, with its files below ``at``.
+
+        :raises experiments.worlds.world.WorldError: if no such broker can be had.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +113,17 @@ class Session:
         self,
         world: str,
         experiment: Experiment,
+        hosts: Hosts,
         pinning: Pinning,
         tick: Callable[[], None],
     ) -> None:
         self._world = world
         self._experiment = experiment
+        self._hosts = hosts
         self._pinning = pinning
         self._tick = tick
         self._stack = contextlib.ExitStack()
-        self._brokers: dict[str, Child] = {}
+        self._alive: dict[str, Host] = {}
         self._played: list[_Played] = []
         self._traces: dict[str, Path] = {}
 
@@ -95,18 +146,15 @@ class Session:
         for arm in arms:
             at = self._of(arm.name)
             at.mkdir()
-            broker = brokers.start(self._experiment, arm, at, self._pinning, self._tick)
-            self._brokers[arm.name] = self._stack.enter_context(broker)
-        targets = {
-            arm.name: brokers.target(self._experiment, arm, self._brokers[arm.name])
-            for arm in arms
-        }
+            host = self._hosts.start(self._experiment, arm, at)
+            self._alive[arm.name] = self._stack.enter_context(host)
+        targets = {arm: host.target() for arm, host in self._alive.items()}
         self._probe = self._stack.enter_context(
             SpeedProbe(self._pinning, self._at, self._tick)
         )
         self._load = self._child("generator", "experiments.load.episodes", self._job())
         self._load.tell(targets_line(targets))
-        said = self._load.line(_STARTED_TIMEOUT_S, *self._brokers.values())
+        said = self._load.line(_STARTED_TIMEOUT_S, *self._everyone())
         if said != READY:
             raise self._load.failure(f"said {said!r}")
 
@@ -128,16 +176,16 @@ class Session:
 
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
         """Play an episode a few times without a record."""
-        for _ in range(_REHEARSALS):
+        span_s = trial.experiment.workload.duration_s
+        for _ in range(max(_REHEARSALS, math.ceil(self._hosts.rehearsal_s / span_s))):
             self._order(trial, replayed, None)
 
     def play(self, trial: Trial, replayed: Trace) -> Conditions:
         """Play an episode; return the machine that it met."""
-        broker = self._brokers[trial.arm.name]
+        broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
         started, began = now(), time.monotonic()
-        everyone = tuple(self._brokers.values())
-        watch = Watch(self._probe, self._pinning.broker, everyone)
+        watch = Watch(self._probe, self._pinning.broker, self._everyone())
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
@@ -159,40 +207,41 @@ class Session:
 
     def _order(self, trial: Trial, replayed: Trace, out: Path | None) -> dict[str, Any]:
         """Have the generator play an episode; return what it says of its end."""
+        experiment = trial.experiment
+        span_s = experiment.workload.duration_s + experiment.limits.drain_s
         order = Order(
             arm=trial.arm.name,
             trace=str(self._stored(replayed)),
+            span_ns=round(span_s * SECOND_NS),
             out=None if out is None else str(out),
         )
         self._load.tell(order.line())
         patience_s = generating.patience_s(trial)
         summary: dict[str, Any] = json.loads(
-            self._load.line(patience_s, *self._brokers.values())
+            self._load.line(patience_s, *self._everyone())
         )
         return summary
 
     def finish(self) -> Iterator[Episode]:
         """Stop all brokers, then join what they and the generator saw, in order."""
-        faults = {
-            arm: broker.stop(_STOP_TIMEOUT_S) for arm, broker in self._brokers.items()
-        }
+        ended = {arm: host.stop() for arm, host in self._alive.items()}
         records = {
-            arm: SessionRecord(brokers.recording(self._of(arm))) for arm in faults
+            arm: SessionRecord(end.record)
+            for arm, end in ended.items()
+            if end.record is not None
         }
-        following_ns: dict[str, list[int]] = {arm: [] for arm in faults}
+        following_ns: dict[str, list[int]] = {arm: [] for arm in ended}
         for played in self._played:
             following_ns[played.trial.arm.name].append(played.end.origin_ns)
         for played in self._played:
             arm = played.trial.arm.name
-            record, end = records[arm], replace(played.end, fault=faults[arm])
+            end = replace(played.end, fault=ended[arm].fault)
             del following_ns[arm][0]
-            until_ns = following_ns[arm][0] if following_ns[arm] else _FOREVER_NS
-            broker = record.episode(len(played.replayed), end.origin_ns, until_ns)
-            if not following_ns[arm]:
-                # Told once, when the broker stopped, of the whole session.
-                broker = replace(
-                    broker, violations=record.violations, accounts=record.accounts
-                )
+            last = not following_ns[arm]
+            broker = None
+            if arm in records:
+                until_ns = _FOREVER_NS if last else following_ns[arm][0]
+                broker = _record(records[arm], played.replayed, end.origin_ns, until_ns)
             seen = generating.read(played.observed)
             joined = join(self._world, played.trial, played.replayed, seen, broker, end)
             yield Episode(
@@ -200,7 +249,11 @@ class Session:
                 requests=joined.requests,
                 samples=joined.samples,
                 result=replace(
-                    joined.result, probes_ns=played.probes_ns, machine=played.machine
+                    joined.result,
+                    probes_ns=played.probes_ns,
+                    machine=played.machine,
+                    # Of the whole session, and so told once.
+                    broker_phases_ms=ended[arm].phases_ms if last else {},
                 ),
                 started=played.started,
                 seconds=played.seconds,
@@ -217,3 +270,19 @@ class Session:
 
     def _of(self, arm: str) -> Path:
         return self._at / f"broker-{arm}"
+
+    def _everyone(self) -> tuple[Child, ...]:
+        return tuple(each for host in self._alive.values() for each in host.processes)
+
+
+def _record(
+    record: SessionRecord, replayed: Trace, origin_ns: int, until_ns: int
+) -> BrokerRecord:
+    """Return a broker's record of an episode.
+
+    What it told when it stopped, of the whole session, is its last episode's.
+    """
+    found = record.episode(len(replayed), origin_ns, until_ns)
+    if until_ns != _FOREVER_NS:
+        return found
+    return replace(found, violations=record.violations, accounts=record.accounts)

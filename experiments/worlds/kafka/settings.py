@@ -1,0 +1,39 @@
+"""What an arm of an experiment is as Apache Kafka: one of its topologies, its keys.
+
+``fifo`` is one plane, ``planes`` adds the control plane of KIP-291, which only 3.9 with
+ZooKeeper has. Kafka has nothing else, and an arm that is more is refused. What the
+experiment sets for all of our brokers alike (a quantum) says nothing of Kafka's, and is
+left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from experiments.design.config import Arm, Experiment
+from experiments.worlds.kafka.nodes import Mode
+from experiments.worlds.world import WorldError
+
+_OURS: Final = "doorkeeper."
+
+
+def has_control_plane(arm: Arm) -> bool:
+    """Say whether an arm is KIP-291's."""
+    return arm.scheduler == "planes"
+
+
+def settings_of(experiment: Experiment, arm: Arm, mode: Mode) -> dict[str, str]:
+    """Return an arm's broker keys as a kind of Kafka can have them.
+
+    :raises WorldError: if the arm asks for what it has not.
+    """
+    keys = experiment.broker_keys(arm)
+    ours = sorted(key for key in arm.set if key.startswith(_OURS))
+    if arm.scheduler not in mode.schedulers or ours:
+        asked = ", ".join([f"the scheduler {arm.scheduler!r}", *ours])
+        raise WorldError(
+            f"arm {arm.name!r} asks for {asked}; Apache Kafka {mode.version} has "
+            f"{' and '.join(mode.schedulers)}, and no key of ours: choose arms, as "
+            f"with --schedulers {','.join(mode.schedulers)}"
+        )
+    return {key: value for key, value in keys.items() if not key.startswith(_OURS)}

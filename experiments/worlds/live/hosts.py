@@ -1,0 +1,57 @@
+"""Our own brokers as a session has them: a process for each arm."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from experiments.design.config import Arm, Experiment
+from experiments.load.generator import Target
+from experiments.processes.children import Child, CpuTime
+from experiments.processes.pinning import Pinning
+from experiments.worlds.live import brokers
+from experiments.worlds.session import Ended, Host
+
+_STOP_TIMEOUT_S: Final = 10.0
+
+
+class LiveHosts:
+    """Starts our brokers, see `worlds.session.Hosts`."""
+
+    rehearsal_s = 0.0
+
+    def __init__(self, pinning: Pinning, tick: Callable[[], None]) -> None:
+        self._pinning = pinning
+        self._tick = tick
+
+    @contextlib.contextmanager
+    def start(self, experiment: Experiment, arm: Arm, at: Path) -> Iterator[Host]:
+        """Start an arm's broker; it does not listen yet."""
+        started = brokers.start(experiment, arm, at, self._pinning, self._tick)
+        with started as broker:
+            yield _Host(experiment=experiment, arm=arm, at=at, broker=broker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    experiment: Experiment
+    arm: Arm
+    at: Path
+    broker: Child
+
+    @property
+    def processes(self) -> tuple[Child, ...]:
+        return (self.broker,)
+
+    def target(self) -> Target:
+        return brokers.target(self.experiment, self.arm, self.broker)
+
+    def cpu_time(self) -> CpuTime:
+        return self.broker.cpu_time()
+
+    def stop(self) -> Ended:
+        fault = self.broker.stop(_STOP_TIMEOUT_S)
+        return Ended(fault=fault, record=brokers.recording(self.at))
