@@ -25,7 +25,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare witness incident results test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare compare-kafka witness incident results test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,12 @@ $(STAMP): pyproject.toml requirements.lock
 compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world virtual --out $(OUT)/virtual --resume
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world live --out $(OUT)/live --resume || test $$? -eq 1
+	$(BIN)/doorkeeper analyze $(OUT)
+
+# And what Apache Kafka makes of it, with one plane and with two: some eight minutes more.
+compare-kafka: compare $(KAFKA_JARS)
+	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world kafka --schedulers fifo,planes \
+	    --out $(OUT)/kafka --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
 
 # One trace for five witnesses, half an hour to an hour: theory, model, virtual time, live and

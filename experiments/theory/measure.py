@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,20 +74,29 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
 
 
 def recorded(run_dir: Path, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
-    """Yield what each run of a recording shows that counts."""
+    """Yield what each run of a recording shows that counts, block by block.
+
+    A block is there for all arms of the recording or for none, so that they pair.
+    """
     manifest = json.loads((run_dir / "manifest.json").read_text(encoding="utf-8"))
     arms = {arm.name for arm in point.experiment.arms}
     # A handler at a device has had its demand, and used no CPU: drawn again, not read.
     virtual = manifest["world"] == "virtual"
     costs_ns = {} if WORLDS[manifest["world"]].rows else _costs_ns(point)
-    demands_ns: dict[int, Int64s] = {}
+    blocks: dict[int, list[dict[str, Any]]] = {}
     for run in manifest["runs"]:
         here = run.get("point", "") == point.name
         if run["valid"] and here and run["arm"] in arms:
-            if virtual and run["block"] not in demands_ns:
-                drawn = generate(point.experiment, run["block"]).table["demand_ns"]
-                demands_ns[run["block"]] = drawn.to_numpy()
-            demanded = demands_ns.get(run["block"])
+            blocks.setdefault(run["block"], []).append(run)
+    whole = max((len(runs) for runs in blocks.values()), default=0)
+    for block, runs in sorted(blocks.items()):
+        if len(runs) < whole:
+            continue
+        demanded = None
+        if virtual:
+            drawn = generate(point.experiment, block).table["demand_ns"]
+            demanded = drawn.to_numpy()
+        for run in runs:
             rows = run_dir / run["requests"]
             yield run["arm"], _read(rows, point, demanded, costs_ns, run["run_id"])
 

@@ -19,11 +19,11 @@ from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.records.cost_ratio import DRIFTED, cost_ratio, drifted
 from experiments.running import runner
-from experiments.running.calibrating.calibrate import calibrate
+from experiments.running.calibrating.by_load import calibrate_by_load
 from experiments.running.executors.sequential import Sequential
 from experiments.running.runner import Drifted
 from experiments.worlds.world import RunFiles, RunResult, Trial
-from tests.experiments.test_calibrating import BILLED_NS, Silent
+from tests.experiments.test_calibrating import BILLED_NS, Measured
 from tests.experiments.test_capacity import CONTENT
 from tests.experiments.test_runner import FakeWorld, good
 from tests.experiments.unwatched import Unwatched
@@ -96,14 +96,13 @@ def test_a_baseline_beyond_the_band_does_not_count(
 
 
 def test_a_cluster_is_calibrated_with_its_bills() -> None:
-    found = calibrate(parse(CONTENT), Silent(), Unwatched(), "a test")
+    found = calibrate_by_load(parse(CONTENT), Measured(), Unwatched(), "a test")
     assert found.bills_us == {name: ns / 1000 for name, ns in BILLED_NS.items()}
 
 
 def test_a_broker_without_rows_has_no_bills() -> None:
-    unbilled = Silent()
-    unbilled.rows = False
-    found = calibrate(parse(CONTENT), unbilled, Unwatched(), "a test")
+    unbilled = Measured(rows=False)
+    found = calibrate_by_load(parse(CONTENT), unbilled, Unwatched(), "a test")
     assert found.bills_us is None
 
 

@@ -105,7 +105,9 @@ def replay(
     with select.epoll.fromfd(high) as epoll:
         loop = OpenLoop(sockets, schedule, epoll)
         origin_ns = time.monotonic_ns() + 5 * MS
-        return loop.run(origin_ns, origin_ns + patience_ms * MS), origin_ns
+        observed = loop.run(origin_ns, origin_ns + patience_ms * MS)
+        assert loop.intact is not any(observed.broken)
+        return observed, origin_ns
 
 
 def echo(stream: socket.socket) -> None:

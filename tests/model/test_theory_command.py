@@ -1,5 +1,6 @@
 """``doorkeeper theory``: the table, its intervals, and what the exit status means."""
 
+import json
 import statistics
 
 import pyarrow as pa
@@ -8,8 +9,10 @@ from click.testing import CliRunner
 
 from doorkeeper.cli import main
 from experiments.design.config import load
+from experiments.design.points import points
 from experiments.theory.compare import PATHWISE, compare, interval
 from experiments.theory.measure import TrialMeasures, measures_of
+from experiments.theory.measure import recorded as recorded_runs
 from experiments.theory.predict import (
     BUSY_SERVERS,
     MEAN_WAIT,
@@ -99,6 +102,37 @@ def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
     result = run("theory", other, directory)
     assert result.exit_code == 2
     assert "is a recording of little, not of other" in result.output
+
+
+ROUNDS = """
+[episodes]
+session_rounds = 2
+rounds_min = 3
+"""
+
+
+def test_rounds_of_a_session_share_a_file_and_are_told_apart(config, tmp_path):
+    config.write_text(CONFIG + ROUNDS)
+    directory = tmp_path / "recorded"
+    recorded = run("experiment", "run", config, "--out", directory)
+    assert recorded.exit_code == 0, recorded.output
+    read = run("theory", config, directory)
+    ran = run("theory", config, "--world", "model")
+    assert lines_of(read, "model") == lines_of(ran, "model") != []
+
+
+def test_blocks_that_an_arm_has_missed_are_compared_in_no_arm(config, tmp_path):
+    directory = tmp_path / "run"
+    recorded = run("experiment", "run", config, "--out", directory)
+    assert recorded.exit_code == 0, recorded.output
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    spoiled = next(it for it in manifest["runs"] if it["arm"] == "scfq")
+    spoiled["valid"] = False
+    path.write_text(json.dumps(manifest))
+    (point,) = points(load(config))
+    found = [arm for arm, _ in recorded_runs(directory, point)]
+    assert sorted(found) == ["fifo"] * 2 + ["scfq"] * 2
 
 
 def measures(wait, *, path=1000, busy=0.5, work=0.001):
