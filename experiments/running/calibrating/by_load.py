@@ -32,6 +32,7 @@ from experiments.running.calibrating.runs import (
     CONFIDENCE,
     baseline_alone,
     cost,
+    of_runs,
     replay,
     stated_us,
 )
@@ -51,7 +52,7 @@ def calibrate_by_load(
 
     :raises WorldError: if runs fail repeatedly, or a nominal cost is not known.
     """
-    alone = _baseline(experiment)
+    alone = of_runs(_baseline(experiment), _SETTLING + ROUNDS)
     nominal = stated_us(alone, world)
     watcher.planned(_SETTLING + ROUNDS, world.estimate_s(alone), 1)
     factors, bills_us = [1.0], []

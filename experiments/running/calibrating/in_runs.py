@@ -14,7 +14,7 @@ from experiments.design.calibration import Calibration
 from experiments.design.capacity import on_machine, stretch
 from experiments.design.config import Experiment
 from experiments.running.calibrating.bills import COLUMNS, Bills, bills, by_bills
-from experiments.running.calibrating.runs import baseline_alone, replay
+from experiments.running.calibrating.runs import baseline_alone, of_runs, replay
 from experiments.running.progress import Watcher
 from experiments.worlds.world import Trial, World, WorldError
 
@@ -32,7 +32,7 @@ def calibrate_in_runs(
     :raises WorldError: if runs fail repeatedly, or none says what it cost.
     """
     there = experiment.with_machine(guess)
-    factor, alone = stretch(there), baseline_alone(there)
+    factor, alone = stretch(there), of_runs(baseline_alone(there), ROUNDS)
     watcher.planned(ROUNDS, world.estimate_s(on_machine(alone, factor)), 1)
     found: list[Bills] = []
     for number in range(ROUNDS):

@@ -34,6 +34,7 @@ from experiments.running.calibrating.runs import (
     CONFIDENCE,
     baseline_alone,
     cost,
+    of_runs,
     stated_us,
 )
 from experiments.running.progress import Watcher
@@ -158,9 +159,10 @@ def _played(
     there = on_machine(loads[0].experiment, factor)
     times = math.ceil(_LOAD_S / there.workload.duration_s)
     deck = Deck()
+    runs = times * len(loads)
     trials = [
         Trial(
-            experiment=load.experiment,
+            experiment=of_runs(load.experiment, runs),
             block=number,
             arm=load.experiment.arms[0],
             order=0,

@@ -55,6 +55,12 @@ def baseline_alone(experiment: Experiment) -> Experiment:
     )
 
 
+def of_runs(alone: Experiment, runs: int) -> Experiment:
+    """Return an experiment that says of itself that it has so many runs of its arm."""
+    header = alone.experiment.model_copy(update={"blocks": runs})
+    return alone.model_copy(update={"experiment": header})
+
+
 def replay(
     trial: Trial, world: World, watcher: Watcher, columns: Sequence[str]
 ) -> Replayed:
