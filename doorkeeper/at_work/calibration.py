@@ -145,7 +145,7 @@ def _table(experiment: Experiment, found: Calibration) -> Table:
 
 def _caption(found: Calibration) -> str:
     if found.unbilled_us is None:
-        return "CPU of the broker, by what the whole load cost"
+        return "CPU of the broker's process"
     return (
         f"CPU of the broker; {found.unbilled_us:.1f} us of each is billed to no request"
     )

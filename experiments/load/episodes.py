@@ -4,9 +4,9 @@
 that says where each arm's broker listens, prepares them all, opens all connections and
 prints one line. Then it plays: each line names an arm and a stored trace; the episode
 goes over the connections that are open, and one line of JSON says how it ended. Only
-one broker has load at a time. Where a connection was left with
-requests unanswered, whose answers would come amid the next episode, or was closed by
-the broker, all are opened anew.
+one broker has load at a time. Where a connection was left with requests unanswered,
+whose answers would come amid the next episode, or was closed by the broker, all are
+opened anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What one request of each traffic entry costs the broker's CPU here: which way to ask.
 
 Where brokers keep rows, light bursts guess what the entries cost, and runs or episodes
-of the experiment's own load tell; where they keep none, each entry is
-played by itself. Of a cluster only the whole load can be asked.
+of the experiment's own load tell; where they keep none, each entry is played by itself.
+Of a cluster only the whole load can be asked.
 """
 
 from __future__ import annotations

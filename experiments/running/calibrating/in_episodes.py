@@ -2,10 +2,10 @@
 
 In an episode a request costs something else than in light bursts: more wait at once,
 and other brokers have been served since this one was. So a few rounds are played as the
-experiment's will be, stretched by what light bursts have guessed. Costs are
-what the baseline's rows say (`bills`). The load is then what the config writes,
-whatever the light bursts have missed. It is taken from episodes on the machine in
-quiet, and how fast that is, is kept: it is the one on which episodes will count.
+experiment's will be, stretched by what light bursts have guessed. Costs are what the
+baseline's rows say (`bills`). The load is then what the config writes, whatever the
+light bursts have missed. It is taken from episodes on the machine in quiet, and how
+fast that is, is kept: it is the one on which episodes will count.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ class Kafka:
         return {
             "kafka": self._mode.version,
             "rehearsals": _REHEARSALS,
+            "rehearsal_s": self._hosts.rehearsal_s,
             **self._pinning.environment(),
             **scratch.environment(),
         }
