@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from spark_analysis.judging.comparison import Cell, Comparison
 from spark_analysis.judging.metrics import Metric
@@ -30,6 +30,7 @@ ORDER: Final = ("virtual", "model", "live", "kafka", "kraft")
 Agreement = Literal[
     "agrees", "size open", "size differs", "contradicts", "undecided", "open"
 ]
+AGREEMENTS: Final[tuple[Agreement, ...]] = get_args(Agreement)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,9 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
         table = RichTable(box=None, pad_edge=False, header_style="bold")
         for column in found.columns:
             justify: JustifyMethod = "right" if column.numeric else "left"
-            table.add_column(column.heading, justify=justify, no_wrap=True)
+            # Where room is scarce, words get more lines; a number would lose digits.
+            whole = column.numeric or column is not found.columns[-1]
+            table.add_column(column.heading, justify=justify, no_wrap=whole)
         for row in found.written():
             table.add_row(*(_text(text) for text in row))
         console.print(table)

@@ -61,9 +61,8 @@ def test_every_two_worlds_are_held_together_and_every_disagreement_is_told() -> 
     assert len(table.rows) == 4
     of_control = {row[1]: row for row in table.written() if row[0] == "control"}
     assert of_control["planes"][-1] == (
-        "1 agrees; virtual, live: size differs; virtual, kafka: size differs; "
-        "model, live: size differs; model, kafka: size differs; "
-        "live, kafka: size differs"
+        "agree: virtual & model; size differs: virtual & live, virtual & kafka, "
+        "model & live, model & kafka, live & kafka"
     )
     said = agreement_sentences(worlds)
     assert said[0] == (

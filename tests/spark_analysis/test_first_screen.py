@@ -24,6 +24,7 @@ from spark_analysis.telling.sentences.answer import answer
 from spark_analysis.telling.sentences.answer_of_worlds import worlds_lead
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import ratio
+from spark_analysis.telling.tables.agreement_table import ratios_table
 from spark_analysis.telling.terminal import show_worlds
 from tests.spark_analysis.studies import comparison_of, manifest_of, study_of
 
@@ -135,6 +136,17 @@ def test_on_a_narrow_screen_the_answer_of_both_worlds_is_there(case: str) -> Non
     shown = " ".join(" ".join(screen(LIVE[case], width=80)[:24]).split())
     for text in worlds_lead(hold_together([LIVE[case], VIRTUAL], {})):
         assert " ".join(text.replace("\u202f%", "%").split()) in shown
+
+
+def test_beside_kafka_every_number_of_the_table_is_whole() -> None:
+    """Three worlds have a column of words, which takes more lines and no digits."""
+    worlds = hold_together([VIRTUAL, LIVE["mute"], study_in("kafka")], {})
+    out = io.StringIO()
+    show_worlds(worlds, Console(file=out, width=120))
+    rows = [line.split() for line in out.getvalue().splitlines()]
+    for row in ratios_table(worlds).written():
+        numbers = [word for text in row[:-1] for word in text.split()]
+        assert numbers in [found[: len(numbers)] for found in rows]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_analysis.judging.worlds import WorldCell, Worlds
+from spark_analysis.judging.worlds import AGREEMENTS, WorldCell, Worlds
 from spark_analysis.telling.sentences.agreement_sentences import compared
-from spark_analysis.telling.sentences.numbers import agreeing, percent
+from spark_analysis.telling.sentences.numbers import percent
 from spark_analysis.telling.tables.table import (
     Column,
     Table,
@@ -24,7 +24,7 @@ def agreement_tables(worlds: Worlds) -> tuple[Table, ...]:
 def ratios_table(worlds: Worlds) -> Table:
     """Return one row per class and arm, with the ratio to the baseline in each world.
 
-    The last column names the pairs of worlds that do not agree, and how.
+    The last column says of every two worlds that both have a ratio how they agree.
     """
     cells = compared(worlds)
     names = [study.manifest.world for study in worlds.studies]
@@ -69,17 +69,20 @@ def _row(
         contrast = of_world[name].shown_contrast if name in of_world else None
         row += [contrast.ratio.value if contrast else None]
         row += [contrast.ratio if contrast else None]
-    said = [
-        f"{it.first}, {it.world}: {it.agreement}"
-        for it in cells
-        if it.agreement != "agrees"
-    ]
-    if not said:
-        return (*row, "all agree")
-    agree = len(cells) - len(said)
-    if agree:
-        said = [f"{agree} {agreeing(agree, 'agrees', 'agree')}", *said]
-    return (*row, "; ".join(said))
+    return (*row, _said(cells))
+
+
+def _said(cells: list[WorldCell]) -> str:
+    """Return which pairs of worlds agree and which do not, by how they do."""
+    pairs: dict[str, list[str]] = {}
+    for it in sorted(cells, key=lambda it: AGREEMENTS.index(it.agreement)):
+        pairs.setdefault(it.agreement, []).append(f"{it.first} & {it.world}")
+    if list(pairs) == ["agrees"]:
+        return "all agree"
+    return "; ".join(
+        f"{'agree' if how == 'agrees' else how}: {', '.join(of)}"
+        for how, of in pairs.items()
+    )
 
 
 def orders_table(worlds: Worlds) -> Table:
