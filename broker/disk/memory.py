@@ -225,7 +225,8 @@ class MemoryStorage:
         self.faults = faults or Faults()
         self._names: _Names = {"": None}
         self._durable: _Names = {"": None}
-        self._pending: list[_Change] = []
+        # Each with the directories whose sync makes it durable.
+        self._pending: list[tuple[frozenset[str], _Change]] = []
         # More than so many bytes in all files find the disk full.
         self.capacity_bytes: int | None = None
         self._locks: WeakValueDictionary[str, MemoryFile] = WeakValueDictionary()
@@ -317,11 +318,12 @@ class MemoryStorage:
         self._must_exist(path)
         self.faults.count_opening(f"sync {path}")
         rest = []
-        for change in self._pending:
-            if path in {dirname(name) for name in change[:2] if name is not None}:
+        for pending in self._pending:
+            directories, change = pending
+            if path in directories:
                 _apply(self._durable, change)
             else:
-                rest.append(change)
+                rest.append(pending)
         self._pending = rest
 
     # ---- what is left ----
@@ -337,7 +339,7 @@ class MemoryStorage:
     ) -> MemoryStorage:
         """Return what may be left of the disk after the machine stopped."""
         names = dict(self._durable)
-        for change in self._pending[: rng.randint(0, len(self._pending))]:
+        for _, change in self._pending[: rng.randint(0, len(self._pending))]:
             _apply(names, change)
         left = MemoryStorage(faults)
         left._hold(names, lambda node: node.after_power_loss(rng))
@@ -352,7 +354,8 @@ class MemoryStorage:
 
     def _change(self, change: _Change) -> None:
         _apply(self._names, change)
-        self._pending.append(change)
+        touched = (name for name in (change.old, change.new) if name is not None)
+        self._pending.append((frozenset(map(dirname, touched)), change))
 
     def _must_exist(self, path: str) -> None:
         if path not in self._names:

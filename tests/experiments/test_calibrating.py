@@ -104,7 +104,7 @@ class Measured:
 
 def test_waits_for_a_cpu_are_no_cost_in_light_bursts() -> None:
     found = calibrate_by_light_bursts(
-        parse(CONTENT), Measured(waits=True), Unwatched(), "a test"
+        parse(CONTENT), Measured(waits=True), Unwatched(), "a test", rounds=3
     )
     for name, billed_ns in BILLED_NS.items():
         cost = found.costs[name]

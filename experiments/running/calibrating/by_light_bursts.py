@@ -44,7 +44,6 @@ from experiments.running.calibrating.runs import (
 from experiments.running.progress import Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
 
-_ROUNDS: Final = 3
 _BURST: Final = 12
 _BURST_S: Final = 0.001
 _DENSE_EVERY_S: Final = 0.03
@@ -84,18 +83,26 @@ class _Run:
 
 
 def calibrate_by_light_bursts(
-    experiment: Experiment, world: World, watcher: Watcher, source: str
+    experiment: Experiment,
+    world: World,
+    watcher: Watcher,
+    source: str,
+    *,
+    rounds: int,
 ) -> Calibration:
-    """Measure what each traffic entry's requests cost in a world, live for 12 s.
+    """Measure what each traffic entry's requests cost in a world, live for 4 s a round.
+
+    One of the ``rounds`` is a guess; the interval comes from several.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
     dense, sparse = (
-        _light(experiment, every_s) for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
+        _light(experiment, every_s, rounds)
+        for every_s in (_DENSE_EVERY_S, _SPARSE_EVERY_S)
     )
-    watcher.planned(2 * _ROUNDS, world.estimate_s(dense), 1)
-    rounds = []
-    for number in range(_ROUNDS):
+    watcher.planned(2 * rounds, world.estimate_s(dense), 1)
+    measured = []
+    for number in range(rounds):
         few, many = (
             _run(
                 Trial(experiment=it, block=number, arm=it.arms[0], order=order),
@@ -104,27 +111,27 @@ def calibrate_by_light_bursts(
             )
             for order, it in enumerate((sparse, dense))
         )
-        rounds.append((many, _unbilled_us(few, many)))
-    rest_us = [rest for _, rest in rounds]
+        measured.append((many, _unbilled_us(few, many)))
+    rest_us = [rest for _, rest in measured]
     unbilled_us = rounded(max(0.0, float(np.mean(rest_us))))
-    writing = rounded(float(np.mean([many.writing_us for many, _ in rounds])))
+    writing = rounded(float(np.mean([many.writing_us for many, _ in measured])))
     return Calibration(
         source=source,
         costs={
             entry.name: _cost(
-                [many.billed_us[entry.name] for many, _ in rounds], rest_us
+                [many.billed_us[entry.name] for many, _ in measured], rest_us
             )
             for entry in experiment.workload.traffic
         },
         unbilled_us=unbilled_us,
         writing_us=min(writing, unbilled_us),
-        reading_us=rounded(float(np.mean([many.reading_us for many, _ in rounds]))),
-        travel_us=rounded(float(np.median([many.travel_us for many, _ in rounds]))),
+        reading_us=rounded(float(np.mean([many.reading_us for many, _ in measured]))),
+        travel_us=rounded(float(np.median([many.travel_us for many, _ in measured]))),
         confidence=CONFIDENCE,
     )
 
 
-def _light(experiment: Experiment, every_s: float) -> Experiment:
+def _light(experiment: Experiment, every_s: float, rounds: int) -> Experiment:
     """Return a run of the baseline in which the entries take turns at small bursts."""
     experiment = in_rates(experiment.model_copy(update={"machine": None}))
     traffic = tuple(
@@ -138,9 +145,7 @@ def _light(experiment: Experiment, every_s: float) -> Experiment:
             "traffic": traffic,
         }
     )
-    header = experiment.experiment.model_copy(
-        update={"blocks": _ROUNDS, "again": False}
-    )
+    header = experiment.experiment.model_copy(update={"blocks": rounds, "again": False})
     limits = experiment.limits.model_copy(update=UNDISTURBED)
     return experiment.model_copy(
         update={
