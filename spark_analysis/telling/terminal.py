@@ -44,7 +44,7 @@ from spark_analysis.telling.tables.agreement_table import agreement_tables
 from spark_analysis.telling.tables.glance_table import glance_table
 from spark_analysis.telling.tables.incident_table import incident_summary
 from spark_analysis.telling.tables.point_tables import verdict_word
-from spark_analysis.telling.tables.table import Table
+from spark_analysis.telling.tables.table import Column, Table
 
 # Below this many columns only the headline and goodput are shown.
 _WIDE: Final = 116
@@ -110,15 +110,7 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
     for text in rest:
         console.print(_text(f"· {text}"))
     for found in _side_by_side(worlds):
-        table = RichTable(box=None, pad_edge=False, header_style="bold")
-        for column in found.columns:
-            justify: JustifyMethod = "right" if column.numeric else "left"
-            # Where room is scarce, words get more lines; a number would lose digits.
-            whole = column.numeric or column is not found.columns[-1]
-            table.add_column(column.heading, justify=justify, no_wrap=whole)
-        for row in found.written():
-            table.add_row(*(_text(text) for text in row))
-        console.print(table)
+        console.print(_narrow(found))
         console.print(_text(found.caption, "dim"))
     beware = [
         f"{counted(len(said), 'thing')} in the {study.manifest.world} world"
@@ -128,6 +120,33 @@ def show_worlds(worlds: Worlds, console: Console) -> None:
     if beware:
         words = f"To beware of in the report: {listed(beware)}."
         console.print(_text(words, "bold red"))
+
+
+def _narrow(found: Table) -> RichTable:
+    """Return a table with each interval below its value.
+
+    Where room is scarce, words get more lines; a number would lose digits.
+    """
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    last = found.columns[-1]
+    for column in found.columns:
+        if not _below(column):
+            justify: JustifyMethod = "right" if column.numeric else "left"
+            whole = column.numeric or column is not last
+            table.add_column(column.heading, justify=justify, no_wrap=whole)
+    for row in found.written():
+        cells: list[str] = []
+        for column, text in zip(found.columns, row, strict=True):
+            if not _below(column):
+                cells.append(text)
+            elif text != NONE:
+                cells[-1] += f"\n{text}"
+        table.add_row(*(_text(text) for text in cells))
+    return table
+
+
+def _below(column: Column) -> bool:
+    return column.name.endswith("_interval")
 
 
 def _side_by_side(worlds: Worlds) -> tuple[Table, ...]:
