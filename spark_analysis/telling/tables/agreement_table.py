@@ -77,12 +77,10 @@ def _said(cells: list[WorldCell]) -> str:
     pairs: dict[str, list[str]] = {}
     for it in sorted(cells, key=lambda it: AGREEMENTS.index(it.agreement)):
         pairs.setdefault(it.agreement, []).append(f"{it.first} & {it.world}")
-    if list(pairs) == ["agrees"]:
-        return "all agree"
-    return "; ".join(
-        f"{'agree' if how == 'agrees' else how}: {', '.join(of)}"
-        for how, of in pairs.items()
-    )
+    said = {"agree" if how == "agrees" else how: of for how, of in pairs.items()}
+    if len(said) == 1 and len(cells) > 1:
+        return f"all {next(iter(said))}"
+    return "; ".join(f"{how}: {', '.join(of)}" for how, of in said.items())
 
 
 def orders_table(worlds: Worlds) -> Table:
