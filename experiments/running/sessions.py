@@ -9,6 +9,7 @@ what a spoiled round cost is another round.
 from __future__ import annotations
 
 import io
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -50,6 +51,9 @@ class Sessions:
         self._handed_out: list[Trial] = []
         self._outcomes: list[Outcome] = []
         self._over = False
+        self._began_s = 0.0
+        # What the last session took to begin and to end, with nothing played.
+        self._idle_s = 0.0
         self._deadline = _deadline(trials[0].trial, manifest)
         self._take_up()
 
@@ -67,6 +71,8 @@ class Sessions:
                 return None
             if last.block != trial.block and self._late():
                 return None
+        else:
+            self._began_s = time.monotonic()
         self._waiting.popleft()
         trial = replace(trial, attempt=self._manifest.attempts(trial))
         self._handed_out.append(trial)
@@ -86,6 +92,8 @@ class Sessions:
             self._close()
 
     def _close(self) -> None:
+        played_s = math.fsum(each.seconds for each in self._outcomes)
+        self._idle_s = max(0.0, time.monotonic() - self._began_s - played_s)
         arms = dict.fromkeys(each.trial.arm.name for each in self._outcomes)
         self._outcomes.sort(key=lambda each: each.trial.block)
         files = {name: self._store(name) for name in arms}
@@ -120,12 +128,16 @@ class Sessions:
         return files
 
     def _look(self) -> None:
-        look = self._rule.look(played_all=not self._waiting, late=self._late())
+        # No session begins that would be idle for longer than it plays.
+        late = self._late(ahead_s=2 * self._idle_s)
+        look = self._rule.look(played_all=not self._waiting, late=late)
         self._manifest.content["looks"].append(look.content())
         self._over = look.decision != stopping.GO_ON
 
-    def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+    def _late(self, ahead_s: float = 0.0) -> bool:
+        if self._deadline is None:
+            return False
+        return time.monotonic() + ahead_s >= self._deadline
 
     def _take_up(self) -> None:
         """Show the rule the rounds of an experiment that is taken up again."""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,35 @@ def test_rounds_end_when_the_time_is_up_at_a_round(tmp_path: Path) -> None:
     manifest = run(tmp_path, world, minutes=1e-9)
     assert len(world.order) == len(ARMS)
     assert [it["decision"] for it in manifest["looks"]] == ["time is up"]
+
+
+@pytest.mark.parametrize(("minutes", "sessions"), [(0.7, 1), (0.8, 2)])
+def test_no_session_begins_that_would_be_idle_for_longer_than_it_plays(
+    minutes: float, sessions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which ten seconds go to beginning, and another five to ending."""
+    now_s = [100.0]
+    monkeypatch.setattr(
+        "experiments.running.sessions.time", SimpleNamespace(monotonic=lambda: now_s[0])
+    )
+
+    class Slow(FakeSession):
+        def play(self, trial: Trial, replayed: Trace) -> Conditions:
+            now_s[0] += 0.1
+            return super().play(trial, replayed)
+
+        def finish(self) -> Iterator[Episode]:
+            now_s[0] += 5
+            return super().finish()
+
+    class Starting(FakeWorld):
+        def session(self, experiment: Experiment) -> AbstractContextManager[Slow]:
+            now_s[0] += 10
+            return nullcontext(Slow(self))
+
+    manifest = run(tmp_path, Starting(), minutes=minutes)
+    decisions = [it["decision"] for it in manifest["looks"]]
+    assert decisions == ["go on"] * (sessions - 1) + ["time is up"]
 
 
 def test_an_experiment_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
