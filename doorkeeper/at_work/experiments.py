@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,7 @@ from experiments.design.worlds import WORLDS
 from experiments.running.executor import Executor
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan, run
-from experiments.running.stopping import HalfWidth
+from experiments.running.stopping import TIME_UP, HalfWidth
 from experiments.running.worlds import make_world
 from experiments.worlds.episodes import EpisodicWorld
 from experiments.worlds.world import Trial, World
@@ -79,7 +80,16 @@ def run_experiment(
     console.print(f"recorded in {directory}")
     if missing:
         console.print("--resume repeats the runs that do not count, and no others")
+    if _time_was_up(directory):
+        console.print("time was up; --resume adds rounds to these, for as long again")
     return not missing
+
+
+def _time_was_up(directory: Path) -> bool:
+    """Whether rounds ended before their intervals were as narrow as asked."""
+    content = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+    looks = content["looks"]
+    return bool(looks) and looks[-1]["decision"] == TIME_UP
 
 
 def _half_width(experiment: Experiment) -> HalfWidth | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,10 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from broker.observation.recording.recording import MEASURES, SampleRow
+from doorkeeper.at_work import experiments
 from experiments.design.config import Experiment, ExperimentError, parse
 from experiments.load.trace import Trace
 from experiments.processes.children import RunFailed
@@ -244,6 +247,18 @@ def test_no_session_begins_that_would_be_idle_for_longer_than_it_plays(
     manifest = run(tmp_path, Starting(), minutes=minutes)
     decisions = [it["decision"] for it in manifest["looks"]]
     assert decisions == ["go on"] * (sessions - 1) + ["time is up"]
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(1e-9, True), (3, False)])
+def test_who_ran_out_of_time_is_told_how_to_have_more(
+    minutes: float, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "make_world", lambda *_: FakeWorld())
+    out = io.StringIO()
+    small = experiment(minutes=minutes)
+    console = Console(file=out, width=120)
+    assert experiments.run_experiment(small, tmp_path, console, resume=False)
+    assert ("time was up; --resume adds rounds to these" in out.getvalue()) == told
 
 
 def test_an_experiment_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
