@@ -93,7 +93,9 @@ class Sessions:
 
     def _close(self) -> None:
         played_s = math.fsum(each.seconds for each in self._outcomes)
-        self._idle_s = max(0.0, time.monotonic() - self._began_s - played_s)
+        # One that failed says nothing of what others take.
+        if played_s:
+            self._idle_s = max(0.0, time.monotonic() - self._began_s - played_s)
         arms = dict.fromkeys(each.trial.arm.name for each in self._outcomes)
         self._outcomes.sort(key=lambda each: each.trial.block)
         files = {name: self._store(name) for name in arms}

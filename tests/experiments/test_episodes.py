@@ -220,11 +220,18 @@ def test_rounds_end_when_the_time_is_up_at_a_round(tmp_path: Path) -> None:
     assert [it["decision"] for it in manifest["looks"]] == ["time is up"]
 
 
-@pytest.mark.parametrize(("minutes", "sessions"), [(0.7, 1), (0.8, 2)])
+@pytest.mark.parametrize(
+    ("minutes", "dies_at", "sessions"),
+    [(0.7, "", 1), (0.8, "", 2), (0.5, "b001-fifo-t0", 2)],
+)
 def test_no_session_begins_that_would_be_idle_for_longer_than_it_plays(
-    minutes: float, sessions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    minutes: float,
+    dies_at: str,
+    sessions: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of which ten seconds go to beginning, and another five to ending."""
+    """Ten seconds go to beginning and five to ending; one that fails has no end."""
     now_s = [100.0]
     monkeypatch.setattr(
         "experiments.running.sessions.time", SimpleNamespace(monotonic=lambda: now_s[0])
@@ -244,7 +251,7 @@ def test_no_session_begins_that_would_be_idle_for_longer_than_it_plays(
             now_s[0] += 10
             return nullcontext(Slow(self))
 
-    manifest = run(tmp_path, Starting(), minutes=minutes)
+    manifest = run(tmp_path, Starting(dies_at=dies_at), minutes=minutes)
     decisions = [it["decision"] for it in manifest["looks"]]
     assert decisions == ["go on"] * (sessions - 1) + ["time is up"]
 

@@ -24,7 +24,7 @@ def agreement_tables(worlds: Worlds) -> tuple[Table, ...]:
 def ratios_table(worlds: Worlds) -> Table:
     """Return one row per class and arm, with the ratio to the baseline in each world.
 
-    The last column says of every two worlds that both have a ratio how they agree.
+    The last column says of every two worlds that both have the arm how they agree.
     """
     cells = compared(worlds)
     names = [study.manifest.world for study in worlds.studies]
