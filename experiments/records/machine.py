@@ -41,7 +41,12 @@ class Watch:
         self._used_s = self._brokers_s()
 
     def end(self) -> tuple[tuple[int, ...], dict[str, float]]:
-        """Return the probe's times in nanoseconds, and the accounts in seconds."""
+        """Return the probe's times in nanoseconds, and the accounts in seconds.
+
+        The probe answers first: the kernel counts a wait when it is over, and one that
+        went on could be a quarter of a second, all of it another's.
+        """
+        loop_ns = self._probe.loop_ns()
         used_s = self._brokers_s() - self._used_s
         waited_s = (self._probe.cpu_time() - self._probed).waited_s
         told = {
@@ -53,7 +58,7 @@ class Watch:
             told["steal_s"] = round(stolen_s - self._steal_s, 4)
         if self._brokers and waited_s is not None:
             told["others_s"] = round(max(0.0, waited_s - used_s), 6)
-        return (self._probe.loop_ns(),), told
+        return (loop_ns,), told
 
     def _brokers_s(self) -> float:
         return sum(process_cpu_s(broker.pid) for broker in self._brokers)
