@@ -44,20 +44,22 @@ class Watch:
         """Return the probe's times in nanoseconds, and the accounts in seconds.
 
         The probe answers first: the kernel counts a wait when it is over, and one that
-        went on could be a quarter of a second, all of it another's.
+        went on could be a quarter of a second, all of it another's. One that had begun
+        before counts whole, so the time watched bounds the account.
         """
         loop_ns = self._probe.loop_ns()
         used_s = self._brokers_s() - self._used_s
         waited_s = (self._probe.cpu_time() - self._probed).waited_s
+        watched_s = time.monotonic() - self._began_s
         told = {
-            "watched_s": round(time.monotonic() - self._began_s, 6),
+            "watched_s": round(watched_s, 6),
             "load_average": round(os.getloadavg()[0], 2),
         }
         stolen_s = steal_s(self._cpu)
         if stolen_s is not None and self._steal_s is not None:
             told["steal_s"] = round(stolen_s - self._steal_s, 4)
         if self._brokers and waited_s is not None:
-            told["others_s"] = round(max(0.0, waited_s - used_s), 6)
+            told["others_s"] = round(min(max(0.0, waited_s - used_s), watched_s), 6)
         return (loop_ns,), told
 
     def _brokers_s(self) -> float:

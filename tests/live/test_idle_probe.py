@@ -78,6 +78,9 @@ def test_it_answers_beside_who_takes_the_whole_cpu(tmp_path: Path) -> None:
         told = []
         for child in (broker, other):
             child.line(10.0)
+        # No wait of before goes on: other tests have these CPUs, too.
+        probe.begin()
+        probe.loop_ns()
         for child in (broker, other):
             watch = Watch(probe, pinning.broker, (broker,))
             child.tell("")

@@ -212,6 +212,15 @@ def test_a_page_is_prose_and_what_recordings_say(root: Path) -> None:
     ]
 
 
+def test_rounds_are_told_as_the_most_that_the_file_allows(root: Path) -> None:
+    """A rule ends them, in each world when it knows enough."""
+    at = root / "runs" / "one" / "manifest.json"
+    manifest = json.loads(at.read_text())
+    manifest["config"] = {**CONTENT, "episodes": {"rounds_min": 2}}
+    at.write_text(json.dumps(manifest))
+    assert "seed 3, at most 8 rounds: 2 runs" in made(root)
+
+
 def test_what_to_beware_of_stands_before_what_is_said(root: Path) -> None:
     words = {"lead": ["It is so."], "cautions": ["live: With 1 complete block."]}
     (root / "runs" / "one" / "report" / "words.json").write_text(json.dumps(words))

@@ -248,9 +248,15 @@ def _source(section: Section, manifests: list[dict[str, Any]]) -> str:
     first = manifests[0]
     points = len(first["points"])
     where = f" at {counted(points, 'point')}" if points > 1 else ""
+    # Worlds end by the rule in the file, each when it knows enough.
+    blocks = (
+        f"at most {counted(first['blocks'], 'round')}"
+        if first["config"].get("episodes")
+        else counted(first["blocks"], "block")
+    )
     return (
         f"`{section.config}`, seed {first['seed']}, "
-        f"{counted(first['blocks'], 'block')}{where}: {listed(of)}. Intervals are "
+        f"{blocks}{where}: {listed(of)}. Intervals are "
         f"{_level(first)}, each by itself where nothing else is said."
     )
 
