@@ -132,6 +132,7 @@ class Session:
         try:
             self._start()
         except BaseException:
+            # Nobody leaves what was not entered: processes would go on for nobody.
             self._stack.close()
             raise
         return self
