@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Protocol
 
@@ -125,11 +126,15 @@ def _measure(
 
 
 def _table(experiment: Experiment, found: Calibration) -> Table:
-    """Return the costs with their intervals, beside the nominal ones."""
+    """Return the costs with their intervals, beside the nominal ones.
+
+    And what they are where the broker was idle, and the spread of single requests: its
+    standard deviation over the mean.
+    """
     nominal = capacity.nominal_us(experiment)
     table = Table(caption=_caption(found))
     table.add_column("traffic")
-    for column in ("us a request", "interval", "of nominal"):
+    for column in ("us a request", "interval", "if idle", "spread", "of nominal"):
         table.add_column(column, justify="right")
     for entry in experiment.workload.traffic:
         cost = found.costs[entry.name]
@@ -138,6 +143,8 @@ def _table(experiment: Experiment, found: Calibration) -> Table:
             entry.name,
             f"{cost.mean_us:.1f}",
             f"{cost.low_us:.1f} to {cost.high_us:.1f}",
+            "" if cost.idle_us is None else f"{cost.idle_us:.1f}",
+            f"{statistics.pstdev(cost.spread):.2f}" if cost.spread else "",
             "" if share is None else f"{share:.2f}",
         )
     return table

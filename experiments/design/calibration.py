@@ -8,21 +8,35 @@ calibration of the machine says by how much that trace has to be stretched there
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from experiments.design.config_errors import ExperimentError, first_error
 from experiments.design.values import Mean, Name, Section
 
+# Shares are written with four digits.
+_ROUNDED: Final = 1e-3
+
 
 class Cost(Section):
-    """The mean CPU of one request in microseconds, and the ends of its interval."""
+    """The mean CPU of one request in microseconds, and the ends of its interval.
+
+    ``busy_us`` and ``idle_us`` are the means of those that came behind others, and that
+    found the broker idle. ``spread`` says how single requests differ: bills over their
+    mean, in order, by equal parts of the requests (of twenty: the mean of the cheapest
+    twentieth first). Without either all requests of an entry cost the same.
+    """
 
     mean_us: Mean
     low_us: float | None = None
     high_us: float | None = None
+    busy_us: Mean | None = None
+    idle_us: Mean | None = None
+    spread: tuple[Mean, ...] = ()
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -30,6 +44,56 @@ class Cost(Section):
         if low is not None and high is not None and not low <= self.mean_us <= high:
             raise ValueError(f"mean_us = {self.mean_us} is outside of {low} to {high}")
         return self
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        busy, idle = self.busy_us, self.idle_us
+        if (busy is None) != (idle is None):
+            raise ValueError(
+                "busy_us and idle_us are the parts of one mean: state both"
+            )
+        if busy is not None and idle is not None:
+            low, high = sorted((busy, idle))
+            if not low <= self.mean_us <= high:
+                raise ValueError(
+                    f"mean_us = {self.mean_us} is not between busy_us and idle_us"
+                )
+        mean = math.fsum(self.spread) / max(1, len(self.spread))
+        if self.spread and not math.isclose(mean, 1.0, abs_tol=_ROUNDED):
+            raise ValueError(f"spread: shares of a mean have mean 1, not {mean:.4f}")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """Parts of every request's cost on one machine, in microseconds; 0 if unknown.
+
+    A broker that was idle when a request came has to be woken, and goes back to sleep;
+    its caches have seen something else meanwhile. So a request costs more then, and one
+    that came behind others costs less than the mean of both.
+
+    Where the broker was busy reading takes ``reading_us``, writing the answer
+    ``writing_us``, and ``event_loop_us`` is nobody's, not even its flow's. Where it was
+    idle reading takes ``waking_us`` more, and ``settling_us`` more is nobody's.
+    ``travel_us`` is no part of a cost: it is what bytes take to a broker, or back.
+    ``busy_share`` and ``idle_share`` are the cost of an entry's request in either case
+    over its mean, as far as known.
+    """
+
+    reading_us: float = 0.0
+    waking_us: float = 0.0
+    writing_us: float = 0.0
+    event_loop_us: float = 0.0
+    settling_us: float = 0.0
+    travel_us: float = 0.0
+    busy_share: dict[str, float] = field(default_factory=dict)
+    idle_share: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def beside_handlers(self) -> bool:
+        """Whether any part is spent where no policy has a say."""
+        parts = (self.reading_us, self.waking_us, self.writing_us, self.settling_us)
+        return any(parts) or bool(self.event_loop_us)
 
 
 class Calibration(Section):
@@ -39,7 +103,8 @@ class Calibration(Section):
     of every cost that is from before the request was queued, where the broker was busy;
     where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part that no
     request's row was billed: writing its answer, which is ``writing_us``, and the event
-    loop and the broker's housekeeping. ``travel_us`` is what it takes from a client to
+    loop and the broker's housekeeping; where the broker was idle, that is
+    ``settling_us`` more. ``travel_us`` is what it takes from a client to
     an idle broker, or back: in the kernel, and until who waits for it has woken up.
     ``loop_us`` is what the fixed loop of `experiments.running.speed` took, in quiet
     episodes. ``bills_us`` is the median bill of a request of each entry in a cluster:
@@ -49,6 +114,7 @@ class Calibration(Section):
     source: str
     costs: dict[Name, Cost] = Field(min_length=1)
     unbilled_us: float | None = None
+    settling_us: float | None = None
     reading_us: float | None = None
     waking_us: float | None = None
     writing_us: float | None = None
@@ -56,6 +122,38 @@ class Calibration(Section):
     loop_us: float | None = None
     bills_us: dict[Name, Mean] | None = None
     confidence: float | None = None
+
+    def parts(self) -> CostParts:
+        """Return what of a cost is spent where.
+
+        Where nobody has told writing from the rest that no row was billed, that is a
+        part of the handler's.
+        """
+        writing_us = self.writing_us
+        loop_us = 0.0
+        if writing_us is not None:
+            loop_us = max(0.0, (self.unbilled_us or 0.0) - writing_us)
+        busy_us, idle_us = (
+            {name: getattr(cost, state) for name, cost in self.costs.items()}
+            for state in ("busy_us", "idle_us")
+        )
+        return CostParts(
+            reading_us=self.reading_us or 0.0,
+            waking_us=self.waking_us or 0.0,
+            writing_us=writing_us or 0.0,
+            event_loop_us=loop_us,
+            settling_us=self.settling_us or 0.0,
+            travel_us=self.travel_us or 0.0,
+            busy_share=self._shares(busy_us),
+            idle_share=self._shares(idle_us),
+        )
+
+    def _shares(self, costs_us: dict[str, float | None]) -> dict[str, float]:
+        return {
+            name: us / self.costs[name].mean_us
+            for name, us in costs_us.items()
+            if us is not None
+        }
 
 
 def read(path: Path) -> Calibration:

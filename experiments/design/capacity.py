@@ -13,13 +13,21 @@ A workload in ``rate_per_s`` is never stretched: a second is a second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+from experiments.design.calibration import Cost, CostParts
 from experiments.design.config import Arm, BrokerSection, Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.faults import stretched
-from experiments.design.workload import ConstantService, Traffic, Workload
+from experiments.design.workload import (
+    ChoiceService,
+    ConstantService,
+    Service,
+    Traffic,
+    Workload,
+)
 from experiments.design.worlds import LiveWorld
 
 _QUANTUM: Final = "doorkeeper.quantum.us"
@@ -36,8 +44,11 @@ def in_rates(experiment: Experiment) -> Experiment:
     if workload.in_shares and experiment.nominal is None:
         experiment = experiment.model_copy(update={"nominal": experiment.machine})
     costs_us = nominal_us(experiment)
+    stated = experiment.nominal.costs if experiment.nominal else {}
     traffic = tuple(
-        _costing(entry, costs_us[entry.name]) if entry.name in costs_us else entry
+        _costing(entry, costs_us[entry.name], stated.get(entry.name))
+        if entry.name in costs_us
+        else entry
         for entry in workload.traffic
     )
     drawn = workload.model_copy(update={"traffic": traffic})
@@ -154,57 +165,13 @@ def machine_us(experiment: Experiment) -> dict[str, float]:
     return found
 
 
-def reading_us(experiment: Experiment) -> float:
-    """Return how much of every request's cost is spent before any policy sees it.
+def cost_parts(experiment: Experiment) -> CostParts:
+    """Return where a cost is spent: on the machine, if that was calibrated.
 
-    On the machine if that was calibrated, else on the nominal one; 0 if neither says.
+    Else on the nominal one.
     """
     costs = experiment.machine or experiment.nominal
-    return (costs.reading_us if costs else None) or 0.0
-
-
-def waking_us(experiment: Experiment) -> float:
-    """Return how much more of a cost reading is where the broker was idle; or 0.
-
-    What its handler costs is as much less: a request costs the same on average.
-    """
-    costs = experiment.machine or experiment.nominal
-    return (costs.waking_us if costs else None) or 0.0
-
-
-def writing_us(experiment: Experiment) -> float:
-    """Return how much of every request's cost is spent on writing its answer.
-
-    On the machine if that was calibrated, else on the nominal one; 0 if neither says.
-    """
-    costs = experiment.machine or experiment.nominal
-    return (costs.writing_us if costs else None) or 0.0
-
-
-def event_loop_us(experiment: Experiment) -> float:
-    """Return how much of every request's cost is nobody's, not even its flow's.
-
-    What no row was billed and writing was not, where a calibration tells both apart;
-    where none does, that is a part of the handler's.
-    """
-    costs = experiment.machine or experiment.nominal
-    if costs is None or costs.writing_us is None:
-        return 0.0
-    return max(0.0, (costs.unbilled_us or 0.0) - costs.writing_us)
-
-
-def travel_us(experiment: Experiment) -> float:
-    """Return what it takes from a client to a broker; 0 if no calibration says."""
-    costs = experiment.machine or experiment.nominal
-    return (costs.travel_us if costs else None) or 0.0
-
-
-def parts_us(experiment: Experiment) -> dict[str, float]:
-    """Return where a cost is spent but in handlers, and the way to the broker."""
-    return {
-        of.__name__: of(experiment)
-        for of in (reading_us, waking_us, writing_us, event_loop_us, travel_us)
-    }
+    return CostParts() if costs is None else costs.parts()
 
 
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
@@ -229,10 +196,23 @@ def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
     }
 
 
-def _costing(entry: Traffic, cost_us: float) -> Traffic:
-    service = entry.service or ConstantService(kind="constant", mean_us=cost_us)
+def _costing(entry: Traffic, cost_us: float, cost: Cost | None) -> Traffic:
+    service = entry.service or _service(cost_us, cost)
     arrivals = entry.arrivals.in_rates(cost_us)
     return entry.model_copy(update={"arrivals": arrivals, "service": service})
+
+
+def _service(mean_us: float, cost: Cost | None) -> Service:
+    """Return a service of that mean: spread as the cost is, or else constant."""
+    if cost is None or not cost.spread:
+        return ConstantService(kind="constant", mean_us=mean_us)
+    # Shares are rounded; what they are shares of is not to move by that.
+    unit_us = mean_us * len(cost.spread) / math.fsum(cost.spread)
+    return ChoiceService(
+        kind="choice",
+        values_us=tuple(share * unit_us for share in cost.spread),
+        weights=(1.0,) * len(cost.spread),
+    )
 
 
 def _slowed(entry: Traffic, factor: float) -> Traffic:

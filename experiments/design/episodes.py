@@ -32,7 +32,10 @@ class Episodes(Section):
     to 1.7 for tens of milliseconds, most of the spread of what identical requests cost
     was that (correlation 0.82 to 0.87 with the loop's mean). In the episodes within 1.2
     of each other those costs lay, but for one in a hundred, within 1.15 of their
-    median; in all together within 1.6.
+    median; in all together within 1.6. And for no few milliseconds of what counts in
+    an episode may it be slower than in quiet by more than ``slowest_band``, if stated:
+    a mean does not tell of half as fast for ten of them, and the p99 of a wait that is
+    bounded comes from the one burst that they meet.
 
     ``primary`` is the class (None: that of the first traffic entry) whose ``quantile``
     decides: rounds are added until, for every arm, the interval of its ratio to the
@@ -44,6 +47,7 @@ class Episodes(Section):
 
     session_rounds: Count = 40
     speed_band: Band = 1.2
+    slowest_band: Band | None = None
     primary: Name | None = None
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.99
     precision: Mean = 0.1

@@ -48,13 +48,15 @@ class SessionJob:
 class Order:
     """One episode to play: to which arm, which trace, and where to write what was seen.
 
-    It is over ``span_ns`` after it began, whatever is answered by then. Nothing is
+    It is over ``span_ns`` after it began, whatever is answered by then. For how long
+    the generator was without its CPU is told of what follows ``warmup_ns``. Nothing is
     written without ``out``: a rehearsal.
     """
 
     arm: str
     trace: str
     span_ns: int
+    warmup_ns: int
     out: str | None
 
     def line(self) -> str:
@@ -80,9 +82,7 @@ class Stage:
         self._sockets: list[socket.socket] = []
         self._reconnect()
 
-    def play(
-        self, replayed: Trace, span_ns: int, out: str | None
-    ) -> dict[str, int | str]:
+    def play(self, replayed: Trace, order: Order) -> dict[str, int | str]:
         """Play an episode, write what was observed; say when it began and ended."""
         workload = self._experiment.workload
         schedule = replaying.schedule(
@@ -94,13 +94,17 @@ class Stage:
             loop = OpenLoop(self._sockets, schedule, epoll)
             gc.collect()
             origin_ns = time.monotonic_ns() + _LEAD_NS
-            observed = loop.run(origin_ns, origin_ns + span_ns)
+            loop.watch_from(origin_ns + order.warmup_ns)
+            observed = loop.run(origin_ns, origin_ns + order.span_ns)
             ended_ns = time.monotonic_ns()
         if not (loop.drained and loop.intact):
             self._reconnect()
-        if out is not None:
+        if order.out is not None:
             table = pa.table(dict(replaying.seen(observed, replayed)))
-            with pa.OSFile(out, "wb") as sink, pa.ipc.new_file(sink, table.schema) as f:
+            with (
+                pa.OSFile(order.out, "wb") as sink,
+                pa.ipc.new_file(sink, table.schema) as f,
+            ):
                 f.write_table(table)
         return {
             "origin_ns": origin_ns,
@@ -131,10 +135,7 @@ def main() -> None:
         order = Order(**json.loads(line))
         if replayed is None or order.trace != path:
             path, replayed = order.trace, trace.read(Path(order.trace), block=0)
-        print(
-            json.dumps(stages[order.arm].play(replayed, order.span_ns, order.out)),
-            flush=True,
-        )
+        print(json.dumps(stages[order.arm].play(replayed, order)), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,20 +27,21 @@ _RECEIVE_BYTES = 1 << 18
 class _Clock:
     """The monotonic clock of who reads it before and after everything that it does.
 
-    ``away_ns`` is the longest time between two readings, sleep left out. Nothing that
-    is done in between takes a tenth of a millisecond, whatever an answer is: in what is
-    longer another had the CPU, or its host had taken it away.
+    ``away_ns`` is the longest time between two readings, sleep left out, that was over
+    at ``from_ns`` or later. Nothing that is done in between takes a tenth of a
+    millisecond, whatever an answer is: in what is longer another had the CPU, or its
+    host had taken it away.
     """
 
-    __slots__ = ("_last_ns", "away_ns")
+    __slots__ = ("_last_ns", "away_ns", "from_ns")
 
     def __init__(self) -> None:
-        self.away_ns = 0
+        self.away_ns = self.from_ns = 0
         self._last_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
         now_ns = time.monotonic_ns()
-        if now_ns - self._last_ns > self.away_ns:
+        if now_ns - self._last_ns > self.away_ns and now_ns >= self.from_ns:
             self.away_ns = now_ns - self._last_ns
         self._last_ns = now_ns
         return now_ns
@@ -48,7 +49,8 @@ class _Clock:
     def woke_up(self, until_ns: int) -> None:
         """Begin anew, after a sleep that was to end at ``until_ns`` at the latest."""
         self._last_ns = time.monotonic_ns()
-        self.away_ns = max(self.away_ns, self._last_ns - until_ns)
+        if self._last_ns >= self.from_ns:
+            self.away_ns = max(self.away_ns, self._last_ns - until_ns)
 
 
 class SocketLink:
@@ -113,6 +115,10 @@ class OpenLoop:
         is the machine's doing, and no answer's.
         """
         return self._clock.away_ns
+
+    def watch_from(self, instant_ns: int) -> None:
+        """Tell of `away_ns` only from an instant on, of ``time.monotonic_ns``."""
+        self._clock.from_ns = instant_ns
 
     def run(self, origin_ns: int, deadline_ns: int) -> Observed:
         """Send everything, then wait for answers until all are there or the deadline.

@@ -3,9 +3,15 @@
 ``python -m experiments.processes.idle_probe BINDING`` binds itself, gives way to
 everything else (SCHED_IDLE, and the nice value of its binding between sessions), and
 runs a short fixed loop for as long as nobody else has the CPU. It answers every second
-line on standard input: what the loop took on average since the line before, in
-nanoseconds. That is CPU time, so a pause in which others ran is not in it, and a CPU
-that does less in the same time is.
+line on standard input with one of JSON: what the loop took on average since the line
+before, and what it took at its slowest, in nanoseconds. That is CPU time, so a pause in
+which others ran is not in it, and a CPU that does less in the same time is.
+
+At its slowest is the largest median of any few turns in a row, some milliseconds where
+nobody else wants the CPU: a host may slow a machine by half for ten of them, which no
+mean of a fifth of a second tells from a machine that is a little slower all along. A
+line may hold an instant of ``time.monotonic_ns``; turns that were over before it do not
+count there.
 
 It sleeps for no more than some microseconds, and so neither does the CPU. The CPU of a
 virtual machine that sleeps is given away by its host, and may wake up where another
@@ -26,6 +32,7 @@ import gc
 import json
 import os
 import select
+import statistics
 import sys
 import time
 
@@ -39,6 +46,8 @@ _NAP_S = 1e-6
 _PR_SET_TIMERSLACK = 29
 # Whoever was asked amid a load that leaves nothing times the loop after it.
 _TIMES_MIN = 20
+# Turns in a row of which one interrupt does not move the median.
+_SPAN = 50
 
 
 def main() -> None:
@@ -49,31 +58,62 @@ def main() -> None:
     gc.disable()
     print("ready", flush=True)
     while True:
-        _mean_until_told_ns()
-        if not _line_read():
+        Turns().run_until_told()
+        if _line() is None:
             return
-        mean_ns = _mean_until_told_ns()
-        if not _line_read():
+        turns = Turns()
+        turns.run_until_told()
+        since = _line()
+        if since is None:
             return
-        print(mean_ns, flush=True)
+        print(json.dumps(turns.times_ns(int(since or 0))), flush=True)
 
 
-def _mean_until_told_ns() -> int:
-    """Return the loop's mean time from now until there is something to read."""
-    total_ns = times = 0
-    while not _readable_after_a_nap() or times < _TIMES_MIN:
-        total_ns += _loop_ns()
-        times += 1
-    return round(total_ns / times)
+class Turns:
+    """The loop's times, all together and by spans of some turns in a row."""
+
+    def __init__(self) -> None:
+        self._total_ns = self._times = 0
+        self._span_ns: list[int] = []
+        # When spans were over, and their medians.
+        self._spans: list[tuple[int, float]] = []
+
+    def run_until_told(self) -> None:
+        """Run the loop from now until there is something to read."""
+        while not _readable_after_a_nap() or self._times < _TIMES_MIN:
+            took_ns = _loop_ns()
+            self._total_ns += took_ns
+            self._times += 1
+            self._span_ns.append(took_ns)
+            if len(self._span_ns) == _SPAN:
+                self._end_span()
+
+    def times_ns(self, since_ns: int) -> dict[str, int]:
+        """Return the mean, and the largest median of what ended since an instant."""
+        medians_ns = [ns for ended_ns, ns in self._spans if ended_ns >= since_ns]
+        mean_ns = self._total_ns / self._times
+        return {
+            "mean_ns": round(mean_ns),
+            "slowest_ns": round(max(medians_ns, default=mean_ns)),
+        }
+
+    def _end_span(self) -> None:
+        self._spans.append((time.monotonic_ns(), statistics.median(self._span_ns)))
+        self._span_ns = []
 
 
-def _line_read() -> bool:
-    """Read a line, which is empty; False if the input has ended.
+def _line() -> str | None:
+    """Read a line without its end; None if the input has ended.
 
     And no further: who has not come to run before both lines were there finds two, and
     `select` does not know of what is in a buffer.
     """
-    return bool(os.read(sys.stdin.fileno(), 1))
+    read = b""
+    while (byte := os.read(sys.stdin.fileno(), 1)) != b"\n":
+        if not byte:
+            return None
+        read += byte
+    return read.decode()
 
 
 def _readable_after_a_nap() -> bool:

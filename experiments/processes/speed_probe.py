@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -13,6 +14,14 @@ from experiments.processes.pinning import Pinning
 
 _PATIENCE_S: Final = 60.0
 _LAST: Final = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopTimes:
+    """What the loop took, in nanoseconds: on average, and for a while at the worst."""
+
+    mean_ns: int
+    slowest_ns: int
 
 
 class SpeedProbe:
@@ -53,13 +62,16 @@ class SpeedProbe:
         """Have it time the loop from now on, in what is left of the CPU."""
         self._tell()
 
-    def loop_ns(self) -> int:
-        """Return the loop's mean time since `begin`, which must have come before."""
-        self._tell()
-        return int(self._child.line(_PATIENCE_S))
+    def times(self, since_ns: int = 0) -> LoopTimes:
+        """Return the loop's times since `begin`, which must have come before.
 
-    def _tell(self) -> None:
+        At its slowest it is looked at from ``since_ns`` on, of ``time.monotonic_ns``.
+        """
+        self._tell(str(since_ns))
+        return LoopTimes(**json.loads(self._child.line(_PATIENCE_S)))
+
+    def _tell(self, line: str = "") -> None:
         if not self._ready:
             self._child.line(_PATIENCE_S)
             self._ready = True
-        self._child.tell("")
+        self._child.tell(line)

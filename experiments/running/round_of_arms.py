@@ -19,10 +19,11 @@ from experiments.worlds.episodes import Conditions
 
 @dataclass(frozen=True, slots=True)
 class _Dealt:
-    """An episode: of which arm, the loop's time in it, and how long a CPU was away."""
+    """An episode: of which arm, the loop's times in it, and how long a CPU was away."""
 
     arm: str
     loop_ns: float
+    slowest_ns: int
     away_ns: int
 
 
@@ -63,7 +64,8 @@ class RoundOfArms:
 
     def add(self, arm: str, met: Conditions) -> None:
         """Take the machine that an episode of ``arm`` met."""
-        dealt = _Dealt(arm, speed.loop_ns(met.probes_ns), met.away_ns)
+        loop_ns = speed.loop_ns(met.probes_ns)
+        dealt = _Dealt(arm, loop_ns, met.slowest_ns, met.away_ns)
         self._quiet.add(dealt.loop_ns)
         self._dealt.append(dealt)
 
@@ -99,4 +101,4 @@ class RoundOfArms:
                 f"{dealt.away_ns / 1e6:.2f} ms; up to "
                 f"{self._away_max_ns / 1e6:.3g} ms counts"
             )
-        return self._quiet.fault(dealt.loop_ns)
+        return self._quiet.fault(dealt.loop_ns, dealt.slowest_ns)

@@ -52,11 +52,19 @@ class QuietSpeed:
     as there are fewer, ``calibrated_ns``, the time in quiet when costs were measured,
     stands for those before, if it is known. What a load was made for is what counts,
     until the machine has become another for good. Two episodes that are both in quiet
-    differ by no more than ``band``. Taking one costs O(remembered log remembered).
+    differ by no more than ``band``; and in none was the machine, for some milliseconds,
+    slower than in quiet by more than ``slowest_band``, if that is asked. Taking one
+    costs O(remembered log remembered).
     """
 
-    def __init__(self, band: float, calibrated_ns: float | None = None) -> None:
+    def __init__(
+        self,
+        band: float,
+        calibrated_ns: float | None = None,
+        slowest_band: float | None = None,
+    ) -> None:
         self._half_band = math.sqrt(band)
+        self._slowest_band = slowest_band or math.inf
         known = [] if calibrated_ns is None else [calibrated_ns] * REMEMBERED
         self._lately = deque(known, maxlen=REMEMBERED)
         self._loop_ns = calibrated_ns
@@ -72,12 +80,21 @@ class QuietSpeed:
         self._lately.append(loop_ns)
         self._loop_ns = sorted(self._lately)[(len(self._lately) - 1) // 4]
 
-    def fault(self, loop_ns: float) -> str:
-        """Say that an episode with this time met another machine, or say nothing."""
-        factor = loop_ns / self.loop_ns
-        if 1 / self._half_band <= factor <= self._half_band:
-            return ""
-        return (
-            f"machine unsteady: a fixed loop took {factor:.2f} times as long in the "
-            f"episode as in quiet; up to a factor {self._half_band:.3g} counts"
-        )
+    def fault(self, loop_ns: float, slowest_ns: float) -> str:
+        """Say that an episode met another machine, or say nothing.
+
+        By the loop's time in it, and what it took at its slowest.
+        """
+        factor, slowest = loop_ns / self.loop_ns, slowest_ns / self.loop_ns
+        if not 1 / self._half_band <= factor <= self._half_band:
+            return (
+                f"machine unsteady: a fixed loop took {factor:.2f} times as long in "
+                f"the episode as in quiet; up to a factor {self._half_band:.3g} counts"
+            )
+        if slowest > self._slowest_band:
+            return (
+                f"machine unsteady: a fixed loop took {slowest:.2f} times as long for "
+                "a part of the episode as in quiet; up to a factor "
+                f"{self._slowest_band:.3g} counts"
+            )
+        return ""

@@ -24,13 +24,7 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
-from experiments.design.capacity import (
-    event_loop_us,
-    machine_us,
-    reading_us,
-    travel_us,
-    writing_us,
-)
+from experiments.design.capacity import cost_parts, machine_us
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -286,10 +280,13 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         return _kafkas(arm.model.settings(experiment.model))
     if world == "virtual":
         virtual = experiment.virtual
-        if virtual.latency_us != (0.0, 0.0) or travel_us(experiment):
+        parts = cost_parts(experiment)
+        if virtual.latency_us != (0.0, 0.0) or parts.travel_us:
             raise NoClosedForm("bytes take time to travel")
-        if any(of(experiment) for of in (reading_us, writing_us, event_loop_us)):
+        if parts.beside_handlers:
             raise NoClosedForm("reading or writing takes time that no policy has")
+        if parts.busy_share:
+            raise NoClosedForm("a request costs more where the broker was idle")
         if virtual.preemption_us:
             raise NoClosedForm(
                 f"preemption_us = {virtual.preemption_us} in virtual time"

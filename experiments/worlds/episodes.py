@@ -30,11 +30,13 @@ class Episode:
 class Conditions:
     """The machine that an episode met: nothing in it is a broker's doing.
 
-    ``probes_ns`` are times of a fixed loop on the brokers' CPU. ``away_ns`` is for
-    how long the generator was without its CPU, at the worst.
+    ``probes_ns`` are times of a fixed loop on the brokers' CPU. From the end of the
+    warm-up on, ``slowest_ns`` is what it took at its slowest, for some milliseconds,
+    and ``away_ns`` for how long the generator was without its CPU, at the worst.
     """
 
     probes_ns: tuple[int, ...]
+    slowest_ns: int = 0
     away_ns: int = 0
 
 

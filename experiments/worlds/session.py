@@ -190,15 +190,23 @@ class Session:
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        probes_ns, machine = watch.end()
-        met = Conditions(probes_ns=probes_ns, away_ns=summary.pop("away_ns"))
+        loop, machine = watch.end(summary["origin_ns"] + _warmup_ns(trial))
+        met = Conditions(
+            probes_ns=(loop.mean_ns,),
+            slowest_ns=loop.slowest_ns,
+            away_ns=summary.pop("away_ns"),
+        )
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
-                probes_ns=probes_ns,
-                machine={**machine, "away_s": met.away_ns / 1e9},
+                probes_ns=met.probes_ns,
+                machine={
+                    **machine,
+                    "away_s": met.away_ns / 1e9,
+                    "slowest_loop_s": loop.slowest_ns / 1e9,
+                },
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,
@@ -214,6 +222,7 @@ class Session:
             arm=trial.arm.name,
             trace=str(self._stored(replayed)),
             span_ns=round(span_s * SECOND_NS),
+            warmup_ns=_warmup_ns(trial),
             out=None if out is None else str(out),
         )
         self._load.tell(order.line())
@@ -287,3 +296,8 @@ def _record(
     if until_ns != _FOREVER_NS:
         return found
     return replace(found, violations=record.violations, accounts=record.accounts)
+
+
+def _warmup_ns(trial: Trial) -> int:
+    """Return from when on of an episode its requests are analysed."""
+    return round(trial.experiment.workload.warmup_s * SECOND_NS)

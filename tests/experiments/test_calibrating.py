@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,10 @@ def test_waits_for_a_cpu_are_no_cost_in_light_bursts() -> None:
 
 
 def test_costs_are_those_of_the_experiments_own_runs() -> None:
-    """What the process uses without requests is every request's part there."""
+    """What the process uses without requests is theirs that found it idle.
+
+    This broker serves any number at once, so it does nothing between them.
+    """
     broker = Measured()
     experiment = parse(CONTENT)
     found = calibrate(experiment, broker, Unwatched(), "a test")
@@ -128,11 +132,18 @@ def test_costs_are_those_of_the_experiments_own_runs() -> None:
     assert own[0] == pytest.approx(0.85, rel=0.1)
     drawn = trace.generate(runs.baseline_alone(experiment), 0)
     rest_us = UNBILLED_NS / 1000 + Measured.idle_ns / 1000 / len(drawn)
-    assert found.unbilled_us == pytest.approx(rest_us, rel=1e-3)
+    entries = Counter(drawn.column("traffic"))
+    total_us = sum(found.costs[name].mean_us * entries[name] for name in entries)
+    billed_us = sum(BILLED_NS[name] * entries[name] for name in entries) / 1000
+    assert total_us == pytest.approx(billed_us + rest_us * len(drawn), rel=0.01)
+    assert found.unbilled_us == 0.0
     for name, billed_ns in BILLED_NS.items():
-        expected_us = pytest.approx(billed_ns / 1000 + rest_us, rel=1e-3)
-        assert found.costs[name].mean_us == expected_us
-        assert found.costs[name].low_us == expected_us
+        cost = found.costs[name]
+        assert cost.busy_us == pytest.approx(billed_ns / 1000, rel=0.01)
+        assert cost.idle_us is not None
+        assert cost.busy_us is not None
+        assert found.settling_us == pytest.approx(cost.idle_us - cost.busy_us, rel=0.1)
+        assert cost.spread == pytest.approx([1.0] * 20, abs=0.01)
 
 
 def test_bills_are_no_more_than_the_cpu_that_was_used() -> None:

@@ -18,6 +18,7 @@ from experiments.processes.children import RunFailed
 from experiments.running.calibrating.in_episodes import ROUNDS, calibrate_in_episodes
 from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.world import RunResult, Trial, WorldError
+from tests.experiments.served_in_turn import Parts, serve
 from tests.experiments.test_capacity import CONTENT
 from tests.experiments.unwatched import Unwatched
 
@@ -45,12 +46,14 @@ FOUND = Calibration.model_validate(
 class Broker:
     """Answers everything, at its true costs; `fails` is after how many episodes.
 
-    Some of its episodes are on a machine that takes ``slower`` times as long.
+    Some of its episodes are on a machine that takes ``slower`` times as long, or, where
+    it is ``lurching``, is slow for a part of them that their mean does not tell.
     """
 
     fails: int | None = None
     silent: bool = False
     slower: int = 1
+    lurching: bool = False
     rehearsed: int = 0
     played: list[tuple[Trial, Trace]] = field(default_factory=list)
 
@@ -65,7 +68,13 @@ class Broker:
         if len(self.played) == self.fails:
             raise RunFailed("broker ended with status 9")
         self.played.append((trial, replayed))
-        return Conditions(probes_ns=self.probes_ns(len(self.played)))
+        probes_ns = self.probes_ns(len(self.played))
+        slowest_ns = 2 * probes_ns[0] if self.is_slow_for_a_while() else probes_ns[0]
+        return Conditions(probes_ns=probes_ns, slowest_ns=slowest_ns)
+
+    def is_slow_for_a_while(self) -> bool:
+        """Say whether the machine was slow for a part of the latest episode."""
+        return self.lurching and len(self.played) % 3 == 1
 
     def probes_ns(self, number: int) -> tuple[int, int]:
         """Return what the loop took in the episode with this number, from 1."""
@@ -76,37 +85,36 @@ class Broker:
         for number, (trial, replayed) in enumerate(self.played, start=1):
             probes_ns = self.probes_ns(number)
             slower = probes_ns[0] / 1_600_000
+            if self.lurching and number % 3 == 1:
+                slower *= 1.5
             if trial.arm.name == "wfq":
                 # What it costs under another arm is that arm's affair.
                 slower *= 7
             true_us = np.array([TRUE_US[name] for name in replayed.column("traffic")])
-            cpu_s = None if self.silent else slower * true_us.sum() / 1e6
             # One in ten was refused in time, and cost nothing.
             answered = np.arange(len(true_us)) % 10 > 0
-            sent_ns = replayed.table["intended_ns"].to_numpy()
-            # Whoever comes close behind another has waited for it.
-            waited_ns = np.where(np.diff(sent_ns, prepend=0) < 300_000, 99_000, 0)
-            took_ns = (true_us + 2 * TRAVEL_US) * 1000 + waited_ns
-            done_ns = sent_ns + np.where(answered, took_ns, 0).astype(int)
-            before_ns = np.maximum.accumulate(done_ns)[:-1]
-            idle = np.append(True, sent_ns[1:] > before_ns)
-            prior_us = READING_US + WAKING_US * idle
-            service_us = true_us - prior_us - UNBILLED_US
-            rows = pa.table(
-                {
-                    "sent_ns": sent_ns,
-                    "response_dequeued_ns": sent_ns,
-                    "response_sent_ns": sent_ns + round(WRITING_US * slower * 1000),
-                    "client_done_ns": done_ns,
-                    "request_id": np.arange(len(true_us)),
-                    "outcome": np.where(answered, "ok", "error"),
-                    "service_ns": (service_us * slower * 1000).round(),
-                    "prior_ns": prior_us * slower * 1000,
-                }
+            served = serve(
+                replayed.table["intended_ns"].to_numpy()[answered] / 1000,
+                (true_us[answered] - READING_US - UNBILLED_US) * slower,
+                Parts(
+                    reading_us=READING_US * slower,
+                    waking_us=WAKING_US * slower,
+                    writing_us=WRITING_US * slower,
+                    event_loop_us=(UNBILLED_US - WRITING_US) * slower,
+                    travel_us=TRAVEL_US,
+                ),
+                ids=np.flatnonzero(answered),
+                in_idle_us=-WAKING_US * slower,
             )
-            if cpu_s is not None:
-                cpu_s -= slower * true_us[~answered].sum() / 1e6
-            result = RunResult(valid=True, broker_cpu_s=cpu_s, probes_ns=probes_ns)
+            refused = served.rows.slice(0, 1).set_column(
+                1, "outcome", pa.array(["error"])
+            )
+            rows = pa.concat_tables([served.rows, refused])
+            result = RunResult(
+                valid=True,
+                broker_cpu_s=None if self.silent else served.cpu_s,
+                probes_ns=probes_ns,
+            )
             yield Episode(
                 trial=trial,
                 requests=rows,
@@ -117,12 +125,12 @@ class Broker:
             )
 
 
-def experiment() -> Experiment:
+def experiment(**episodes: float) -> Experiment:
     return parse(
         {
             **CONTENT,
             "arms": [*CONTENT["arms"], {"name": "wfq", "scheduler": "wfq"}],
-            "episodes": {"session_rounds": 2, "rounds_min": 2},
+            "episodes": {"session_rounds": 2, "rounds_min": 2, **episodes},
         }
     )
 
@@ -143,12 +151,13 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
     assert len({trial.run_id for trial, _ in broker.played}) == ROUNDS * 2
     # Each entry costs what it does here, whatever was found before.
     for name, cost in found.costs.items():
-        assert cost.mean_us == pytest.approx(TRUE_US[name], rel=1e-4)
-        assert cost.low_us == pytest.approx(TRUE_US[name], rel=1e-4)
-        assert cost.high_us == pytest.approx(TRUE_US[name], rel=1e-4)
-    assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=1e-4)
-    assert found.reading_us == pytest.approx(READING_US, rel=1e-4)
-    assert found.waking_us == pytest.approx(WAKING_US, rel=1e-3)
+        assert cost.mean_us == pytest.approx(TRUE_US[name], rel=2e-3)
+        assert cost.low_us == pytest.approx(TRUE_US[name], rel=2e-3)
+        assert cost.high_us == pytest.approx(TRUE_US[name], rel=2e-3)
+    # The last of many behind each other is answered before the loop goes round.
+    assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=0.02)
+    assert found.reading_us == pytest.approx(READING_US, rel=2e-3)
+    assert found.waking_us == pytest.approx(WAKING_US, rel=0.02)
     assert found.writing_us == pytest.approx(WRITING_US, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
 
@@ -163,6 +172,18 @@ def test_costs_are_those_of_the_machine_in_quiet() -> None:
     for name in FOUND_US:
         cost_us = steady.costs[name].mean_us
         assert flipping.costs[name].mean_us == pytest.approx(cost_us, rel=0.02)
+
+
+def test_nor_are_they_of_a_machine_that_was_slow_for_a_while() -> None:
+    steady = calibrated(Broker())
+    asked = experiment(slowest_band=1.2)
+    lurching = Broker(lurching=True)
+    found = calibrate_in_episodes(asked, FOUND, lurching, Unwatched(), 0.1)
+    unasked = calibrated(Broker(lurching=True))
+    for name in FOUND_US:
+        cost_us = steady.costs[name].mean_us
+        assert found.costs[name].mean_us == pytest.approx(cost_us, rel=0.02)
+        assert unasked.costs[name].mean_us > 1.1 * cost_us
 
 
 def test_no_round_of_the_experiment_is_played_beforehand() -> None:

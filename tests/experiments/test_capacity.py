@@ -305,7 +305,15 @@ def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["reading_us", "waking_us", "writing_us", "unbilled_us", "travel_us"]
+    "part",
+    [
+        "reading_us",
+        "waking_us",
+        "writing_us",
+        "unbilled_us",
+        "settling_us",
+        "travel_us",
+    ],
 )
 def test_a_virtual_cell_depends_on_where_its_cost_is_spent(part: str) -> None:
     """Or an experiment that is taken up again keeps rows of other parts."""

@@ -82,6 +82,25 @@ def test_a_generator_whose_cpu_was_away_costs_one_more() -> None:
     )
 
 
+def test_a_machine_that_was_slow_for_a_part_of_it_costs_one_more() -> None:
+    """Its mean says nothing of that; who does not ask takes it as it is."""
+    for slowest_band, expected in ((1.2, [*ARMS, "planes"]), (None, list(ARMS))):
+        quiet = QuietSpeed(BAND, CALIBRATED, slowest_band)
+        round_ = RoundOfArms(ARMS, quiet=quiet, away_max_ns=MS, tries=3)
+        slowest_ns = iter([119, 160, 100, 100, 100])
+        order = []
+        while (arm := round_.next()) is not None:
+            order.append(arm)
+            met = Conditions(probes_ns=(101,), slowest_ns=next(slowest_ns))
+            round_.add(arm, met)
+        assert order == expected
+        if slowest_band is not None:
+            assert round_.fault(1) == (
+                "machine unsteady: a fixed loop took 1.60 times as long for a part of "
+                "the episode as in quiet; up to a factor 1.2 counts"
+            )
+
+
 def test_a_machine_that_is_another_for_a_while_is_waited_for() -> None:
     """The load was made for the one that was calibrated, so it counts there."""
     order, round_ = played([100, 100, *[200] * 6, 100, 100])

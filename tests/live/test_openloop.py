@@ -158,6 +158,23 @@ def test_for_how_long_its_cpu_was_away_says_nothing_of_answers() -> None:
     assert observed.answers == [n.to_bytes(4) + b"answer" for n in range(2)]
 
 
+def test_what_was_before_it_matters_is_no_time_away() -> None:
+    with peers(echo) as sockets, select.epoll() as epoll:
+        schedule = Schedule(
+            due_ns=[2 * MS],
+            connection=[0],
+            frames=[request(0)],
+            answered=[True],
+            read_delay_ns=[0],
+        )
+        loop = OpenLoop(sockets, schedule, epoll)
+        origin_ns = time.monotonic_ns()
+        loop.watch_from(origin_ns + 3600 * 1000 * MS)
+        observed = loop.run(origin_ns, origin_ns + 5000 * MS)
+    assert observed.answers == [(0).to_bytes(4) + b"answer"]
+    assert loop.away_ns == 0
+
+
 def test_a_generator_of_more_descriptors_than_select_takes_sends_on_time() -> None:
     """Its epoll object comes last, so it is the first to have such a number."""
     most = 1_500

@@ -244,6 +244,33 @@ def test_whoever_comes_behind_waits_for_all_of_a_cost(tmp_path: Path) -> None:
     assert busy_ms[1] == pytest.approx(10.0 - 0.06, abs=0.01)
 
 
+def test_who_meets_an_idle_broker_costs_what_that_costs(tmp_path: Path) -> None:
+    """The first of them finds it idle, and the others wait until it has settled."""
+    nominal = stated(60.0, {"load": 1000.0}) | {
+        "writing_us": 30.0,
+        "unbilled_us": 40.0,
+        "settling_us": 200.0,
+    }
+    nominal["costs"]["load"] |= {"busy_us": 900.0, "idle_us": 1500.0}
+    nominal["costs"]["load"] |= {"spread": [0.8, 1.2]}
+    built = experiment([at_once("load", "metadata", 10)], 0.5, nominal=nominal)
+    _, table = run(built, "fifo", tmp_path)
+    demand_us = np.array(trace.generate(built, 0).column("demand_ns")) / 1000
+    assert set(demand_us) == {800.0, 1200.0}
+    order = np.argsort(table["client_done_ns"].to_numpy())
+    ids = table["request_id"].to_numpy()[order]
+    done_us = table["client_done_ns"].to_numpy()[order] / 1000
+    # Who was read first; the others come while it is being read.
+    first, rest = ids[0], ids[1:-1]
+    shares = demand_us / 1000
+    assert np.diff(done_us)[:-1] == pytest.approx(
+        900.0 * shares[rest] + np.where(rest == rest[0], 200.0, 0.0), abs=61.0
+    )
+    total_us = 1500.0 * shares[first] + 900.0 * shares[ids[1:]].sum()
+    # The last answer does not wait for the event loop.
+    assert done_us[-1] == pytest.approx(total_us - 10.0, abs=20.0)
+
+
 def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(
     tmp_path: Path,
 ) -> None:

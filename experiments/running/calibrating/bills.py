@@ -1,21 +1,23 @@
 """What the rows of a run under the experiment's own load say that its requests cost.
 
 An entry's cost is what its rows were billed on average, and its part of what nobody was
-billed: the broker's CPU beyond all bills, over all requests. Where a request met an
-idle broker, what it took beyond its cost is the way there and back.
+billed: the broker's CPU beyond all bills, over all requests. That part is smaller where
+requests come behind each other, and there it is seen: in the time that many of them
+took together, beyond their bills. What is left is of those that found the broker idle.
+Where one did, what it took beyond its bill and its answer's is the way there and back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from experiments.design.calibration import Calibration
+from experiments.design.calibration import Calibration, Cost
 from experiments.running.calibrating.runs import (
     CONFIDENCE,
     cost,
@@ -28,6 +30,7 @@ COLUMNS: Final = (
     "request_id",
     "outcome",
     "sent_ns",
+    "enqueued_ns",
     "response_dequeued_ns",
     "response_sent_ns",
     "client_done_ns",
@@ -36,20 +39,40 @@ COLUMNS: Final = (
 )
 # Since the last answer, for a request to find the broker asleep.
 _PAUSE_NS: Final = 300_000
+# So many requests behind each other show what the broker does beside them.
+_TOGETHER: Final = 10
+# A bill of so many times its entry's median holds a wait for the CPU that others had.
+_DISTURBED: Final = 10
+# In so many parts a spread is told.
+_PARTS: Final = 20
+_EACH: Final = (
+    "reading_us",
+    "waking_us",
+    "writing_us",
+    "unbilled_us",
+    "settling_us",
+)
+
+_Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bills:
-    """What a request of a run was billed: by entry, for reading, and nobody.
+    """What requests of a run cost, each of them by its entry, and its parts.
 
-    And what writing its answer took, and its way; None if none met an idle broker.
+    ``costs_us`` are bills and what nobody was billed, ``idle`` says which found the
+    broker idle. Of all requests ``unbilled_us`` is nobody's and of those that found it
+    idle ``settling_us`` more. And what writing an answer took, and its way; None if
+    none met a broker that was asleep.
     """
 
-    billed_us: dict[str, float]
+    costs_us: dict[str, _Numbers]
+    idle: dict[str, _Numbers]
     reading_us: float
     waking_us: float
     writing_us: float
     unbilled_us: float
+    settling_us: float
     travel_us: float | None
 
 
@@ -58,33 +81,37 @@ def bills(rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> Bills 
 
     ``traffic`` are the entries of the trace's requests, by number.
     """
-    rows = rows.filter(pc.equal(rows["outcome"], "ok"))
+    rows = rows.filter(pc.equal(rows["outcome"], "ok")).sort_by("sent_ns")
     if cpu_s is None or not len(rows):
         return None
     prior_us = rows["prior_ns"].to_numpy() / 1000
-    billed_us = rows["service_ns"].to_numpy() / 1000 + prior_us
+    costs_us = rows["service_ns"].to_numpy() / 1000 + prior_us
     entry = np.array([traffic[number] for number in rows["request_id"].to_pylist()])
     pauses_ns = _pauses_ns(rows)
-    alone, behind = pauses_ns >= _PAUSE_NS, pauses_ns < 0
-    reading_us = float(prior_us[behind if behind.any() else ...].mean())
-    waking_us = 0.0
-    if alone.any() and behind.any():
-        waking_us = max(0.0, float(prior_us[alone].mean()) - reading_us)
+    idle = pauses_ns >= 0
+    reading_us = float(prior_us[... if idle.all() else ~idle].mean())
+    waking_us = max(0.0, float(prior_us[idle].mean()) - reading_us)
     # Stamps are of the wall clock: where bills exceed the CPU that was used, others had
     # it meanwhile, from every request in proportion to how long it was at work.
     used_us = cpu_s * 1e6
-    billed_us *= min(1.0, used_us / float(billed_us.sum()))
-    unbilled_us = max(0.0, used_us - float(billed_us.sum())) / len(rows)
+    costs_us *= min(1.0, used_us / float(costs_us.sum()))
+    average_us = max(0.0, used_us - float(costs_us.sum())) / len(rows)
+    writing = min(writing_us(rows), average_us)
+    travel_us = _travel_us(rows, costs_us + writing, pauses_ns >= _PAUSE_NS)
+    together_us = _unbilled_together_us(rows, costs_us, idle, average_us)
+    unbilled_us = max(writing, min(together_us, average_us))
+    settling_us = (average_us - unbilled_us) / float(idle.mean())
+    costs_us += unbilled_us + settling_us * idle
+    names = [str(name) for name in np.unique(entry)]
     return Bills(
-        billed_us={
-            str(name): float(billed_us[entry == name].mean())
-            for name in np.unique(entry)
-        },
+        costs_us={name: costs_us[entry == name] for name in names},
+        idle={name: idle[entry == name] for name in names},
         reading_us=reading_us,
         waking_us=waking_us,
-        writing_us=min(writing_us(rows), unbilled_us),
+        writing_us=writing,
         unbilled_us=unbilled_us,
-        travel_us=_travel_us(rows, billed_us + unbilled_us, alone),
+        settling_us=settling_us,
+        travel_us=travel_us,
     )
 
 
@@ -98,13 +125,17 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
     return guess.model_copy(
         update={
             "costs": {
-                name: cost(each_us) if each_us else guess.costs[name]
-                for name, each_us in _costs_us(guess.costs, found).items()
+                name: _cost(
+                    [it.costs_us[name] for it in found if name in it.costs_us],
+                    [it.idle[name] for it in found if name in it.idle],
+                )
+                or guess.costs[name]
+                for name in guess.costs
             },
-            "unbilled_us": rounded(float(np.mean([it.unbilled_us for it in found]))),
-            "reading_us": rounded(float(np.mean([it.reading_us for it in found]))),
-            "waking_us": rounded(float(np.mean([it.waking_us for it in found]))),
-            "writing_us": rounded(float(np.mean([it.writing_us for it in found]))),
+            **{
+                part: rounded(float(np.mean([getattr(it, part) for it in found])))
+                for part in _EACH
+            },
             "travel_us": rounded(float(np.median(travels_us)))
             if travels_us
             else guess.travel_us,
@@ -113,35 +144,70 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
     )
 
 
-def _costs_us(names: Iterable[str], found: Sequence[Bills]) -> dict[str, list[float]]:
-    return {
-        name: [
-            it.billed_us[name] + it.unbilled_us for it in found if name in it.billed_us
-        ]
-        for name in names
-    }
+def _cost(runs_us: Sequence[_Numbers], runs_idle: Sequence[_Numbers]) -> Cost | None:
+    """Return what an entry's requests cost in these runs; None if there are none.
+
+    Means in either state and the spread are of the requests of all runs together.
+    """
+    if not runs_us:
+        return None
+    found = cost([float(each.mean()) for each in runs_us])
+    each_us, idle = np.concatenate(runs_us), np.concatenate(runs_idle)
+    each_us = np.minimum(each_us, _DISTURBED * np.median(each_us))
+    if idle.all() or not idle.any():
+        expected_us = np.full(len(each_us), each_us.mean())
+    else:
+        busy_us, idle_us = each_us[~idle].mean(), each_us[idle].mean()
+        expected_us = np.where(idle, idle_us, busy_us)
+        unit = found.mean_us / each_us.mean()
+        in_state = {"busy_us": busy_us * unit, "idle_us": idle_us * unit}
+        found = found.model_copy(
+            update={name: rounded(float(us)) for name, us in in_state.items()}
+        )
+    return found.model_copy(update={"spread": _spread(each_us / expected_us)})
 
 
-def _pauses_ns(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _spread(shares: _Numbers) -> tuple[float, ...]:
+    """Return the means of equal parts of the shares, in order; of few nothing."""
+    if len(shares) < _PARTS:
+        return ()
+    means = np.array([part.mean() for part in np.array_split(np.sort(shares), _PARTS)])
+    return tuple(round(float(mean), 4) for mean in means / means.mean())
+
+
+def _pauses_ns(rows: pa.Table) -> _Numbers:
     """Return how long the broker had been idle when each request was sent.
 
-    Less than nothing if an earlier one was still unanswered.
+    Less than nothing if an earlier one was still unanswered. Rows are as sent.
     """
     sent_ns, done_ns = (rows[name].to_numpy() for name in ("sent_ns", "client_done_ns"))
-    order = np.argsort(sent_ns)
-    answered_ns = np.maximum.accumulate(done_ns[order])
     found = np.zeros(len(rows), np.int64)
-    found[order[1:]] = sent_ns[order][1:] - answered_ns[:-1]
+    found[1:] = sent_ns[1:] - np.maximum.accumulate(done_ns)[:-1]
     return found
 
 
-def _travel_us(
-    rows: pa.Table,
-    costs_us: np.ndarray[Any, np.dtype[np.float64]],
-    alone: np.ndarray[Any, np.dtype[np.bool_]],
-) -> float | None:
-    """Return half of what requests that met an idle broker took beyond their cost."""
+def _unbilled_together_us(
+    rows: pa.Table, bills_us: _Numbers, idle: _Numbers, otherwise_us: float
+) -> float:
+    """Return what many requests behind each other took beyond their bills, each.
+
+    The median over the times when the broker was busy for so many; or ``otherwise_us``.
+    """
+    names = ("enqueued_ns", "prior_ns", "response_sent_ns")
+    enqueued_ns, prior_ns, ended_ns = (rows[name].to_numpy() for name in names)
+    first = np.flatnonzero(idle)
+    took_us = (
+        np.maximum.reduceat(ended_ns, first) - (enqueued_ns - prior_ns)[first]
+    ) / 1000
+    requests = np.diff(first, append=len(rows))
+    beyond_us = (took_us - np.add.reduceat(bills_us, first)) / requests
+    many = requests >= _TOGETHER
+    return float(np.median(beyond_us[many])) if many.any() else otherwise_us
+
+
+def _travel_us(rows: pa.Table, known_us: _Numbers, alone: _Numbers) -> float | None:
+    """Return half of what requests that met a sleeping broker took beyond all this."""
     if not alone.any():
         return None
     took_us = (rows["client_done_ns"].to_numpy() - rows["sent_ns"].to_numpy()) / 1000
-    return max(0.0, float(np.median((took_us - costs_us)[alone])) / 2)
+    return max(0.0, float(np.median((took_us - known_us)[alone])) / 2)

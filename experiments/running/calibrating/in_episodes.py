@@ -26,7 +26,7 @@ from experiments.running.progress import Watcher
 from experiments.running.runner import plan
 from experiments.running.speed import QuietSpeed, loop_ns
 from experiments.running.trials import Deck, on_its_machine
-from experiments.worlds.episodes import Episode, EpisodicWorld
+from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld
 from experiments.worlds.world import Trial, WorldError
 
 ROUNDS: Final = 5
@@ -48,7 +48,9 @@ def calibrate_in_episodes(
     """
     there = experiment.with_machine(guess)
     assert there.episodes is not None
-    quiet = QuietSpeed(there.episodes.speed_band)
+    quiet = QuietSpeed(
+        there.episodes.speed_band, slowest_band=there.episodes.slowest_band
+    )
     of_quiet = _in_quiet(there, world, watcher, estimate_s, quiet)
     if not of_quiet:
         raise WorldError(
@@ -70,20 +72,20 @@ def _in_quiet(
     trials, deck = list(_trials(there)), Deck()
     watcher.planned(len(trials), estimate_s, 1)
     try:
-        episodes = _played(trials, deck, world, watcher)
+        met, episodes = _played(trials, deck, world, watcher)
     except RunFailed as failure:
         raise WorldError(f"calibration: {failure}") from failure
-    for episode in episodes:
-        quiet.add(loop_ns(episode.result.probes_ns))
+    for each in met:
+        quiet.add(loop_ns(each.probes_ns))
     found = [
         bills(
             episode.requests,
             deck.draw(episode.trial).column("traffic"),
             episode.result.broker_cpu_s,
         )
-        for episode in episodes
+        for machine, episode in zip(met, episodes, strict=True)
         if _is_baseline(episode.trial) and episode.result.valid
-        if not quiet.fault(loop_ns(episode.result.probes_ns))
+        if not quiet.fault(loop_ns(machine.probes_ns), machine.slowest_ns)
     ]
     return [each for each in found if each is not None]
 
@@ -113,16 +115,17 @@ def _trials(experiment: Experiment) -> Iterator[Trial]:
 
 def _played(
     trials: Sequence[Trial], deck: Deck, world: EpisodicWorld, watcher: Watcher
-) -> list[Episode]:
-    """Play the trials, in turn; return what came of each."""
+) -> tuple[list[Conditions], list[Episode]]:
+    """Play the trials, in turn; return the machine of each, and what came of it."""
     first = trials[0]
     with world.session(on_machine(first.experiment, first.stretch)) as session:
         for arm in {trial.arm.name: trial for trial in trials}.values():
             session.rehearse(*on_its_machine(arm, deck.draw(first)))
+        met = []
         for trial in trials:
             watcher.started(trial)
-            session.play(*on_its_machine(trial, deck.draw(trial)))
-        return list(session.finish())
+            met.append(session.play(*on_its_machine(trial, deck.draw(trial))))
+        return met, list(session.finish())
 
 
 def _is_baseline(trial: Trial) -> bool:

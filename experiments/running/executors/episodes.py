@@ -171,7 +171,8 @@ def _calibrated(experiment: Experiment) -> QuietSpeed:
     machine = experiment.machine
     loop_us = None if machine is None else machine.loop_us
     loop_ns = None if loop_us is None else loop_us * 1000
-    return QuietSpeed(experiment.episodes.speed_band, loop_ns)
+    episodes = experiment.episodes
+    return QuietSpeed(episodes.speed_band, loop_ns, episodes.slowest_band)
 
 
 def _last_of_each(dealt: Sequence[Trial]) -> list[Trial]:

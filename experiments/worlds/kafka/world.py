@@ -99,7 +99,7 @@ class Kafka:
             patience_s = generating.patience_s(trial)
             summary = json.loads(load.line(patience_s, *host.processes))
             used = host.cpu_time() - before
-            probes_ns, machine = watch.end()
+            loop, machine = watch.end()
             ended = host.stop()
         end = LoadEnd(**summary, broker_cpu=used, fault=ended.fault)
         seen = generating.observations(at)
@@ -107,6 +107,6 @@ class Kafka:
         return replace(
             result,
             broker_phases_ms=ended.phases_ms,
-            probes_ns=probes_ns,
+            probes_ns=(loop.mean_ns,),
             machine=machine,
         )

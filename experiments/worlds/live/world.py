@@ -91,14 +91,14 @@ class Live:
         with SpeedProbe(self._pinning, at, self._tick) as probe:
             watch = Watch(probe, self._pinning.broker)
             played, fault = run.play()
-            probes_ns, machine = watch.end()
+            loop, machine = watch.end()
         result = record_played(self.name, trial, replayed, out, played, run.records)
         reasons = [each for each in (fault, result.reason) if each]
         return replace(
             result,
             valid=not reasons,
             reason="; ".join(reasons),
-            probes_ns=probes_ns,
+            probes_ns=(loop.mean_ns,),
             machine=machine,
         )
 
@@ -115,11 +115,11 @@ class Live:
             before = broker.cpu_time()
             summary = json.loads(load.line(generating.patience_s(trial), broker))
             after = broker.cpu_time()
-            probes_ns, machine = watch.end()
+            loop, machine = watch.end()
             fault = broker.stop(_STOP_TIMEOUT_S)
         end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
         seen = generating.observations(at)
         result = record_run(
             self.name, trial, replayed, out, seen, brokers.recording(at), end
         )
-        return replace(result, probes_ns=probes_ns, machine=machine)
+        return replace(result, probes_ns=(loop.mean_ns,), machine=machine)

@@ -6,8 +6,9 @@ round the event loop with it cannot: no policy has seen the request yet, and wha
 is there waits, however urgent; it takes longer where the broker was asleep, and less
 where many are read at once. Nor can what writes the answer, nor what the event loop
 and the broker's housekeeping take then, which nobody is billed. A machine's calibration
-says how much of a cost these are (``Calibration.reading_us``, ``waking_us``,
-``writing_us`` and ``unbilled_us``); without it they are free.
+says how much of a cost these are (`experiments.design.calibration.CostParts`), and by
+how much a request costs more where the broker was idle; without it they are free, and
+a request always costs what the trace drew for it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,7 @@ import trio
 
 from broker.network.transport import Bytes
 from broker.requests.request import Request
-from experiments.design.capacity import (
-    event_loop_us,
-    reading_us,
-    waking_us,
-    writing_us,
-)
+from experiments.design.calibration import CostParts
 from experiments.design.config import Experiment
 from experiments.load.trace import Trace
 from experiments.worlds.virtual.memory_network import MemoryConnection, MemoryNetwork
@@ -42,7 +38,7 @@ class TraceCosts:
     whoever runs it: that is when the CPU is lost.
     """
 
-    def __init__(self, experiment: Experiment, trace: Trace) -> None:
+    def __init__(self, experiment: Experiment, trace: Trace, parts: CostParts) -> None:
         virtual = experiment.virtual
         self._by_class = {
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
@@ -53,20 +49,47 @@ class TraceCosts:
         # Who ran the last slice, and how often it had been preempted by then.
         self._last: Task | None = None
         self._preempted = 0
-        self.reading_ns = round(reading_us(experiment) * 1000)
-        self.waking_ns = round(waking_us(experiment) * 1000)
-        self.writing_ns = round(writing_us(experiment) * 1000)
-        self.event_loop_ns = round(event_loop_us(experiment) * 1000)
+        self.writing_ns = round(parts.writing_us * 1000)
+        self._reading_ns = round(parts.reading_us * 1000)
+        self._waking_ns = round(parts.waking_us * 1000)
+        self._event_loop_ns = round(parts.event_loop_us * 1000)
+        self._settling_ns = round(parts.settling_us * 1000)
+        self._parts = parts
+        # When those were read that found the broker idle, until they are begun; and
+        # for how many of them it has not settled again.
+        self._woken_ns: set[int] = set()
+        self._unsettled = 0
         self._demand_ns = trace.column("demand_ns")
+        self._traffic = trace.column("traffic")
         units = {
             entry.name: getattr(entry.request, "partitions", 1)
             for entry in experiment.workload.traffic
         }
-        self._units = [units[name] for name in trace.column("traffic")]
+        self._units = [units[name] for name in self._traffic]
         # What is left of a request's demand, and what one slice of it costs, once it
         # has begun.
         self._left_ns: dict[int, int] = {}
         self._part_ns: dict[int, int] = {}
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether the event loop takes time after an answer."""
+        return self._event_loop_ns + self._settling_ns > 0
+
+    def read_ns(self, now_ns: int, *, idle: bool) -> int:
+        """Return what it costs to read a request: more if the broker was idle."""
+        if not idle:
+            return self._reading_ns
+        cost_ns = self._reading_ns + self._waking_ns
+        self._woken_ns.add(now_ns + cost_ns)
+        return cost_ns
+
+    def round_ns(self) -> int:
+        """Return what the event loop costs after an answer."""
+        if not self._unsettled:
+            return self._event_loop_ns
+        self._unsettled -= 1
+        return self._event_loop_ns + self._settling_ns
 
     def slice_ns(self, task: Task) -> int:
         """Return the cost of the slice that ``task`` has just run."""
@@ -93,12 +116,24 @@ class TraceCosts:
             return self._by_class.get(task.request_class, self._default_ns)
         left_ns = self._left_ns.get(number)
         if left_ns is None:
-            after_ns = self.writing_ns + self.event_loop_ns
-            left_ns = max(0, demand_ns - task.prior_ns - after_ns)
+            left_ns = max(0, self._here_ns(task, demand_ns) - task.prior_ns)
             self._part_ns[number] = -(-left_ns // self._units[number])
         cost_ns = min(self._part_ns[number], left_ns)
         self._left_ns[number] = left_ns - cost_ns
         return cost_ns
+
+    def _here_ns(self, task: Request, demand_ns: int) -> int:
+        """Return a demand as it is in the state in which its broker was found.
+
+        Less what is spent when its handler is done.
+        """
+        idle = task.received_ns in self._woken_ns
+        self._woken_ns.discard(task.received_ns)
+        self._unsettled += idle
+        shares = self._parts.idle_share if idle else self._parts.busy_share
+        share = shares.get(self._traffic[task.correlation_id], 1.0)
+        after_ns = self.writing_ns + self._event_loop_ns + self._settling_ns * idle
+        return round(demand_ns * share) - after_ns
 
 
 class ClientsTime:

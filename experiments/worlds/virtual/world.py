@@ -30,7 +30,7 @@ from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
-from experiments.design.capacity import travel_us
+from experiments.design.capacity import cost_parts
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
 from experiments.load import frames, replaying
@@ -138,7 +138,8 @@ class Replay:
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
-        self._costs = TraceCosts(trial.experiment, replayed)
+        self._parts = cost_parts(trial.experiment)
+        self._costs = TraceCosts(trial.experiment, replayed, self._parts)
         # Since then the broker has been idle.
         self._computed_until_ns = 0
 
@@ -156,9 +157,8 @@ class Replay:
         workload = self._experiment.workload
         async with trio.open_nursery() as travelling:
             await travelling.start(network.run)
-            if self._costs.event_loop_ns:
-                goes_round = partial(self._compute, clock, self._costs.event_loop_ns)
-                travelling.start_soon(network.go_round, goes_round)
+            if self._costs.goes_round:
+                travelling.start_soon(network.go_round, partial(self._go_round, clock))
             if self._kernel is not None:
                 travelling.start_soon(self._kernel.run)
             async with trio.open_nursery() as serving:
@@ -225,9 +225,13 @@ class Replay:
 
     def _read(self, clock: VirtualClock) -> None:
         """Let the time of reading pass: more if the broker had nothing to do."""
-        costs = self._costs
-        idle = clock.now_ns() > self._computed_until_ns
-        self._compute(clock, costs.reading_ns + (costs.waking_ns if idle else 0))
+        now_ns = clock.now_ns()
+        idle = now_ns > self._computed_until_ns
+        self._compute(clock, self._costs.read_ns(now_ns, idle=idle))
+
+    def _go_round(self, clock: VirtualClock) -> None:
+        """Let the time pass that the event loop takes after an answer."""
+        self._compute(clock, self._costs.round_ns())
 
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
         """Let the time of computing pass; at devices, computing is free."""
@@ -248,7 +252,7 @@ class Replay:
             await self._pieces(request, needs_ns)
 
     def _latency_ns(self) -> tuple[int, int]:
-        travelling_us = travel_us(self._experiment)
+        travelling_us = self._parts.travel_us
         low_us, high_us = self._experiment.virtual.latency_us
         low_ns, high_ns = (
             round((travelling_us + more_us) * 1000) for more_us in (low_us, high_us)

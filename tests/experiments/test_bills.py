@@ -1,0 +1,136 @@
+"""What rows say that requests cost, against a broker whose costs are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.design.calibration import Calibration, Cost
+from experiments.running.calibrating.bills import Bills, bills, by_bills
+from tests.experiments.served_in_turn import Parts, serve
+
+PARTS = Parts(
+    reading_us=40.0,
+    waking_us=15.0,
+    writing_us=20.0,
+    event_loop_us=15.0,
+    settling_us=45.0,
+    travel_us=10.0,
+)
+IN_IDLE_US = 30.0
+HANDLER_US = {"urgent": 90.0, "bulk": 300.0}
+NOTHING = Calibration(
+    source="a test", costs={name: Cost(mean_us=1.0) for name in HANDLER_US}
+)
+
+
+def run(rng: np.random.Generator, parts: Parts = PARTS, cv: float = 0.3) -> Bills:
+    """Play bursts of bulk, and single urgent requests between and amid them."""
+    bursts_us = np.arange(10) * 46_000.0
+    bulk_us = (bursts_us[:, None] + rng.uniform(0, 1500, (10, 20))).ravel()
+    urgent_us = rng.uniform(0, 460_000, 150)
+    sent_us = np.concatenate([bulk_us, urgent_us])
+    traffic = np.array(["bulk"] * len(bulk_us) + ["urgent"] * len(urgent_us))
+    mean_us = np.array([HANDLER_US[name] for name in traffic])
+    # A gamma's coefficient of variation is one over the root of its shape.
+    shares = rng.gamma(cv**-2, cv**2, len(traffic)) if cv else np.ones(len(traffic))
+    order = np.argsort(sent_us)
+    served = serve(
+        sent_us[order],
+        (mean_us * shares)[order],
+        parts,
+        ids=order,
+        in_idle_us=IN_IDLE_US,
+    )
+    found = bills(served.rows, list(traffic), served.cpu_s)
+    assert found is not None
+    return found
+
+
+def calibrated(parts: Parts = PARTS, cv: float = 0.3, seed: int = 1) -> Calibration:
+    rng = np.random.default_rng(seed)
+    return by_bills(NOTHING, [run(rng, parts, cv) for _ in range(12)])
+
+
+def test_parts_are_told_apart_by_who_came_behind_others() -> None:
+    found = calibrated()
+    assert found.reading_us == pytest.approx(PARTS.reading_us, abs=0.5)
+    assert found.waking_us == pytest.approx(PARTS.waking_us, abs=1.0)
+    assert found.writing_us == pytest.approx(PARTS.writing_us, abs=0.1)
+    assert found.unbilled_us == pytest.approx(PARTS.unbilled_us, abs=2.0)
+    # Who comes while it settles is taken for one that found it idle.
+    assert found.settling_us == pytest.approx(PARTS.settling_us, rel=0.15)
+    assert found.travel_us == pytest.approx(PARTS.travel_us, abs=2.0)
+
+
+def test_a_cost_has_a_mean_for_either_state_of_the_broker() -> None:
+    for name, cost in calibrated().costs.items():
+        busy_us = HANDLER_US[name] + PARTS.reading_us + PARTS.unbilled_us
+        more_us = IN_IDLE_US + PARTS.waking_us + PARTS.settling_us
+        assert cost.busy_us == pytest.approx(busy_us, rel=0.03), name
+        assert cost.idle_us == pytest.approx(busy_us + more_us, rel=0.06), name
+        assert cost.low_us is not None
+        assert cost.high_us is not None
+        assert cost.low_us <= cost.mean_us <= cost.high_us
+
+
+def test_costs_of_all_are_the_cpu_of_all() -> None:
+    rng = np.random.default_rng(3)
+    sent_us = np.sort(rng.uniform(0, 1e6, 500))
+    served = serve(sent_us, np.full(500, 100.0), PARTS, in_idle_us=IN_IDLE_US)
+    of_all = bills(served.rows, ["urgent"] * 500, served.cpu_s)
+    assert of_all is not None
+    assert of_all.costs_us["urgent"].sum() == pytest.approx(served.cpu_s * 1e6)
+
+
+@pytest.mark.parametrize("cv", [0.1, 0.3, 0.6])
+def test_a_spread_is_that_of_single_requests(cv: float) -> None:
+    found = calibrated(cv=cv)
+    for name, handler_us in HANDLER_US.items():
+        cost = found.costs[name]
+        shares = np.array(cost.spread)
+        assert len(shares) == 20
+        assert shares.mean() == pytest.approx(1.0, abs=1e-4)
+        assert list(shares) == sorted(shares)
+        # Its handler's, in what it costs; most of what equal parts keep of it.
+        expected = cv * handler_us / cost.mean_us
+        assert 0.85 * expected < shares.std() < 1.15 * expected, name
+
+
+def test_requests_that_cost_all_the_same_have_no_spread() -> None:
+    for cost in calibrated(cv=0.0).costs.values():
+        # But for those few that came while it settled.
+        assert cost.spread == pytest.approx([1.0] * 20, abs=0.08)
+        assert cost.spread[2:] == pytest.approx([1.0] * 18, abs=0.01)
+
+
+def test_one_that_waited_for_a_cpu_does_not_make_a_spread() -> None:
+    rng = np.random.default_rng(5)
+    sent_us = np.sort(rng.uniform(0, 1e6, 400))
+    handler_us = np.full(400, 100.0)
+    handler_us[7] = 50_000.0
+    served = serve(sent_us, handler_us, Parts(reading_us=10.0))
+    found = bills(served.rows, ["urgent"] * 400, served.cpu_s)
+    assert found is not None
+    cost = by_bills(NOTHING, [found]).costs["urgent"]
+    assert cost.spread[-1] < 2.0
+
+
+def test_a_broker_that_was_never_busy_has_one_mean() -> None:
+    sent_us = np.arange(30) * 10_000.0
+    served = serve(sent_us, np.full(30, 100.0), PARTS)
+    found = bills(served.rows, ["urgent"] * 30, served.cpu_s)
+    assert found is not None
+    cost = by_bills(NOTHING, [found]).costs["urgent"]
+    assert cost.mean_us == pytest.approx(250.0 - 15.0)
+    assert cost.busy_us is None
+    assert cost.idle_us is None
+    assert found.settling_us == 0.0
+
+
+def test_an_entry_without_requests_keeps_what_was_guessed() -> None:
+    sent_us = np.arange(30) * 10_000.0
+    served = serve(sent_us, np.full(30, 100.0), PARTS)
+    found = bills(served.rows, ["urgent"] * 30, served.cpu_s)
+    assert found is not None
+    assert by_bills(NOTHING, [found]).costs["bulk"] == NOTHING.costs["bulk"]

@@ -1,0 +1,69 @@
+"""Costs that differ: by what state a broker was found in, and from each other."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from experiments.design import capacity
+from experiments.design.config import parse
+from experiments.design.points import points
+from experiments.load import trace
+from experiments.running.runner import plan
+from experiments.running.trials import trial_key
+from tests.experiments.test_capacity import CONTENT, NOMINAL_US, machine, refusal
+
+
+def test_a_virtual_cell_depends_on_what_a_cost_is_where_the_broker_was_idle() -> None:
+    keys = set()
+    for idle_us in (300.0, 310.0):
+        made = copy.deepcopy(CONTENT)
+        states = {"busy_us": 150.0, "idle_us": idle_us}
+        made["nominal"]["costs"]["control"] |= states
+        keys.add(trial_key(next(plan(points(parse(made)))), "virtual", "c"))
+    assert len(keys) == 2
+
+
+def test_a_cost_that_is_spread_moves_no_rate_and_no_stretch() -> None:
+    """Demands differ by as much, and their mean is the cost."""
+    spread = (0.5, 0.7, 0.8, 2.0)
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["costs"]["bulk"]["spread"] = spread
+    built, plain = parse(made), parse(CONTENT)
+    elsewhere = machine(control=300.0, bulk=1500.0)
+    factor = capacity.stretch(plain.with_machine(elsewhere))
+    assert capacity.stretch(built.with_machine(elsewhere)) == pytest.approx(factor)
+    drawn, constant = trace.generate(built, 0), trace.generate(plain, 0)
+    for name in ("intended_ns", "connection", "traffic"):
+        assert drawn.column(name) == constant.column(name)
+    demands = {
+        name: {
+            demand
+            for demand, entry in zip(
+                drawn.column("demand_ns"), drawn.column("traffic"), strict=True
+            )
+            if entry == name
+        }
+        for name in NOMINAL_US
+    }
+    assert demands["control"] == {200_000}
+    assert demands["bulk"] == {round(share * 1e6) for share in spread}
+    assert drawn.sha256 != constant.sha256
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        ({"busy_us": 100.0}, "state both"),
+        ({"busy_us": 210.0, "idle_us": 300.0}, "not between busy_us and idle_us"),
+        ({"spread": [0.5, 1.0]}, "shares of a mean have mean 1, not 0.7500"),
+    ],
+)
+def test_a_cost_whose_parts_do_not_fit_is_refused(
+    cost: dict[str, Any], words: str
+) -> None:
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["costs"]["control"] |= cost
+    assert words in refusal(made)
