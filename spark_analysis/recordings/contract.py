@@ -148,7 +148,8 @@ class Episodes:
     """The sequential rule of an experiment in rounds, and all its looks.
 
     ``primary`` is the class whose ``quantile`` decides; a round's arms may differ in
-    the machine's speed by the factor ``speed_band``.
+    the machine's speed by the factor ``speed_band``, and in no part of an episode was
+    it slower than in quiet by ``slowest_band``, if that was asked.
     """
 
     primary: str
@@ -158,6 +159,7 @@ class Episodes:
     minutes: float
     speed_band: float
     looks: tuple[Look, ...]
+    slowest_band: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

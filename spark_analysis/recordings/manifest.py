@@ -103,6 +103,7 @@ def _episodes(raw: Raw) -> Episodes | None:
         minutes=found["minutes"],
         speed_band=found["speed_band"],
         looks=tuple(Look(**look) for look in raw["looks"]),
+        slowest_band=found.get("slowest_band"),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +12,24 @@ import pyarrow as pa
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What is spent beside handlers, in microseconds, as a calibration has it."""
+    """What is spent beside handlers, in microseconds.
+
+    Reading and ``admitting_us`` are what a calibration calls reading; ``turning_us`` is
+    billed before the handler, too, but when its turn has come.
+    """
 
     reading_us: float = 0.0
+    admitting_us: float = 0.0
+    turning_us: float = 0.0
     waking_us: float = 0.0
     writing_us: float = 0.0
     event_loop_us: float = 0.0
     settling_us: float = 0.0
     travel_us: float = 0.0
+
+    @property
+    def prior_us(self) -> float:
+        return self.reading_us + self.admitting_us + self.turning_us
 
     @property
     def unbilled_us(self) -> float:
@@ -26,11 +38,59 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The rows, the CPU of all, and which requests found the broker idle."""
+    """The rows, and the CPU of all."""
 
     rows: pa.Table
     cpu_s: float
-    idle: np.ndarray
+
+
+class Broker:
+    """Reads and admits all that has come, then serves one request, and so on."""
+
+    def __init__(self, parts: Parts, in_idle_us: float) -> None:
+        self.parts = parts
+        self.in_idle_us = in_idle_us
+        self.now_us = self.cpu_us = 0.0
+
+    def spend(self, us: float) -> float:
+        self.now_us += us
+        self.cpu_us += us
+        return self.now_us
+
+    def serve(
+        self, sent_us: Sequence[float], handler_us: Sequence[float]
+    ) -> list[dict[str, float]]:
+        parts = self.parts
+        rows: list[dict[str, float]] = [{"sent_ns": sent} for sent in sent_us]
+        came_us = [sent + parts.travel_us for sent in sent_us]
+        queue: deque[int] = deque()
+        read = 0
+        while read < len(rows) or queue:
+            idle = not queue and came_us[read] > self.now_us
+            if idle:
+                self.now_us = came_us[read]
+            batch = []
+            while read < len(rows) and came_us[read] <= self.now_us:
+                batch.append(read)
+                read += 1
+            for each in batch:
+                waking_us = parts.waking_us * idle
+                rows[each]["received_ns"] = self.spend(parts.reading_us + waking_us)
+                rows[each]["prior_ns"] = parts.prior_us + waking_us
+            for each in batch:
+                rows[each]["enqueued_ns"] = self.spend(parts.admitting_us)
+            queue.extend(batch)
+            served = queue.popleft()
+            row = rows[served]
+            row["dequeued_ns"] = self.now_us
+            self.spend(parts.turning_us)
+            row["service_ns"] = handler_us[served] + self.in_idle_us * idle
+            row["local_done_ns"] = self.spend(row["service_ns"])
+            row["response_dequeued_ns"] = self.now_us
+            row["response_sent_ns"] = self.spend(parts.writing_us)
+            row["client_done_ns"] = row["response_sent_ns"] + parts.travel_us
+            self.spend(parts.event_loop_us + parts.settling_us * idle)
+        return rows
 
 
 def serve(
@@ -44,36 +104,11 @@ def serve(
 
     A handler takes ``in_idle_us`` more where the broker was idle.
     """
-    free_us = cpu_us = 0.0
-    columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
-    found_idle = []
-    for sent, handler in zip(sent_us, handler_us, strict=True):
-        came = sent + parts.travel_us
-        idle = came >= free_us
-        began = max(came, free_us)
-        prior = parts.reading_us + parts.waking_us * idle
-        enqueued = began + prior
-        served = handler + in_idle_us * idle
-        handled = enqueued + served
-        answered = handled + parts.writing_us
-        free_us = answered + parts.event_loop_us + parts.settling_us * idle
-        cpu_us += free_us - began
-        row = (sent, enqueued, handled, answered, answered + parts.travel_us)
-        for name, value in zip(_COLUMNS, (*row, prior, served), strict=True):
-            columns[name].append(value)
-        found_idle.append(idle)
-    ids = np.arange(len(sent_us)) if ids is None else ids
-    table = {name: np.rint(np.array(us) * 1000) for name, us in columns.items()}
-    rows = pa.table({"request_id": ids, "outcome": ["ok"] * len(ids), **table})
-    return Served(rows=rows, cpu_s=cpu_us / 1e6, idle=np.array(found_idle, bool))
-
-
-_COLUMNS = (
-    "sent_ns",
-    "enqueued_ns",
-    "response_dequeued_ns",
-    "response_sent_ns",
-    "client_done_ns",
-    "prior_ns",
-    "service_ns",
-)
+    broker = Broker(parts, in_idle_us)
+    rows = broker.serve(sent_us.tolist(), handler_us.tolist())
+    table = {
+        name: np.rint(np.array([row[name] for row in rows]) * 1000) for name in rows[0]
+    }
+    ids = np.arange(len(rows)) if ids is None else ids
+    named = {"request_id": ids, "outcome": ["ok"] * len(rows)}
+    return Served(rows=pa.table({**named, **table}), cpu_s=broker.cpu_us / 1e6)

@@ -10,7 +10,9 @@ from experiments.running.calibrating.bills import Bills, bills, by_bills
 from tests.experiments.served_in_turn import Parts, serve
 
 PARTS = Parts(
-    reading_us=40.0,
+    reading_us=6.0,
+    admitting_us=4.0,
+    turning_us=30.0,
     waking_us=15.0,
     writing_us=20.0,
     event_loop_us=15.0,
@@ -54,7 +56,8 @@ def calibrated(parts: Parts = PARTS, cv: float = 0.3, seed: int = 1) -> Calibrat
 
 def test_parts_are_told_apart_by_who_came_behind_others() -> None:
     found = calibrated()
-    assert found.reading_us == pytest.approx(PARTS.reading_us, abs=0.5)
+    # What several are read for is told from what each is billed when its turn comes.
+    assert found.reading_us == pytest.approx(10.0, abs=0.1)
     assert found.waking_us == pytest.approx(PARTS.waking_us, abs=1.0)
     assert found.writing_us == pytest.approx(PARTS.writing_us, abs=0.1)
     assert found.unbilled_us == pytest.approx(PARTS.unbilled_us, abs=2.0)
@@ -65,7 +68,7 @@ def test_parts_are_told_apart_by_who_came_behind_others() -> None:
 
 def test_a_cost_has_a_mean_for_either_state_of_the_broker() -> None:
     for name, cost in calibrated().costs.items():
-        busy_us = HANDLER_US[name] + PARTS.reading_us + PARTS.unbilled_us
+        busy_us = HANDLER_US[name] + PARTS.prior_us + PARTS.unbilled_us
         more_us = IN_IDLE_US + PARTS.waking_us + PARTS.settling_us
         assert cost.busy_us == pytest.approx(busy_us, rel=0.03), name
         assert cost.idle_us == pytest.approx(busy_us + more_us, rel=0.06), name
@@ -121,6 +124,8 @@ def test_a_broker_that_was_never_busy_has_one_mean() -> None:
     served = serve(sent_us, np.full(30, 100.0), PARTS)
     found = bills(served.rows, ["urgent"] * 30, served.cpu_s)
     assert found is not None
+    # None was read with another, so all that comes before a handler is reading.
+    assert found.reading_us == pytest.approx(PARTS.prior_us + PARTS.waking_us)
     cost = by_bills(NOTHING, [found]).costs["urgent"]
     assert cost.mean_us == pytest.approx(250.0 - 15.0)
     assert cost.busy_us is None

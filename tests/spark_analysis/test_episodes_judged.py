@@ -161,6 +161,17 @@ def test_how_steady_the_machine_was(recorded_rounds: Path) -> None:
     )
 
 
+def test_how_steady_the_machine_was_asked_to_be_for_a_while(
+    recorded_rounds: Path,
+) -> None:
+    manifest = load_manifest(recorded_rounds)
+    assert manifest.episodes is not None
+    assert manifest.episodes.slowest_band is None
+    asked = replace(manifest.episodes, slowest_band=1.2)
+    said = steadiness_sentence(replace(manifest, episodes=asked))
+    assert "to within a factor 1.22 (and 1.20 for a few milliseconds of it)" in said
+
+
 def test_what_does_not_count_is_counted_by_its_reason(recorded_rounds: Path) -> None:
     found = reasons_sentence(load_manifest(recorded_rounds))
     assert found == "Not compared: 4 episodes (machine unsteady)"

@@ -25,14 +25,21 @@ from experiments.running.calibrating.runs import (
     writing_us,
 )
 
+# What a broker stamps, in the order of a request's way.
+_STAMPS: Final = (
+    "received_ns",
+    "enqueued_ns",
+    "dequeued_ns",
+    "local_done_ns",
+    "response_dequeued_ns",
+    "response_sent_ns",
+)
 # Of a run's rows, what is asked for.
 COLUMNS: Final = (
     "request_id",
     "outcome",
     "sent_ns",
-    "enqueued_ns",
-    "response_dequeued_ns",
-    "response_sent_ns",
+    *_STAMPS,
     "client_done_ns",
     "service_ns",
     "prior_ns",
@@ -41,7 +48,7 @@ COLUMNS: Final = (
 _PAUSE_NS: Final = 300_000
 # So many requests behind each other show what the broker does beside them.
 _TOGETHER: Final = 10
-# A bill of so many times its entry's median holds a wait for the CPU that others had.
+# What is so many times the median of its like holds a wait for the CPU that others had.
 _DISTURBED: Final = 10
 # In so many parts a spread is told.
 _PARTS: Final = 20
@@ -89,8 +96,10 @@ def bills(rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> Bills 
     entry = np.array([traffic[number] for number in rows["request_id"].to_pylist()])
     pauses_ns = _pauses_ns(rows)
     idle = pauses_ns >= 0
-    reading_us = float(prior_us[... if idle.all() else ~idle].mean())
-    waking_us = max(0.0, float(prior_us[idle].mean()) - reading_us)
+    before_us = float(prior_us[... if idle.all() else ~idle].mean())
+    together_us = _read_together_us(rows)
+    reading_us = before_us if together_us is None else min(together_us, before_us)
+    waking_us = max(0.0, float(prior_us[idle].mean()) - before_us)
     # Stamps are of the wall clock: where bills exceed the CPU that was used, others had
     # it meanwhile, from every request in proportion to how long it was at work.
     used_us = cpu_s * 1e6
@@ -98,8 +107,10 @@ def bills(rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> Bills 
     average_us = max(0.0, used_us - float(costs_us.sum())) / len(rows)
     writing = min(writing_us(rows), average_us)
     travel_us = _travel_us(rows, costs_us + writing, pauses_ns >= _PAUSE_NS)
-    together_us = _unbilled_together_us(rows, costs_us, idle, average_us)
-    unbilled_us = max(writing, min(together_us, average_us))
+    unbilled_us = average_us
+    beyond_us = _beyond_bills_us(rows, costs_us, idle, reading_us + waking_us)
+    if beyond_us is not None:
+        unbilled_us = max(writing, min(beyond_us, average_us))
     settling_us = (average_us - unbilled_us) / float(idle.mean())
     costs_us += unbilled_us + settling_us * idle
     names = [str(name) for name in np.unique(entry)]
@@ -186,23 +197,50 @@ def _pauses_ns(rows: pa.Table) -> _Numbers:
     return found
 
 
-def _unbilled_together_us(
-    rows: pa.Table, bills_us: _Numbers, idle: _Numbers, otherwise_us: float
-) -> float:
+def _read_together_us(rows: pa.Table) -> float | None:
+    """Return what reading and admitting one of several requests takes, on average.
+
+    They are read one after the other, and so admitted: where a broker did nothing else
+    between two stamps of a kind, that is what it took, and now and then another of its
+    processors came to its turn. What else is billed before a handler's first turn is
+    spent when that has come. None if none were read together.
+    """
+    stamps_ns = np.concatenate([rows[name].to_numpy() for name in _STAMPS])
+    kinds = np.repeat(np.arange(len(_STAMPS)), len(rows))
+    order = np.argsort(stamps_ns, kind="stable")
+    apart_us, kinds = np.diff(stamps_ns[order]) / 1000, kinds[order]
+    alike = kinds[1:] == kinds[:-1]
+    means_us = [
+        _undisturbed(apart_us[of_kind]).mean()
+        for kind in (_STAMPS.index("received_ns"), _STAMPS.index("enqueued_ns"))
+        if (of_kind := alike & (kinds[1:] == kind)).any()
+    ]
+    return float(sum(means_us)) if means_us else None
+
+
+def _undisturbed(each_us: _Numbers) -> _Numbers:
+    """Return the measurements in which nobody else had the CPU."""
+    return each_us[each_us <= _DISTURBED * np.median(each_us)]
+
+
+def _beyond_bills_us(
+    rows: pa.Table, bills_us: _Numbers, idle: _Numbers, first_read_us: float
+) -> float | None:
     """Return what many requests behind each other took beyond their bills, each.
 
-    The median over the times when the broker was busy for so many; or ``otherwise_us``.
+    The median over the times when the broker was busy for so many; None if it never
+    was. ``first_read_us`` is for how long the first of them has been read.
     """
-    names = ("enqueued_ns", "prior_ns", "response_sent_ns")
-    enqueued_ns, prior_ns, ended_ns = (rows[name].to_numpy() for name in names)
+    received_us, ended_us = (
+        rows[name].to_numpy() / 1000 for name in ("received_ns", "response_sent_ns")
+    )
     first = np.flatnonzero(idle)
-    took_us = (
-        np.maximum.reduceat(ended_ns, first) - (enqueued_ns - prior_ns)[first]
-    ) / 1000
+    began_us = received_us[first] - first_read_us
+    took_us = np.maximum.reduceat(ended_us, first) - began_us
     requests = np.diff(first, append=len(rows))
     beyond_us = (took_us - np.add.reduceat(bills_us, first)) / requests
     many = requests >= _TOGETHER
-    return float(np.median(beyond_us[many])) if many.any() else otherwise_us
+    return float(np.median(beyond_us[many])) if many.any() else None
 
 
 def _travel_us(rows: pa.Table, known_us: _Numbers, alone: _Numbers) -> float | None:

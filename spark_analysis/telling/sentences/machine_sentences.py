@@ -50,6 +50,9 @@ def steadiness_sentence(manifest: Manifest) -> str:
             "some arm had no episode in which it was what it is in quiet, to within a "
             f"factor {digits(math.sqrt(band))}"
         )
+        slowest = manifest.episodes.slowest_band
+        if slowest is not None:
+            where += f" (and {digits(slowest)} for a few milliseconds of it)"
     again = ""
     if found.dealt_again:
         episodes = counted(found.dealt_again, "episode")
