@@ -211,16 +211,16 @@ def _read_together_us(rows: pa.Table) -> float | None:
     apart_us, kinds = np.diff(stamps_ns[order]) / 1000, kinds[order]
     alike = kinds[1:] == kinds[:-1]
     means_us = [
-        _undisturbed(apart_us[of_kind]).mean()
+        _undisturbed_mean(apart_us[of_kind])
         for kind in (_STAMPS.index("received_ns"), _STAMPS.index("enqueued_ns"))
         if (of_kind := alike & (kinds[1:] == kind)).any()
     ]
-    return float(sum(means_us)) if means_us else None
+    return sum(means_us) if means_us else None
 
 
-def _undisturbed(each_us: _Numbers) -> _Numbers:
-    """Return the measurements in which nobody else had the CPU."""
-    return each_us[each_us <= _DISTURBED * np.median(each_us)]
+def _undisturbed_mean(each_us: _Numbers) -> float:
+    """Return the mean of those measurements in which nobody else had the CPU."""
+    return float(each_us[each_us <= _DISTURBED * np.median(each_us)].mean())
 
 
 def _beyond_bills_us(
