@@ -77,7 +77,8 @@ class CostParts:
     idle reading takes ``waking_us`` more, and ``settling_us`` more is nobody's.
     ``travel_us`` is no part of a cost: it is what bytes take to a broker, or back.
     ``busy_share`` and ``idle_share`` are the cost of an entry's request in either case
-    over its mean, as far as known.
+    over its mean, as far as known, and ``arms`` the cost under an arm over what it is
+    under the baseline.
     """
 
     reading_us: float = 0.0
@@ -88,12 +89,13 @@ class CostParts:
     travel_us: float = 0.0
     busy_share: dict[str, float] = field(default_factory=dict)
     idle_share: dict[str, float] = field(default_factory=dict)
+    arms: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def beside_handlers(self) -> bool:
-        """Whether any part is spent where no policy has a say."""
+    def beside_handlers(self, arm: str) -> bool:
+        """Say whether a cost under an arm is more than what its handler always is."""
         parts = (self.reading_us, self.waking_us, self.writing_us, self.settling_us)
-        return any(parts) or bool(self.event_loop_us)
+        own = self.arms.get(arm, 1.0) - 1.0
+        return any((*parts, self.event_loop_us, self.busy_share, own))
 
 
 class Calibration(Section):
@@ -104,11 +106,13 @@ class Calibration(Section):
     where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part that no
     request's row was billed: writing its answer, which is ``writing_us``, and the event
     loop and the broker's housekeeping; where the broker was idle, that is
-    ``settling_us`` more. ``travel_us`` is what it takes from a client to
-    an idle broker, or back: in the kernel, and until who waits for it has woken up.
-    ``loop_us`` is what the fixed loop of `experiments.running.speed` took, in quiet
-    episodes. ``bills_us`` is the median bill of a request of each entry in a cluster:
-    without what nobody was billed, and without replication.
+    ``settling_us`` more. ``travel_us`` is what it takes from a client to an idle
+    broker, or back: until it has sent what is due, in the kernel, and until who waits
+    for it has woken up. ``loop_us`` is what the fixed loop of
+    `experiments.running.speed` took, in quiet episodes. ``arms`` are what requests cost
+    under other arms than the baseline, over what they do under that: a policy and a
+    reader use CPU, too. ``bills_us`` is the median bill of a request of each entry in a
+    cluster: without what nobody was billed, and without replication.
     """
 
     source: str
@@ -120,6 +124,7 @@ class Calibration(Section):
     writing_us: float | None = None
     travel_us: float | None = None
     loop_us: float | None = None
+    arms: dict[Name, Mean] = Field(default_factory=dict)
     bills_us: dict[Name, Mean] | None = None
     confidence: float | None = None
 
@@ -146,6 +151,7 @@ class Calibration(Section):
             travel_us=self.travel_us or 0.0,
             busy_share=self._shares(busy_us),
             idle_share=self._shares(idle_us),
+            arms=self.arms,
         )
 
     def _shares(self, costs_us: dict[str, float | None]) -> dict[str, float]:

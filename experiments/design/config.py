@@ -176,7 +176,7 @@ class Experiment(Section):
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
-        _check_costs(self.nominal, self.workload)
+        _check_costs(self.nominal, self.workload, self.arms)
         self._check_episodes()
         self._check_cluster()
         for arm in self.arms:
@@ -269,6 +269,9 @@ class Experiment(Section):
         content = self.model_dump(mode="json", by_alias=True)
         content["arms"] = [arm.model_dump(mode="json") for arm in arms]
         kept = {arm.name for arm in arms}
+        if content["nominal"] is not None:
+            costs = content["nominal"]["arms"]
+            content["nominal"]["arms"] = {it: costs[it] for it in costs if it in kept}
         pairs = content["analysis"]["compare"]
         content["analysis"]["compare"] = [p for p in pairs if kept.issuperset(p)]
         return parse(content)
@@ -364,14 +367,25 @@ def _check_factors(arms: Iterable[Arm]) -> None:
         seen[made_of] = arm.name
 
 
-def _check_costs(nominal: Calibration | None, workload: Workload) -> None:
-    """Refuse nominal costs of traffic that there is not."""
+def _check_costs(
+    nominal: Calibration | None, workload: Workload, arms: Iterable[Arm]
+) -> None:
+    """Refuse nominal costs of traffic, or under arms, that there are not."""
+    if nominal is None:
+        return
     names = [entry.name for entry in workload.traffic]
-    strangers = sorted(set(nominal.costs if nominal else ()) - set(names))
+    strangers = sorted(set(nominal.costs) - set(names))
     if strangers:
         raise ValueError(
             f"nominal.costs: no traffic is called {strangers[0]!r}; there is "
             + ", ".join(names)
+        )
+    there = [arm.name for arm in arms]
+    unknown = sorted(set(nominal.arms) - set(there))
+    if unknown:
+        raise ValueError(
+            f"nominal.arms: no arm is called {unknown[0]!r}; there is "
+            + ", ".join(there)
         )
 
 

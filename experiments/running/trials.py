@@ -199,7 +199,9 @@ def _told(trial: Trial, world: str) -> dict[str, Any]:
     """Return what only this world is told."""
     if world == "virtual":
         virtual = trial.experiment.virtual.model_dump(mode="json")
-        return {**virtual, "parts": asdict(cost_parts(trial.experiment))}
+        parts = asdict(cost_parts(trial.experiment))
+        parts["arms"] = parts["arms"].get(trial.arm.name)
+        return {**virtual, "parts": parts}
     if world == "model":
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}

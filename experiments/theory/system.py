@@ -283,10 +283,8 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         parts = cost_parts(experiment)
         if virtual.latency_us != (0.0, 0.0) or parts.travel_us:
             raise NoClosedForm("bytes take time to travel")
-        if parts.beside_handlers:
-            raise NoClosedForm("reading or writing takes time that no policy has")
-        if parts.busy_share:
-            raise NoClosedForm("a request costs more where the broker was idle")
+        if parts.beside_handlers(arm.name):
+            raise NoClosedForm("a part of a cost is spent where no policy has a say")
         if virtual.preemption_us:
             raise NoClosedForm(
                 f"preemption_us = {virtual.preemption_us} in virtual time"

@@ -61,7 +61,7 @@ class Broker:
         self, sent_us: Sequence[float], handler_us: Sequence[float]
     ) -> list[dict[str, float]]:
         parts = self.parts
-        rows: list[dict[str, float]] = [{"sent_ns": sent} for sent in sent_us]
+        rows = [{"intended_ns": sent, "sent_ns": sent} for sent in sent_us]
         came_us = [sent + parts.travel_us for sent in sent_us]
         queue: deque[int] = deque()
         read = 0

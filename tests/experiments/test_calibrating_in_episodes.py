@@ -154,6 +154,8 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
         assert cost.mean_us == pytest.approx(TRUE_US[name], rel=2e-3)
         assert cost.low_us == pytest.approx(TRUE_US[name], rel=2e-3)
         assert cost.high_us == pytest.approx(TRUE_US[name], rel=2e-3)
+    # Its broker's CPU says what another arm costs beside.
+    assert found.arms == {"wfq": pytest.approx(7.0, rel=0.01)}
     # The last of many behind each other is answered before the loop goes round.
     assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=0.02)
     assert found.reading_us == pytest.approx(READING_US, rel=2e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -51,6 +52,36 @@ def test_a_cost_that_is_spread_moves_no_rate_and_no_stretch() -> None:
     assert demands["control"] == {200_000}
     assert demands["bulk"] == {round(share * 1e6) for share in spread}
     assert drawn.sha256 != constant.sha256
+
+
+def test_a_virtual_cell_depends_on_what_its_own_arm_uses() -> None:
+    keys = set()
+    for share in (1.1, 1.2):
+        made = copy.deepcopy(CONTENT)
+        made["arms"].append({"name": "wfq", "scheduler": "wfq"})
+        made["nominal"]["arms"] = {"wfq": share}
+        by_arm = {it.arm.name: it for it in plan(points(parse(made)))}
+        keys |= {(arm, trial_key(it, "virtual", "c")) for arm, it in by_arm.items()}
+    assert sorted(Counter(arm for arm, _ in keys).items()) == [
+        ("fifo", 1),
+        ("fifo-again", 1),
+        ("wfq", 2),
+    ]
+
+
+def test_costs_under_an_arm_that_there_is_not_are_refused() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["arms"] = {"wqf": 1.1}
+    assert "nominal.arms: no arm is called 'wqf'" in refusal(made)
+
+
+def test_costs_under_an_arm_that_is_left_out_are_left_out() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["arms"].append({"name": "wfq", "scheduler": "wfq"})
+    made["nominal"]["arms"] = {"wfq": 1.1}
+    built = parse(made)
+    assert capacity.cost_parts(built.with_schedulers(["fifo", "wfq"])).arms
+    assert not capacity.cost_parts(built.with_schedulers(["fifo", "planes"])).arms
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,18 @@ def test_who_meets_an_idle_broker_costs_what_that_costs(tmp_path: Path) -> None:
     assert done_us[-1] == pytest.approx(total_us - 10.0, abs=20.0)
 
 
+def test_a_policy_uses_cpu_itself(tmp_path: Path) -> None:
+    """What it takes more of a request's cost is spent with its handler."""
+    nominal = stated(60.0, {"load": 1000.0}) | {"arms": {"wfq": 1.1}}
+    done_ms = {}
+    for arm in ("fifo", "wfq"):
+        built = experiment([at_once("load", "metadata", 10)], 0.5, nominal=nominal)
+        _, table = run(built, arm, tmp_path)
+        done_ms[arm] = table["client_done_ns"].to_numpy().max() / 1e6
+    assert done_ms["fifo"] == pytest.approx(10.0, abs=0.02)
+    assert done_ms["wfq"] == pytest.approx(11.0, abs=0.02)
+
+
 def test_what_travels_while_a_handler_computes_arrives_before_its_next_turn(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ _STAMPS: Final = (
 COLUMNS: Final = (
     "request_id",
     "outcome",
+    "intended_ns",
     "sent_ns",
     *_STAMPS,
     "client_done_ns",
@@ -244,8 +245,13 @@ def _beyond_bills_us(
 
 
 def _travel_us(rows: pa.Table, known_us: _Numbers, alone: _Numbers) -> float | None:
-    """Return half of what requests that met a sleeping broker took beyond all this."""
+    """Return half of what requests that met a sleeping broker took beyond all this.
+
+    From the instant at which they were due: a client needs some time to send.
+    """
     if not alone.any():
         return None
-    took_us = (rows["client_done_ns"].to_numpy() - rows["sent_ns"].to_numpy()) / 1000
+    took_us = (
+        rows["client_done_ns"].to_numpy() - rows["intended_ns"].to_numpy()
+    ) / 1000
     return max(0.0, float(np.median((took_us - known_us)[alone])) / 2)

@@ -6,14 +6,21 @@ experiment's will be, stretched by what light bursts have guessed. Costs are wha
 baseline's rows say (`bills`). The load is then what the config writes, whatever the
 light bursts have missed. It is taken from episodes on the machine in quiet, and how
 fast that is, is kept: it is the one on which episodes will count.
+
+The other arms are played between, for a policy and a reader use CPU, too: what requests
+cost under each, over what they cost under the baseline, is by the CPU of its broker.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
+
+import pyarrow.compute as pc
 
 from experiments.design.calibration import Calibration
 from experiments.design.capacity import on_machine
@@ -29,7 +36,16 @@ from experiments.running.trials import Deck, on_its_machine
 from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld
 from experiments.worlds.world import Trial, WorldError
 
-ROUNDS: Final = 5
+ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """What CPU an episode of another arm used, and how many it served of each entry."""
+
+    arm: str
+    cpu_us: float
+    served: Counter[str]
 
 
 def calibrate_in_episodes(
@@ -51,25 +67,41 @@ def calibrate_in_episodes(
     quiet = QuietSpeed(
         there.episodes.speed_band, slowest_band=there.episodes.slowest_band
     )
-    of_quiet = _in_quiet(there, world, watcher, estimate_s, quiet)
+    deck = Deck()
+    episodes = _in_quiet(there, deck, world, watcher, estimate_s, quiet)
+    of_quiet: list[Bills] = []
+    of_others: list[_Used] = []
+    for episode in episodes:
+        traffic = deck.draw(episode.trial).column("traffic")
+        cpu_s = episode.result.broker_cpu_s
+        if not _is_baseline(episode.trial):
+            of_others.append(_used(episode, traffic))
+        elif (said := bills(episode.requests, traffic, cpu_s)) is not None:
+            of_quiet.append(said)
     if not of_quiet:
         raise WorldError(
             "calibration: no CPU time is known, nothing was served, or the machine "
             "was not in quiet in any episode of the baseline"
         )
     found = by_bills(guess, of_quiet)
-    return found.model_copy(update={"loop_us": rounded(quiet.loop_ns / 1000)})
+    return found.model_copy(
+        update={
+            "arms": _arms(found, of_others),
+            "loop_us": rounded(quiet.loop_ns / 1000),
+        }
+    )
 
 
 def _in_quiet(
     there: Experiment,
+    deck: Deck,
     world: EpisodicWorld,
     watcher: Watcher,
     estimate_s: float,
     quiet: QuietSpeed,
-) -> list[Bills]:
-    """Return the bills of the baseline's episodes in quiet; say what quiet is."""
-    trials, deck = list(_trials(there)), Deck()
+) -> list[Episode]:
+    """Return the episodes that met the machine in quiet; say what quiet is."""
+    trials = list(_trials(there))
     watcher.planned(len(trials), estimate_s, 1)
     try:
         met, episodes = _played(trials, deck, world, watcher)
@@ -77,17 +109,39 @@ def _in_quiet(
         raise WorldError(f"calibration: {failure}") from failure
     for each in met:
         quiet.add(loop_ns(each.probes_ns))
-    found = [
-        bills(
-            episode.requests,
-            deck.draw(episode.trial).column("traffic"),
-            episode.result.broker_cpu_s,
-        )
+    return [
+        episode
         for machine, episode in zip(met, episodes, strict=True)
-        if _is_baseline(episode.trial) and episode.result.valid
+        if episode.result.valid
         if not quiet.fault(loop_ns(machine.probes_ns), machine.slowest_ns)
     ]
-    return [each for each in found if each is not None]
+
+
+def _used(episode: Episode, traffic: Sequence[str]) -> _Used:
+    rows = episode.requests.filter(pc.equal(episode.requests["outcome"], "ok"))
+    return _Used(
+        arm=episode.trial.arm.name,
+        cpu_us=(episode.result.broker_cpu_s or 0.0) * 1e6,
+        served=Counter(traffic[number] for number in rows["request_id"].to_pylist()),
+    )
+
+
+def _arms(found: Calibration, of_others: Sequence[_Used]) -> dict[str, float]:
+    """Return what requests cost under each arm over what they are found to cost.
+
+    The geometric mean over its episodes.
+    """
+    logs: dict[str, list[float]] = {}
+    for used in of_others:
+        expected_us = math.fsum(
+            found.costs[name].mean_us * count for name, count in used.served.items()
+        )
+        if used.cpu_us and expected_us:
+            logs.setdefault(used.arm, []).append(math.log(used.cpu_us / expected_us))
+    return {
+        arm: round(math.exp(math.fsum(each) / len(each)), 4)
+        for arm, each in sorted(logs.items())
+    }
 
 
 def _trials(experiment: Experiment) -> Iterator[Trial]:

@@ -7,8 +7,8 @@ is there waits, however urgent; it takes longer where the broker was asleep, and
 where many are read at once. Nor can what writes the answer, nor what the event loop
 and the broker's housekeeping take then, which nobody is billed. A machine's calibration
 says how much of a cost these are (`experiments.design.calibration.CostParts`), and by
-how much a request costs more where the broker was idle; without it they are free, and
-a request always costs what the trace drew for it.
+how much a request costs more where the broker was idle, and under another arm than the
+baseline; without it they are free, and a request costs what the trace drew for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class TraceCosts:
     whoever runs it: that is when the CPU is lost.
     """
 
-    def __init__(self, experiment: Experiment, trace: Trace, parts: CostParts) -> None:
+    def __init__(
+        self, experiment: Experiment, trace: Trace, parts: CostParts, arm: str
+    ) -> None:
         virtual = experiment.virtual
         self._by_class = {
             name: round(slice_us * 1000) for name, slice_us in virtual.slice_us.items()
@@ -55,6 +57,7 @@ class TraceCosts:
         self._event_loop_ns = round(parts.event_loop_us * 1000)
         self._settling_ns = round(parts.settling_us * 1000)
         self._parts = parts
+        self._of_arm = parts.arms.get(arm, 1.0)
         # When those were read that found the broker idle, until they are begun; and
         # for how many of them it has not settled again.
         self._woken_ns: set[int] = set()
@@ -125,7 +128,7 @@ class TraceCosts:
     def _here_ns(self, task: Request, demand_ns: int) -> int:
         """Return a demand as it is in the state in which its broker was found.
 
-        Less what is spent when its handler is done.
+        Under this arm, and less what is spent when its handler is done.
         """
         idle = task.received_ns in self._woken_ns
         self._woken_ns.discard(task.received_ns)
@@ -133,7 +136,7 @@ class TraceCosts:
         shares = self._parts.idle_share if idle else self._parts.busy_share
         share = shares.get(self._traffic[task.correlation_id], 1.0)
         after_ns = self.writing_ns + self._event_loop_ns + self._settling_ns * idle
-        return round(demand_ns * share) - after_ns
+        return round(demand_ns * share * self._of_arm) - after_ns
 
 
 class ClientsTime:

@@ -139,7 +139,9 @@ class Replay:
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
         self._parts = cost_parts(trial.experiment)
-        self._costs = TraceCosts(trial.experiment, replayed, self._parts)
+        self._costs = TraceCosts(
+            trial.experiment, replayed, self._parts, trial.arm.name
+        )
         # Since then the broker has been idle.
         self._computed_until_ns = 0
 
