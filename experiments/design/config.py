@@ -176,7 +176,7 @@ class Experiment(Section):
         if strangers:
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
-        _check_costs(self.nominal, self.workload, self.arms)
+        _check_costs(self.nominal, self.workload)
         self._check_episodes()
         self._check_cluster()
         for arm in self.arms:
@@ -269,9 +269,6 @@ class Experiment(Section):
         content = self.model_dump(mode="json", by_alias=True)
         content["arms"] = [arm.model_dump(mode="json") for arm in arms]
         kept = {arm.name for arm in arms}
-        if content["nominal"] is not None:
-            costs = content["nominal"]["arms"]
-            content["nominal"]["arms"] = {it: costs[it] for it in costs if it in kept}
         pairs = content["analysis"]["compare"]
         content["analysis"]["compare"] = [p for p in pairs if kept.issuperset(p)]
         return parse(content)
@@ -315,7 +312,17 @@ def load(path: Path) -> Experiment:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(str(path), f"no TOML: {error}") from error
-    return parse(content)
+    experiment = parse(content)
+    # Of a file; what a part of its arms is given to play has the costs under all.
+    arms = [arm.name for arm in experiment.arms]
+    nominal = experiment.nominal
+    strangers = sorted(set(nominal.arms if nominal else ()) - set(arms))
+    if strangers:
+        there = ", ".join(arms)
+        raise ExperimentError(
+            "nominal.arms", f"no arm is called {strangers[0]!r}; there is {there}"
+        )
+    return experiment
 
 
 def parse(content: Mapping[str, Any]) -> Experiment:
@@ -367,25 +374,14 @@ def _check_factors(arms: Iterable[Arm]) -> None:
         seen[made_of] = arm.name
 
 
-def _check_costs(
-    nominal: Calibration | None, workload: Workload, arms: Iterable[Arm]
-) -> None:
-    """Refuse nominal costs of traffic, or under arms, that there are not."""
-    if nominal is None:
-        return
+def _check_costs(nominal: Calibration | None, workload: Workload) -> None:
+    """Refuse nominal costs of traffic that there is not."""
     names = [entry.name for entry in workload.traffic]
-    strangers = sorted(set(nominal.costs) - set(names))
+    strangers = sorted(set(nominal.costs if nominal else ()) - set(names))
     if strangers:
         raise ValueError(
             f"nominal.costs: no traffic is called {strangers[0]!r}; there is "
             + ", ".join(names)
-        )
-    there = [arm.name for arm in arms]
-    unknown = sorted(set(nominal.arms) - set(there))
-    if unknown:
-        raise ValueError(
-            f"nominal.arms: no arm is called {unknown[0]!r}; there is "
-            + ", ".join(there)
         )
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.design import capacity
-from experiments.design.config import parse
+from experiments.design.config import load, parse
+from experiments.design.config_errors import ExperimentError
 from experiments.design.points import points
 from experiments.load import trace
+from experiments.running.calibrating.runs import baseline_alone
 from experiments.running.runner import plan
 from experiments.running.trials import trial_key
 from tests.experiments.test_capacity import CONTENT, NOMINAL_US, machine, refusal
+
+CONFIGS = Path(__file__).parents[2] / "experiments" / "configs"
 
 
 def test_a_virtual_cell_depends_on_what_a_cost_is_where_the_broker_was_idle() -> None:
@@ -69,19 +74,19 @@ def test_a_virtual_cell_depends_on_what_its_own_arm_uses() -> None:
     ]
 
 
-def test_costs_under_an_arm_that_there_is_not_are_refused() -> None:
-    made = copy.deepcopy(CONTENT)
-    made["nominal"]["arms"] = {"wqf": 1.1}
-    assert "nominal.arms: no arm is called 'wqf'" in refusal(made)
+def test_costs_under_an_arm_that_there_is_not_are_refused(tmp_path: Path) -> None:
+    quickstart = (CONFIGS / "quickstart.toml").read_text(encoding="utf-8")
+    file = tmp_path / "quickstart.toml"
+    file.write_text(quickstart.replace("\nwfq = ", "\nwqf = "), encoding="utf-8")
+    with pytest.raises(ExperimentError, match=r"nominal\.arms: no arm is called 'wqf'"):
+        load(file)
 
 
-def test_costs_under_an_arm_that_is_left_out_are_left_out() -> None:
-    made = copy.deepcopy(CONTENT)
-    made["arms"].append({"name": "wfq", "scheduler": "wfq"})
-    made["nominal"]["arms"] = {"wfq": 1.1}
-    built = parse(made)
-    assert capacity.cost_parts(built.with_schedulers(["fifo", "wfq"])).arms
-    assert not capacity.cost_parts(built.with_schedulers(["fifo", "planes"])).arms
+def test_costs_under_an_arm_that_is_left_out_do_not_matter() -> None:
+    """A part of the arms is played, in a calibration or because some were named."""
+    built = load(CONFIGS / "quickstart.toml").with_schedulers(["fifo", "planes"])
+    assert {arm.name for arm in built.arms} == {"fifo", "planes"}
+    assert parse(baseline_alone(built).content()).arms[0].name == "fifo"
 
 
 @pytest.mark.parametrize(
