@@ -17,15 +17,20 @@ from doorkeeper.shared import CONFIG, console, failing, refusing
     default="live",
 )
 @click.option(
+    "--rounds",
+    type=click.IntRange(min=2),
+    help="How many rounds to measure, for more than usual: a nominal machine.",
+)
+@click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write it, for --calibration FILE of an experiment's run.",
 )
-def calibrate(config: Path, world: str, out: Path | None) -> None:
+def calibrate(config: Path, world: str, rounds: int | None, out: Path | None) -> None:
     """Measure what requests of a config cost its baseline arm: a minute or so."""
     from doorkeeper.at_work import calibration as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.worlds.world import WorldError
 
     with refusing(ExperimentError), failing(WorldError):
-        at_work.run(config, world, out, console())
+        at_work.run(config, world, rounds, out, console())

@@ -23,7 +23,9 @@ FILE = "calibration.json"
 _CALIBRATIONS = 3
 
 
-def run(path: Path, world: str, out: Path | None, console: Console) -> None:
+def run(
+    path: Path, world: str, rounds: int | None, out: Path | None, console: Console
+) -> None:
     """Calibrate a config in a world, print what was found, and write it to ``out``.
 
     :raises experiments.design.config_errors.ExperimentError: if the config will not do.
@@ -31,7 +33,10 @@ def run(path: Path, world: str, out: Path | None, console: Console) -> None:
     """
     experiment = config.load(path)
     config.check_broker_keys(experiment)
-    found = _measure(experiment, world, f"doorkeeper calibrate {path.name}", console)
+    command = f"doorkeeper calibrate {path.name}"
+    if rounds is not None:
+        command += f" --rounds {rounds}"
+    found = _measure(experiment, world, command, console, rounds)
     console.print(_table(experiment, found))
     there = experiment.with_machine(found)
     mean_us = capacity.mean_request_us(capacity.in_rates(there))
@@ -113,7 +118,11 @@ def for_machine(
 
 
 def _measure(
-    experiment: Experiment, world: str, command: str, console: Console
+    experiment: Experiment,
+    world: str,
+    command: str,
+    console: Console,
+    rounds: int | None = None,
 ) -> Calibration:
     machine, sources = environment(), code()
     source = (
@@ -122,7 +131,7 @@ def _measure(
     )
     with ProgressBar(console) as progress:
         there = make_world(world, progress.tick)
-        return calibrate(experiment, there, progress, source)
+        return calibrate(experiment, there, progress, source, rounds)
 
 
 def _table(experiment: Experiment, found: Calibration) -> Table:

@@ -268,12 +268,23 @@ def test_calibrate_prints_costs_and_the_stretch(tmp_path: Path) -> None:
     nominal = '[nominal]\nsource = "a test"\ncosts.meta.mean_us = 25.0\n'
     config.write_text(CONFIG + nominal)
     command = ["calibrate", str(config), "--world", "virtual", "--out", str(out)]
+    command += ["--rounds", "2"]
     found = CliRunner().invoke(cli.main, command)
     assert found.exit_code == 0, found.output
     assert "The mean request costs 25 us, and traces are stretched by 1.000" in (
         " ".join(found.output.split())
     )
     assert calibration.read(out).costs["meta"].mean_us == 25.0
+    source = calibration.read(out).source
+    assert source.startswith(
+        "doorkeeper calibrate loads.toml --rounds 2 --world virtual"
+    )
+
+
+def test_as_many_rounds_are_measured_as_asked() -> None:
+    broker = Measured()
+    calibrate(parse(CONTENT), broker, Unwatched(), "a test", 9)
+    assert len(broker.stretches) == 2 + 9
 
 
 def test_costs_of_a_file_are_those_of_the_machine(tmp_path: Path) -> None:

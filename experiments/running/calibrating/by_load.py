@@ -46,17 +46,22 @@ _COLUMNS: Final = ("request_id", "outcome", "service_ns", "prior_ns")
 
 
 def calibrate_by_load(
-    experiment: Experiment, world: World, watcher: Watcher, source: str
+    experiment: Experiment,
+    world: World,
+    watcher: Watcher,
+    source: str,
+    *,
+    rounds: int = ROUNDS,
 ) -> Calibration:
     """Measure by what factor requests cost more in a world than nominally.
 
     :raises WorldError: if runs fail repeatedly, or a nominal cost is not known.
     """
-    alone = of_runs(_baseline(experiment), _SETTLING + ROUNDS)
+    alone = of_runs(_baseline(experiment), _SETTLING + rounds)
     nominal = stated_us(alone, world)
-    watcher.planned(_SETTLING + ROUNDS, world.estimate_s(alone), 1)
+    watcher.planned(_SETTLING + rounds, world.estimate_s(alone), 1)
     factors, bills_us = [1.0], []
-    for number in range(_SETTLING + ROUNDS):
+    for number in range(_SETTLING + rounds):
         trial = Trial(
             experiment=alone,
             block=number,
@@ -69,11 +74,11 @@ def calibrate_by_load(
         traffic = [run.traffic[it] for it in served["request_id"].to_pylist()]
         factors.append(_factor(run.result.broker_cpu_s, traffic, nominal))
         bills_us.append(_bills_us(served, traffic))
-    found = np.array(factors[-ROUNDS:])
+    found = np.array(factors[-rounds:])
     return Calibration(
         source=source,
         costs={name: cost([*(mean_us * found)]) for name, mean_us in nominal.items()},
-        bills_us=_mean_us(bills_us[-ROUNDS:]),
+        bills_us=_mean_us(bills_us[-rounds:]),
         confidence=CONFIDENCE,
     )
 

@@ -30,28 +30,33 @@ _ROUNDS: Final = 3
 
 
 def calibrate(
-    experiment: Experiment, world: World, watcher: Watcher, source: str
+    experiment: Experiment,
+    world: World,
+    watcher: Watcher,
+    source: str,
+    rounds: int | None = None,
 ) -> Calibration:
     """Measure what each traffic entry's requests cost in a world.
 
-    Live it takes from 30 to 60 s, and with Apache Kafka some minutes.
+    Live it takes from 30 to 60 s, and with Apache Kafka some minutes; more ``rounds``
+    than usual tell it better.
 
     :raises WorldError: if a run fails repeatedly, or a broker's rows say no costs.
     """
+    asked = {} if rounds is None else {"rounds": rounds}
     if experiment.cluster is not None:
-        return calibrate_by_load(experiment, world, watcher, source)
+        return calibrate_by_load(experiment, world, watcher, source, **asked)
     if not WORLDS[world.name].rows:
         return calibrate_one_by_one(
-            experiment, cast(LoadableWorld, world), watcher, source
+            experiment, cast(LoadableWorld, world), watcher, source, **asked
         )
     computed = WORLDS[world.name].computed
-    guess = calibrate_by_light_bursts(
-        experiment, world, watcher, source, rounds=_ROUNDS if computed else 1
-    )
+    light = (rounds or _ROUNDS) if computed else 1
+    guess = calibrate_by_light_bursts(experiment, world, watcher, source, rounds=light)
     if computed:
         return guess
     if experiment.episodes is None:
-        return calibrate_in_runs(experiment, guess, world, watcher)
+        return calibrate_in_runs(experiment, guess, world, watcher, **asked)
     seconds = world.estimate_s(in_rates(experiment))
     alive = cast(EpisodicWorld, world)
-    return calibrate_in_episodes(experiment, guess, alive, watcher, seconds)
+    return calibrate_in_episodes(experiment, guess, alive, watcher, seconds, **asked)

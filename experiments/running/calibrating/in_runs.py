@@ -22,7 +22,12 @@ ROUNDS: Final = 5
 
 
 def calibrate_in_runs(
-    experiment: Experiment, guess: Calibration, world: World, watcher: Watcher
+    experiment: Experiment,
+    guess: Calibration,
+    world: World,
+    watcher: Watcher,
+    *,
+    rounds: int = ROUNDS,
 ) -> Calibration:
     """Measure what each traffic entry's requests cost in the experiment's own runs.
 
@@ -32,10 +37,10 @@ def calibrate_in_runs(
     :raises WorldError: if runs fail repeatedly, or none says what it cost.
     """
     there = experiment.with_machine(guess)
-    factor, alone = stretch(there), of_runs(baseline_alone(there), ROUNDS)
-    watcher.planned(ROUNDS, world.estimate_s(on_machine(alone, factor)), 1)
+    factor, alone = stretch(there), of_runs(baseline_alone(there), rounds)
+    watcher.planned(rounds, world.estimate_s(on_machine(alone, factor)), 1)
     found: list[Bills] = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         trial = Trial(
             experiment=alone, block=number, arm=alone.arms[0], order=0, stretch=factor
         )

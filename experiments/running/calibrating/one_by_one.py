@@ -71,7 +71,12 @@ class LoadableWorld(World, EpisodicWorld, Protocol):
 
 
 def calibrate_one_by_one(
-    experiment: Experiment, world: LoadableWorld, watcher: Watcher, source: str
+    experiment: Experiment,
+    world: LoadableWorld,
+    watcher: Watcher,
+    source: str,
+    *,
+    rounds: int = ROUNDS,
 ) -> Calibration:
     """Measure what each traffic entry's requests cost, together and by themselves.
 
@@ -86,7 +91,7 @@ def calibrate_one_by_one(
     guess = _costs([settling], {}, nominal)
     factor = stretch(experiment.with_machine(_calibration(guess, source)))
     loads = list(_loads(whole))
-    used = _played(loads * ROUNDS, factor, world, watcher)
+    used = _played(loads * rounds, factor, world, watcher)
     together = used[:: len(loads)]
     alone = {
         load.alone: used[number :: len(loads)]
