@@ -34,9 +34,11 @@ from broker.coordination.zookeeper.layout.topic_records import (
 )
 from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
+from experiments.worlds.kafka import apache_kafka
 from tests.kafka.invented import KEPT_UP, in_time, keeping_up
 from tests.kafka.mixed_cluster import (
     TIMEOUT_S,
+    VERSION,
     Cluster,
     are_same,
     ask_zookeeper,
@@ -62,6 +64,11 @@ RECORDS = 200
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        apache_kafka.jars(VERSION)
+        apache_kafka.java()
+    except apache_kafka.NoKafka as none:
+        pytest.skip(str(none))
     with ExitStack() as stack:
         yield Cluster(tmp_path_factory.mktemp("cluster"), stack)
 
