@@ -26,7 +26,7 @@ class Cost(Section):
     """The mean CPU of one request in microseconds, and the ends of its interval.
 
     ``busy_us`` and ``idle_us`` are the means of those that came behind others, and that
-    found the broker idle. ``spread`` says how single requests differ: bills over their
+    found the broker idle. ``spread`` says how single requests differ: costs over their
     mean, in order, by equal parts of the requests (of twenty: the mean of the cheapest
     twentieth first). Without either all requests of an entry cost the same.
     """

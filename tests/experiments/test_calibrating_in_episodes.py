@@ -91,6 +91,8 @@ class Broker:
                 # What it costs under another arm is that arm's affair.
                 slower *= 7
             true_us = np.array([TRUE_US[name] for name in replayed.column("traffic")])
+            entries = replayed.column("traffic")
+            guessed_us = np.array([FOUND_US[name] for name in entries])
             # One in ten was refused in time, and cost nothing.
             answered = np.arange(len(true_us)) % 10 > 0
             served = serve(
@@ -113,6 +115,7 @@ class Broker:
             result = RunResult(
                 valid=True,
                 broker_cpu_s=None if self.silent else served.cpu_s,
+                cost_ratio=served.cpu_s * 1e6 / guessed_us[answered].sum(),
                 probes_ns=probes_ns,
             )
             yield Episode(

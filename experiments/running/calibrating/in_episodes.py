@@ -14,19 +14,15 @@ they cost under the baseline, is told by the CPU of its broker.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
-
-import pyarrow.compute as pc
 
 from experiments.design.calibration import Calibration
 from experiments.design.capacity import on_machine
 from experiments.design.config import Experiment
 from experiments.design.points import points
 from experiments.processes.children import RunFailed
-from experiments.running.calibrating.bills import Bills, bills, by_bills
+from experiments.running.calibrating.bills import bills, by_bills
 from experiments.running.calibrating.runs import UNDISTURBED, rounded
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
@@ -36,15 +32,6 @@ from experiments.worlds.episodes import Conditions, Episode, EpisodicWorld
 from experiments.worlds.world import Trial, WorldError
 
 ROUNDS: Final = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Used:
-    """What CPU an episode of another arm used, and how many it served of each entry."""
-
-    arm: str
-    cpu_us: float
-    served: Counter[str]
 
 
 def calibrate_in_episodes(
@@ -72,15 +59,16 @@ def calibrate_in_episodes(
     trials = list(_trials(there, rounds))
     watcher.planned(len(trials), estimate_s, 1)
     episodes = _in_quiet(trials, deck, world, watcher, quiet)
-    of_quiet: list[Bills] = []
-    of_others: list[_Used] = []
-    for episode in episodes:
-        traffic = deck.draw(episode.trial).column("traffic")
-        cpu_s = episode.result.broker_cpu_s
-        if not _is_baseline(episode.trial):
-            of_others.append(_used(episode, traffic))
-        elif (said := bills(episode.requests, traffic, cpu_s)) is not None:
-            of_quiet.append(said)
+    said = [
+        bills(
+            episode.requests,
+            deck.draw(episode.trial).column("traffic"),
+            episode.result.broker_cpu_s,
+        )
+        for episode in episodes
+        if _is_baseline(episode.trial)
+    ]
+    of_quiet = [each for each in said if each is not None]
     if not of_quiet:
         raise WorldError(
             "calibration: no CPU time is known, nothing was served, or the machine "
@@ -89,7 +77,7 @@ def calibrate_in_episodes(
     found = by_bills(guess, of_quiet)
     return found.model_copy(
         update={
-            "arms": _arms(found, of_others),
+            "arms": _arms(episodes),
             "loop_us": rounded(quiet.loop_ns / 1000),
         }
     )
@@ -117,38 +105,28 @@ def _in_quiet(
     ]
 
 
-def _used(episode: Episode, traffic: Sequence[str]) -> _Used:
-    rows = episode.requests.filter(pc.equal(episode.requests["outcome"], "ok"))
-    return _Used(
-        arm=episode.trial.arm.name,
-        cpu_us=(episode.result.broker_cpu_s or 0.0) * 1e6,
-        served=Counter(traffic[number] for number in rows["request_id"].to_pylist()),
-    )
+def _arms(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return what requests cost under each arm over what they do under the baseline.
 
-
-def _arms(found: Calibration, of_others: Sequence[_Used]) -> dict[str, float]:
-    """Return what requests cost under each arm over what they are found to cost.
-
-    The geometric mean over its episodes.
+    By geometric means over episodes of the CPU over what the guess expects: arms of a
+    round are dealt the same requests.
     """
     logs: dict[str, list[float]] = {}
-    for used in of_others:
-        expected_us = math.fsum(
-            found.costs[name].mean_us * count for name, count in used.served.items()
-        )
-        if used.cpu_us and expected_us:
-            logs.setdefault(used.arm, []).append(math.log(used.cpu_us / expected_us))
-    return {
-        arm: round(math.exp(math.fsum(each) / len(each)), 4)
-        for arm, each in sorted(logs.items())
-    }
+    for episode in episodes:
+        ratio = episode.result.cost_ratio
+        if ratio:
+            arm = "" if _is_baseline(episode.trial) else episode.trial.arm.name
+            logs.setdefault(arm, []).append(math.log(ratio))
+    means = {arm: math.fsum(each) / len(each) for arm, each in sorted(logs.items())}
+    base = means.pop("", 0.0)
+    return {arm: round(math.exp(mean - base), 4) for arm, mean in means.items()}
 
 
 def _trials(experiment: Experiment, rounds: int) -> Iterator[Trial]:
     """Yield trials of rounds that the experiment does not have, in their order.
 
-    Each arm as often as the others: what a request costs grows with what a broker has
-    served, and depends on whose caches it meets.
+    Each arm as often as the others: one that is played more often has served more and
+    meets other caches.
     """
     header = experiment.experiment
     another = {"blocks": rounds, "seed": header.seed + 1}
