@@ -27,8 +27,8 @@ class Cost(Section):
 
     ``busy_us`` and ``idle_us`` are the means of those that came behind others, and that
     found the broker idle. ``spread`` says how single requests differ: costs over their
-    mean, in order, by equal parts of the requests (of twenty: the mean of the cheapest
-    twentieth first). Without either all requests of an entry cost the same.
+    mean, in order, by equal parts of the requests (of fifty: the mean of the cheapest
+    fiftieth first). Without either all requests of an entry cost the same.
     """
 
     mean_us: Mean
@@ -74,11 +74,11 @@ class CostParts:
 
     Where the broker was busy reading takes ``reading_us``, writing the answer
     ``writing_us``, and ``event_loop_us`` is nobody's, not even its flow's. Where it was
-    idle reading takes ``waking_us`` more, and ``settling_us`` more is nobody's.
-    ``travel_us`` is no part of a cost: it is what bytes take to a broker, or back.
-    ``busy_share`` and ``idle_share`` are the cost of an entry's request in either case
-    over its mean, as far as known, and ``arms`` the cost under an arm over what it is
-    under the baseline.
+    idle ``waking_us`` more pass before a handler begins, and ``settling_us`` more is
+    nobody's. ``travel_us`` and ``returning_us`` are no part of a cost: they are what
+    bytes take to a broker, and back. ``busy_share`` and ``idle_share`` are the cost of
+    an entry's request in either case over its mean, as far as known, and ``arms`` the
+    cost under an arm, of each entry, over what it is under the baseline.
     """
 
     reading_us: float = 0.0
@@ -87,15 +87,16 @@ class CostParts:
     event_loop_us: float = 0.0
     settling_us: float = 0.0
     travel_us: float = 0.0
+    returning_us: float = 0.0
     busy_share: dict[str, float] = field(default_factory=dict)
     idle_share: dict[str, float] = field(default_factory=dict)
-    arms: dict[str, float] = field(default_factory=dict)
+    arms: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def beside_handlers(self, arm: str) -> bool:
         """Say whether a cost under an arm is more than what its handler always is."""
         parts = (self.reading_us, self.waking_us, self.writing_us, self.settling_us)
-        own = self.arms.get(arm, 1.0) - 1.0
-        return any((*parts, self.event_loop_us, self.busy_share, own))
+        own = [share - 1.0 for share in self.arms.get(arm, {}).values()]
+        return any((*parts, self.event_loop_us, self.busy_share, *own))
 
 
 class Calibration(Section):
@@ -103,16 +104,17 @@ class Calibration(Section):
 
     ``source`` is the command that measured it and on what. ``reading_us`` is the part
     of every cost that is from before the request was queued, where the broker was busy;
-    where it was idle, that is ``waking_us`` more. ``unbilled_us`` is the part that no
-    request's row was billed: writing its answer, which is ``writing_us``, and the event
-    loop and the broker's housekeeping; where the broker was idle, that is
-    ``settling_us`` more. ``travel_us`` is what it takes from a client to an idle
-    broker, or back: until it has sent what is due, in the kernel, and until who waits
-    for it has woken up. ``loop_us`` is what the fixed loop of
-    `experiments.running.speed` took, in quiet episodes. ``arms`` are what requests cost
-    under other arms than the baseline, over what they do under that: a policy and a
-    reader use CPU, too. ``bills_us`` is the median bill of a request of each entry in a
-    cluster: without what nobody was billed, and without replication.
+    where it was idle, ``waking_us`` more are from before its handler began.
+    ``unbilled_us`` is the part that no request's row was billed: writing its answer,
+    which is ``writing_us``, and the event loop and the broker's housekeeping; where the
+    broker was idle, that is ``settling_us`` more. ``travel_us`` is what it takes from a
+    client to an idle broker: until it has sent what is due, and in the kernel.
+    ``returning_us`` is the way back, as long if it is not known. ``loop_us`` is what
+    the fixed loop of `experiments.running.speed` took, in quiet episodes. ``arms`` are
+    what requests of each entry cost under other arms than the baseline, over what they
+    do under that: a policy and a reader use CPU, too. ``bills_us`` is the median bill
+    of a request of each entry in a cluster: without what nobody was billed, and without
+    replication.
     """
 
     source: str
@@ -123,8 +125,9 @@ class Calibration(Section):
     waking_us: float | None = None
     writing_us: float | None = None
     travel_us: float | None = None
+    returning_us: float | None = None
     loop_us: float | None = None
-    arms: dict[Name, Mean] = Field(default_factory=dict)
+    arms: dict[Name, dict[Name, Mean]] = Field(default_factory=dict)
     bills_us: dict[Name, Mean] | None = None
     confidence: float | None = None
 
@@ -142,13 +145,16 @@ class Calibration(Section):
             {name: getattr(cost, state) for name, cost in self.costs.items()}
             for state in ("busy_us", "idle_us")
         )
+        travel_us = self.travel_us or 0.0
+        returning_us = self.returning_us
         return CostParts(
             reading_us=self.reading_us or 0.0,
             waking_us=self.waking_us or 0.0,
             writing_us=writing_us or 0.0,
             event_loop_us=loop_us,
             settling_us=self.settling_us or 0.0,
-            travel_us=self.travel_us or 0.0,
+            travel_us=travel_us,
+            returning_us=travel_us if returning_us is None else returning_us,
             busy_share=self._shares(busy_us),
             idle_share=self._shares(idle_us),
             arms=self.arms,

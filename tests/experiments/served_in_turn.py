@@ -15,7 +15,8 @@ class Parts:
     """What is spent beside handlers, in microseconds.
 
     Reading and ``admitting_us`` are what a calibration calls reading; ``turning_us`` is
-    billed before the handler, too, but when its turn has come.
+    billed before the handler, too, but when its turn has come, which is at once where
+    the broker was idle.
     """
 
     reading_us: float = 0.0
@@ -26,6 +27,7 @@ class Parts:
     event_loop_us: float = 0.0
     settling_us: float = 0.0
     travel_us: float = 0.0
+    returning_us: float = 0.0
 
     @property
     def prior_us(self) -> float:
@@ -82,13 +84,14 @@ class Broker:
             queue.extend(batch)
             served = queue.popleft()
             row = rows[served]
+            self.spend(parts.turning_us * idle)
             row["dequeued_ns"] = self.now_us
-            self.spend(parts.turning_us)
+            self.spend(parts.turning_us * (not idle))
             row["service_ns"] = handler_us[served] + self.in_idle_us * idle
             row["local_done_ns"] = self.spend(row["service_ns"])
             row["response_dequeued_ns"] = self.now_us
             row["response_sent_ns"] = self.spend(parts.writing_us)
-            row["client_done_ns"] = row["response_sent_ns"] + parts.travel_us
+            row["client_done_ns"] = row["response_sent_ns"] + parts.returning_us
             self.spend(parts.event_loop_us + parts.settling_us * idle)
         return rows
 

@@ -26,7 +26,7 @@ from tests.experiments.unwatched import Unwatched
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
 READING_US, WRITING_US, UNBILLED_US, TRAVEL_US = 20.0, 12.0, 35.0, 15.0
-WAKING_US = 7.0
+WAKING_US, RETURNING_US = 7.0, 4.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -104,6 +104,7 @@ class Broker:
                     writing_us=WRITING_US * slower,
                     event_loop_us=(UNBILLED_US - WRITING_US) * slower,
                     travel_us=TRAVEL_US,
+                    returning_us=RETURNING_US,
                 ),
                 ids=np.flatnonzero(answered),
                 in_idle_us=-WAKING_US * slower,
@@ -156,14 +157,17 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
         assert cost.mean_us == pytest.approx(TRUE_US[name], rel=2e-3)
         assert cost.low_us == pytest.approx(TRUE_US[name], rel=2e-3)
         assert cost.high_us == pytest.approx(TRUE_US[name], rel=2e-3)
-    # Its broker's CPU says what another arm costs beside.
-    assert found.arms == {"wfq": pytest.approx(7.0, rel=0.01)}
+    # Its broker's rows say what each entry costs under another arm.
+    assert found.arms == {
+        "wfq": {name: pytest.approx(7.0, rel=0.01) for name in TRUE_US}
+    }
     # The last of many behind each other is answered before the loop goes round.
     assert found.unbilled_us == pytest.approx(UNBILLED_US, rel=0.02)
     assert found.reading_us == pytest.approx(READING_US, rel=2e-3)
     assert found.waking_us == pytest.approx(WAKING_US, rel=0.02)
     assert found.writing_us == pytest.approx(WRITING_US, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
+    assert found.returning_us == pytest.approx(RETURNING_US, rel=1e-3)
 
 
 def test_costs_are_those_of_the_machine_in_quiet() -> None:

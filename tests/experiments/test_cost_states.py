@@ -64,7 +64,7 @@ def test_a_virtual_cell_depends_on_what_its_own_arm_uses() -> None:
     for share in (1.1, 1.2):
         made = copy.deepcopy(CONTENT)
         made["arms"].append({"name": "wfq", "scheduler": "wfq"})
-        made["nominal"]["arms"] = {"wfq": share}
+        made["nominal"]["arms"] = {"wfq": {"bulk": share}}
         by_arm = {it.arm.name: it for it in plan(points(parse(made)))}
         keys |= {(arm, trial_key(it, "virtual", "c")) for arm, it in by_arm.items()}
     assert sorted(Counter(arm for arm, _ in keys).items()) == [

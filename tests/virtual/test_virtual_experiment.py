@@ -200,6 +200,12 @@ def test_a_lonely_request_takes_its_cost_and_both_ways(tmp_path: Path) -> None:
     nominal = stated(60.0, {"control": 200.0}) | {"travel_us": 40.0}
     _, table = run(experiment([rare], 0.5, nominal=nominal), "priority", tmp_path)
     assert latency_ms(table, "control") == pytest.approx(0.2 + 2 * 0.04)
+    nominal |= {"returning_us": 10.0}
+    _, table = run(experiment([rare], 0.5, nominal=nominal), "priority", tmp_path)
+    assert latency_ms(table, "control") == pytest.approx(0.2 + 0.04 + 0.01)
+    assert set(
+        np.subtract(*(table[it].to_numpy() for it in ("received_ns", "sent_ns")))
+    ) == {100_000}
 
 
 def test_writing_its_answer_is_the_last_part_of_a_cost(tmp_path: Path) -> None:
@@ -273,7 +279,7 @@ def test_who_meets_an_idle_broker_costs_what_that_costs(tmp_path: Path) -> None:
 
 def test_a_policy_uses_cpu_itself(tmp_path: Path) -> None:
     """What it takes more of a request's cost is spent with its handler."""
-    nominal = stated(60.0, {"load": 1000.0}) | {"arms": {"wfq": 1.1}}
+    nominal = stated(60.0, {"load": 1000.0}) | {"arms": {"wfq": {"load": 1.1}}}
     done_ms = {}
     for arm in ("fifo", "wfq"):
         built = experiment([at_once("load", "metadata", 10)], 0.5, nominal=nominal)

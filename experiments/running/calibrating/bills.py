@@ -5,6 +5,9 @@ billed: the broker's CPU beyond all bills, over all requests. That part is small
 requests come behind each other, and there it is seen: in the time that many of them
 took together, beyond their bills. What is left is of those that found the broker idle.
 Where one did, what it took beyond its bill and its answer's is the way there and back.
+
+A warm-up's requests are not asked: the first of an episode find caches that others have
+used, and cost half as much again.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ _TOGETHER: Final = 10
 # What is so many times the median of its like holds a wait for the CPU that others had.
 _DISTURBED: Final = 10
 # In so many parts a spread is told.
-_PARTS: Final = 20
+_PARTS: Final = 50
 _EACH: Final = (
     "reading_us",
     "waking_us",
@@ -70,8 +73,8 @@ class Bills:
 
     ``costs_us`` are bills and what nobody was billed, ``idle`` says which found the
     broker idle. Of all requests ``unbilled_us`` is nobody's and of those that found it
-    idle ``settling_us`` more. And what writing an answer took, and its way; None if
-    none met a broker that was asleep.
+    idle ``settling_us`` more. And what writing an answer took, and the ways there and
+    back; None if none met a broker that was asleep.
     """
 
     costs_us: dict[str, _Numbers]
@@ -82,48 +85,63 @@ class Bills:
     unbilled_us: float
     settling_us: float
     travel_us: float | None
+    returning_us: float | None
+
+    def undisturbed_us(self, name: str) -> _Numbers:
+        """Return what an entry's requests cost, without long waits for the CPU."""
+        return _capped(self.costs_us[name])
 
 
-def bills(rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> Bills | None:
+def bills(
+    rows: pa.Table, traffic: Sequence[str], cpu_s: float | None, from_s: float
+) -> Bills | None:
     """Return what a run's requests were billed, if its broker's CPU is known.
 
-    ``traffic`` are the entries of the trace's requests, by number.
+    ``traffic`` are the entries of the trace's requests, by number; only those are asked
+    that were due at ``from_s`` or later.
     """
     rows = rows.filter(pc.equal(rows["outcome"], "ok")).sort_by("sent_ns")
-    if cpu_s is None or not len(rows):
+    asked = rows["intended_ns"].to_numpy() >= from_s * 1e9
+    if cpu_s is None or not asked.any():
         return None
     prior_us = rows["prior_ns"].to_numpy() / 1000
     costs_us = rows["service_ns"].to_numpy() / 1000 + prior_us
     entry = np.array([traffic[number] for number in rows["request_id"].to_pylist()])
     pauses_ns = _pauses_ns(rows)
     idle = pauses_ns >= 0
-    before_us = float(prior_us[... if idle.all() else ~idle].mean())
+    busy_asked, idle_asked = asked & ~idle, asked & idle
+    before_us = float(prior_us[busy_asked if busy_asked.any() else asked].mean())
     together_us = _read_together_us(rows)
     reading_us = before_us if together_us is None else min(together_us, before_us)
-    waking_us = max(0.0, float(prior_us[idle].mean()) - before_us)
+    idle_us = float(prior_us[idle_asked].mean()) if idle_asked.any() else 0.0
+    waking_us = max(0.0, idle_us - reading_us)
     # Stamps are of the wall clock: where bills exceed the CPU that was used, others had
     # it meanwhile, from every request in proportion to how long it was at work.
     used_us = cpu_s * 1e6
     costs_us *= min(1.0, used_us / float(costs_us.sum()))
     average_us = max(0.0, used_us - float(costs_us.sum())) / len(rows)
     writing = min(writing_us(rows), average_us)
-    travel_us = _travel_us(rows, costs_us + writing, pauses_ns >= _PAUSE_NS)
+    alone = asked & (pauses_ns >= _PAUSE_NS)
+    travel_us, returning_us = _ways_us(rows, costs_us + writing, alone)
     unbilled_us = average_us
-    beyond_us = _beyond_bills_us(rows, costs_us, idle, reading_us + waking_us)
+    # A turn costs as much there, and comes when a request has been read.
+    first_read_us = reading_us + max(0.0, idle_us - before_us)
+    beyond_us = _beyond_bills_us(rows, costs_us, idle, first_read_us)
     if beyond_us is not None:
         unbilled_us = max(writing, min(beyond_us, average_us))
     settling_us = (average_us - unbilled_us) / float(idle.mean())
     costs_us += unbilled_us + settling_us * idle
-    names = [str(name) for name in np.unique(entry)]
+    names = [str(name) for name in np.unique(entry[asked])]
     return Bills(
-        costs_us={name: costs_us[entry == name] for name in names},
-        idle={name: idle[entry == name] for name in names},
+        costs_us={name: costs_us[asked & (entry == name)] for name in names},
+        idle={name: idle[asked & (entry == name)] for name in names},
         reading_us=reading_us,
         waking_us=waking_us,
         writing_us=writing,
         unbilled_us=unbilled_us,
         settling_us=settling_us,
         travel_us=travel_us,
+        returning_us=returning_us,
     )
 
 
@@ -133,7 +151,6 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
     ``guess`` stays for an entry of which none has a request. Intervals are Student's t
     over runs.
     """
-    travels_us = [it.travel_us for it in found if it.travel_us is not None]
     return guess.model_copy(
         update={
             "costs": {
@@ -148,9 +165,11 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
                 part: rounded(float(np.mean([getattr(it, part) for it in found])))
                 for part in _EACH
             },
-            "travel_us": rounded(float(np.median(travels_us)))
-            if travels_us
-            else guess.travel_us,
+            **{
+                way: rounded(float(np.median(each_us)))
+                for way in ("travel_us", "returning_us")
+                if (each_us := _told(found, way))
+            },
             "confidence": CONFIDENCE,
         }
     )
@@ -165,7 +184,7 @@ def _cost(runs_us: Sequence[_Numbers], runs_idle: Sequence[_Numbers]) -> Cost | 
         return None
     found = cost([float(each.mean()) for each in runs_us])
     each_us, idle = np.concatenate(runs_us), np.concatenate(runs_idle)
-    each_us = np.minimum(each_us, _DISTURBED * np.median(each_us))
+    each_us = _capped(each_us)
     if idle.all() or not idle.any():
         expected_us = np.full(len(each_us), each_us.mean())
     else:
@@ -177,6 +196,16 @@ def _cost(runs_us: Sequence[_Numbers], runs_idle: Sequence[_Numbers]) -> Cost | 
             update={name: rounded(float(us)) for name, us in in_state.items()}
         )
     return found.model_copy(update={"spread": _spread(each_us / expected_us)})
+
+
+def _told(found: Sequence[Bills], way: str) -> list[float]:
+    """Return how long a way took in those runs that tell."""
+    return [us for each in found if (us := getattr(each, way)) is not None]
+
+
+def _capped(each_us: _Numbers) -> _Numbers:
+    """Return costs of which none holds a long wait for the CPU that others had."""
+    return np.minimum(each_us, _DISTURBED * np.median(each_us))
 
 
 def _spread(shares: _Numbers) -> tuple[float, ...]:
@@ -199,29 +228,36 @@ def _pauses_ns(rows: pa.Table) -> _Numbers:
 
 
 def _read_together_us(rows: pa.Table) -> float | None:
-    """Return what reading and admitting one of several requests takes, on average.
+    """Return what reading and admitting one of several requests takes, the median.
 
-    They are read one after the other, and so admitted: where a broker did nothing else
-    between two stamps of a kind, that is what it took, and now and then another of its
-    processors came to its turn. What else is billed before a handler's first turn is
-    spent when that has come. None if none were read together.
+    They are read one after the other, and so admitted, by one processor after the
+    other: where a broker did nothing else from the first of several to the last, that
+    is what all but the first took, and the admission of that. What else is billed
+    before a handler's first turn is spent when that has come. None if none were read
+    together.
     """
     stamps_ns = np.concatenate([rows[name].to_numpy() for name in _STAMPS])
     kinds = np.repeat(np.arange(len(_STAMPS)), len(rows))
     order = np.argsort(stamps_ns, kind="stable")
-    apart_us, kinds = np.diff(stamps_ns[order]) / 1000, kinds[order]
-    alike = kinds[1:] == kinds[:-1]
-    means_us = [
-        _undisturbed_mean(apart_us[of_kind])
-        for kind in (_STAMPS.index("received_ns"), _STAMPS.index("enqueued_ns"))
-        if (of_kind := alike & (kinds[1:] == kind)).any()
-    ]
-    return sum(means_us) if means_us else None
+    at_us, kinds = stamps_ns[order] / 1000, kinds[order]
+    received, admitted = kinds == 0, kinds == 1
+    taken_in = received | admitted
+    first = np.flatnonzero(np.diff(taken_in, prepend=False) & taken_in)
+    last = np.flatnonzero(np.diff(taken_in, append=False) & taken_in)
+    behind = np.cumsum(received)[last] - np.cumsum(received)[first]
+    whole = (behind > 0) & received[first] & admitted[last]
+    if not whole.any():
+        return None
+    in_turn = admitted[1:] & admitted[:-1]
+    admitting_us = float(np.median(np.diff(at_us)[in_turn])) if in_turn.any() else 0.0
+    took_us = (at_us[last] - at_us[first])[whole] - admitting_us
+    return _median(took_us / behind[whole], behind[whole])
 
 
-def _undisturbed_mean(each_us: _Numbers) -> float:
-    """Return the mean of those measurements in which nobody else had the CPU."""
-    return float(each_us[each_us <= _DISTURBED * np.median(each_us)].mean())
+def _median(values: _Numbers, weights: _Numbers) -> float:
+    order = np.argsort(values)
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][half])
 
 
 def _beyond_bills_us(
@@ -244,14 +280,20 @@ def _beyond_bills_us(
     return float(np.median(beyond_us[many])) if many.any() else None
 
 
-def _travel_us(rows: pa.Table, known_us: _Numbers, alone: _Numbers) -> float | None:
-    """Return half of what requests that met a sleeping broker took beyond all this.
+def _ways_us(
+    rows: pa.Table, known_us: _Numbers, alone: _Numbers
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the ways to a broker and back of requests that met it asleep, medians.
 
-    From the instant at which they were due: a client needs some time to send.
+    They are what such a request took beyond all that is known of it. The first begins
+    at the instant at which it was due: a client needs some time to send.
     """
     if not alone.any():
-        return None
-    took_us = (
-        rows["client_done_ns"].to_numpy() - rows["intended_ns"].to_numpy()
-    ) / 1000
-    return max(0.0, float(np.median((took_us - known_us)[alone])) / 2)
+        return None, None
+    due_ns, sent_ns, done_ns = (
+        rows[name].to_numpy()[alone]
+        for name in ("intended_ns", "response_sent_ns", "client_done_ns")
+    )
+    both_us = float(np.median((done_ns - due_ns) / 1000 - known_us[alone]))
+    back_us = max(0.0, float(np.median(done_ns - sent_ns)) / 1000)
+    return max(0.0, both_us - back_us), back_us

@@ -8,12 +8,11 @@ light bursts have missed. It is taken from episodes on the machine in quiet, and
 fast that is, is kept: it is the one on which episodes will count.
 
 A policy and a reader use CPU, too: what requests cost under each other arm, over what
-they cost under the baseline, is told by the CPU of its broker.
+they cost under the baseline, is told by the same rows (`under_arms`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -22,8 +21,9 @@ from experiments.design.capacity import on_machine
 from experiments.design.config import Experiment
 from experiments.design.points import points
 from experiments.processes.children import RunFailed
-from experiments.running.calibrating.bills import bills, by_bills
+from experiments.running.calibrating.bills import Bills, bills, by_bills
 from experiments.running.calibrating.runs import UNDISTURBED, rounded
+from experiments.running.calibrating.under_arms import Round, under_arms
 from experiments.running.progress import Watcher
 from experiments.running.runner import plan
 from experiments.running.speed import QuietSpeed, loop_ns
@@ -59,16 +59,9 @@ def calibrate_in_episodes(
     trials = list(_trials(there, rounds))
     watcher.planned(len(trials), estimate_s, 1)
     episodes = _in_quiet(trials, deck, world, watcher, quiet)
-    said = [
-        bills(
-            episode.requests,
-            deck.draw(episode.trial).column("traffic"),
-            episode.result.broker_cpu_s,
-        )
-        for episode in episodes
-        if _is_baseline(episode.trial)
-    ]
-    of_quiet = [each for each in said if each is not None]
+    billed = _billed(episodes, deck)
+    baseline = experiment.experiment.baseline
+    of_quiet = [each for by_arm in billed for each in by_arm.get(baseline, ())]
     if not of_quiet:
         raise WorldError(
             "calibration: no CPU time is known, nothing was served, or the machine "
@@ -77,7 +70,7 @@ def calibrate_in_episodes(
     found = by_bills(guess, of_quiet)
     return found.model_copy(
         update={
-            "arms": _arms(episodes),
+            "arms": under_arms(billed, found.costs, baseline),
             "loop_us": rounded(quiet.loop_ns / 1000),
         }
     )
@@ -105,21 +98,21 @@ def _in_quiet(
     ]
 
 
-def _arms(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return what requests cost under each arm over what they do under the baseline.
-
-    By geometric means over episodes of the CPU over what the guess expects: arms of a
-    round are dealt the same requests.
-    """
-    logs: dict[str, list[float]] = {}
+def _billed(episodes: Sequence[Episode], deck: Deck) -> list[Round]:
+    """Return what was billed in each round, by arm; the baseline's twin is as good."""
+    rounds: dict[int, dict[str, list[Bills]]] = {}
     for episode in episodes:
-        ratio = episode.result.cost_ratio
-        if ratio:
-            arm = "" if _is_baseline(episode.trial) else episode.trial.arm.name
-            logs.setdefault(arm, []).append(math.log(ratio))
-    means = {arm: math.fsum(each) / len(each) for arm, each in sorted(logs.items())}
-    base = means.pop("", 0.0)
-    return {arm: round(math.exp(mean - base), 4) for arm, mean in means.items()}
+        trial = episode.trial
+        said = bills(
+            episode.requests,
+            deck.draw(trial).column("traffic"),
+            episode.result.broker_cpu_s,
+            on_machine(trial.experiment, trial.stretch).workload.warmup_s,
+        )
+        if said is not None:
+            arm = trial.experiment.again_of(trial.arm) or trial.arm.name
+            rounds.setdefault(trial.block, {}).setdefault(arm, []).append(said)
+    return [rounds[block] for block in sorted(rounds)]
 
 
 def _trials(experiment: Experiment, rounds: int) -> Iterator[Trial]:
@@ -150,9 +143,3 @@ def _played(
             watcher.started(trial)
             met.append(session.play(*on_its_machine(trial, deck.draw(trial))))
         return met, list(session.finish())
-
-
-def _is_baseline(trial: Trial) -> bool:
-    """Whether it is the baseline's; its twin, if there is one, is as good."""
-    arm = trial.experiment.again_of(trial.arm) or trial.arm.name
-    return arm == trial.experiment.experiment.baseline

@@ -45,7 +45,8 @@ def calibrate_in_runs(
             experiment=alone, block=number, arm=alone.arms[0], order=0, stretch=factor
         )
         run = replay(trial, world, watcher, COLUMNS)
-        said = bills(run.rows, run.traffic, run.result.broker_cpu_s)
+        warmed_s = on_machine(alone, factor).workload.warmup_s
+        said = bills(run.rows, run.traffic, run.result.broker_cpu_s, warmed_s)
         found += [] if said is None else [said]
     if not found:
         raise WorldError("calibration: no CPU time is known, or nothing was served")

@@ -57,7 +57,7 @@ class TraceCosts:
         self._event_loop_ns = round(parts.event_loop_us * 1000)
         self._settling_ns = round(parts.settling_us * 1000)
         self._parts = parts
-        self._of_arm = parts.arms.get(arm, 1.0)
+        self._of_arm = parts.arms.get(arm, {})
         # When those were read that found the broker idle, until they are begun; and
         # for how many of them it has not settled again.
         self._woken_ns: set[int] = set()
@@ -134,9 +134,10 @@ class TraceCosts:
         self._woken_ns.discard(task.received_ns)
         self._unsettled += idle
         shares = self._parts.idle_share if idle else self._parts.busy_share
-        share = shares.get(self._traffic[task.correlation_id], 1.0)
+        entry = self._traffic[task.correlation_id]
+        share = shares.get(entry, 1.0) * self._of_arm.get(entry, 1.0)
         after_ns = self.writing_ns + self._event_loop_ns + self._settling_ns * idle
-        return round(demand_ns * share * self._of_arm) - after_ns
+        return round(demand_ns * share) - after_ns
 
 
 class ClientsTime:
@@ -158,6 +159,7 @@ class ClientsTime:
 class CostlyNetwork(MemoryNetwork):
     """A network whose server calls ``read`` when it has read some of a socket.
 
+    ``latency_ns`` is of the way to the server, ``back_ns`` of that to a client.
     That is once for a request of up to 64 KiB, but for those that a client has sent
     behind another without waiting: they come with it. And it calls ``write`` before it
     sends some: once for an answer that the client's buffer has room for. Whoever lets
@@ -170,10 +172,12 @@ class CostlyNetwork(MemoryNetwork):
         time: ClientsTime,
         rng: random.Random,
         latency_ns: tuple[int, int],
+        back_ns: tuple[int, int],
         read: Callable[[], None],
         write: Callable[[], None],
     ) -> None:
         super().__init__(now_ns=time.now_ns, rng=rng, latency_ns=latency_ns)
+        self._back_ns = back_ns
         self._time = time
         self.read = read
         self.write = write
@@ -197,6 +201,13 @@ class CostlyNetwork(MemoryNetwork):
     def catch_up(self) -> None:
         """Let arrive what has travelled for long enough, each at its time."""
         self._arrive(self._now_ns())
+
+    def delay_ns(self, to: MemoryConnection) -> int:
+        """Draw how long a chunk is on its way: to the server, or back."""
+        if isinstance(to, _Costly):
+            return super().delay_ns(to)
+        low_ns, high_ns = self._back_ns
+        return self._rng.randint(low_ns, high_ns) if high_ns else 0
 
     def accepted(self, fileno: int, address: str) -> MemoryConnection:
         """Return the server's end of a connection."""

@@ -151,7 +151,8 @@ class Replay:
         network = self._network = CostlyNetwork(
             time=clients,
             rng=self._rng,
-            latency_ns=self._latency_ns(),
+            latency_ns=self._latency_ns(self._parts.travel_us),
+            back_ns=self._latency_ns(self._parts.returning_us),
             read=partial(self._read, clock),
             write=partial(self._compute, clock, self._costs.writing_ns),
         )
@@ -253,8 +254,7 @@ class Replay:
         else:
             await self._pieces(request, needs_ns)
 
-    def _latency_ns(self) -> tuple[int, int]:
-        travelling_us = self._parts.travel_us
+    def _latency_ns(self, travelling_us: float) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
         low_ns, high_ns = (
             round((travelling_us + more_us) * 1000) for more_us in (low_us, high_us)
