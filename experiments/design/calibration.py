@@ -131,6 +131,13 @@ class Calibration(Section):
     bills_us: dict[Name, Mean] | None = None
     confidence: float | None = None
 
+    @model_validator(mode="after")
+    def _arms_cost_what_is_known(self) -> Self:
+        for arm, shares in self.arms.items():
+            for name in shares.keys() - self.costs.keys():
+                raise ValueError(f"arms.{arm}: there is no cost of {name!r}")
+        return self
+
     def parts(self) -> CostParts:
         """Return what of a cost is spent where.
 

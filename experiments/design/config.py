@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -314,12 +314,14 @@ def load(path: Path) -> Experiment:
         raise ExperimentError(str(path), f"no TOML: {error}") from error
     experiment = parse(content)
     # Of a file; what a part of its arms is given to play has the costs under all.
-    under_arms = experiment.nominal.arms if experiment.nominal else {}
     arms = [arm.name for arm in experiment.arms]
-    _expect_known("nominal.arms", "arm", under_arms, arms)
-    entries = [entry.name for entry in experiment.workload.traffic]
-    for arm, shares in under_arms.items():
-        _expect_known(f"nominal.arms.{arm}", "traffic", shares, entries)
+    nominal = experiment.nominal
+    strangers = sorted(set(nominal.arms if nominal else ()) - set(arms))
+    if strangers:
+        there = ", ".join(arms)
+        raise ExperimentError(
+            "nominal.arms", f"no arm is called {strangers[0]!r}; there is {there}"
+        )
     return experiment
 
 
@@ -333,17 +335,6 @@ def parse(content: Mapping[str, Any]) -> Experiment:
         return Experiment.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         raise first_error(error, Experiment) from error
-
-
-def _expect_known(
-    key: str, kind: str, named: Iterable[str], there: Sequence[str]
-) -> None:
-    strangers = sorted(set(named) - set(there))
-    if strangers:
-        known = ", ".join(there)
-        raise ExperimentError(
-            key, f"no {kind} is called {strangers[0]!r}; there is {known}"
-        )
 
 
 def check_broker_keys(experiment: Experiment) -> None:

@@ -82,6 +82,12 @@ def test_costs_under_an_arm_that_there_is_not_are_refused(tmp_path: Path) -> Non
         load(file)
 
 
+def test_costs_under_an_arm_are_of_traffic_that_there_is() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["arms"] = {"fifo": {"bulk": 1.1, "blk": 1.1}}
+    assert "arms.fifo: there is no cost of 'blk'" in refusal(made)
+
+
 def test_costs_under_an_arm_that_is_left_out_do_not_matter() -> None:
     """A part of the arms is played, in a calibration or because some were named."""
     built = load(CONFIGS / "quickstart.toml").with_schedulers(["fifo", "planes"])

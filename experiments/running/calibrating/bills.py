@@ -57,7 +57,6 @@ _DISTURBED: Final = 10
 # In so many parts a spread is told.
 _PARTS: Final = 50
 _EACH: Final = (
-    "reading_us",
     "waking_us",
     "writing_us",
     "unbilled_us",
@@ -111,7 +110,7 @@ def bills(
     idle = pauses_ns >= 0
     busy_asked, idle_asked = asked & ~idle, asked & idle
     before_us = float(prior_us[busy_asked if busy_asked.any() else asked].mean())
-    together_us = _read_together_us(rows)
+    together_us = _read_together_us(rows.filter(pa.array(asked)))
     reading_us = before_us if together_us is None else min(together_us, before_us)
     idle_us = float(prior_us[idle_asked].mean()) if idle_asked.any() else 0.0
     waking_us = max(0.0, idle_us - reading_us)
@@ -166,9 +165,9 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
                 for part in _EACH
             },
             **{
-                way: rounded(float(np.median(each_us)))
-                for way in ("travel_us", "returning_us")
-                if (each_us := _told(found, way))
+                part: rounded(float(np.median(each_us)))
+                for part in ("reading_us", "travel_us", "returning_us")
+                if (each_us := _told(found, part))
             },
             "confidence": CONFIDENCE,
         }
@@ -198,14 +197,14 @@ def _cost(runs_us: Sequence[_Numbers], runs_idle: Sequence[_Numbers]) -> Cost | 
     return found.model_copy(update={"spread": _spread(each_us / expected_us)})
 
 
-def _told(found: Sequence[Bills], way: str) -> list[float]:
-    """Return how long a way took in those runs that tell."""
-    return [us for each in found if (us := getattr(each, way)) is not None]
+def _told(found: Sequence[Bills], part: str) -> list[float]:
+    """Return how long a part took in those runs that tell."""
+    return [us for each in found if (us := getattr(each, part)) is not None]
 
 
 def _capped(each_us: _Numbers) -> _Numbers:
     """Return costs of which none holds a long wait for the CPU that others had."""
-    return np.minimum(each_us, _DISTURBED * np.median(each_us))
+    return each_us.clip(max=_DISTURBED * np.median(each_us))
 
 
 def _spread(shares: _Numbers) -> tuple[float, ...]:

@@ -41,9 +41,9 @@ def _logs(
     rounds: Sequence[Round], name: str, cost: Cost, arm: str, baseline: str
 ) -> Iterable[float]:
     for each in rounds:
-        both = [_log(each.get(it, ()), name, cost) for it in (arm, baseline)]
-        if None not in both:
-            yield float(np.subtract(*both))
+        own, beside = (_log(each.get(it, ()), name, cost) for it in (arm, baseline))
+        if own is not None and beside is not None:
+            yield own - beside
 
 
 def _log(played: Sequence[Bills], name: str, cost: Cost) -> float | None:
