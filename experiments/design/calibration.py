@@ -72,49 +72,55 @@ class CostParts:
     its caches have seen something else meanwhile. So a request costs more then, and one
     that came behind others costs less than the mean of both.
 
-    Where the broker was busy reading takes ``reading_us``, writing the answer
-    ``writing_us``, and ``event_loop_us`` is nobody's, not even its flow's. Where it was
-    idle ``waking_us`` more pass before a handler begins, and ``settling_us`` more is
-    nobody's. ``travel_us`` and ``returning_us`` are no part of a cost: they are what
-    bytes take to a broker, and back. ``busy_share`` and ``idle_share`` are the cost of
-    an entry's request in either case over its mean, as far as known, and ``arms`` the
-    cost under an arm, of each entry, over what it is under the baseline.
+    Where the broker was busy reading takes ``reading_us``, after ``turning_us`` for all
+    that are read at once, writing the answer ``writing_us``, and ``event_loop_us`` is
+    nobody's, not even its flow's. Where it was idle reading takes ``waking_us`` more,
+    and ``settling_us`` more is nobody's. No part of a cost are ``travel_us`` and
+    ``returning_us``, which bytes take to a broker and back, and ``rousing_us``, until
+    one that was idle has begun. ``busy_share`` and ``idle_share`` are the cost of an
+    entry's request in either case over its mean, as far as known, and ``arms`` the cost
+    under an arm, of each entry, over what it is under the baseline.
     """
 
     reading_us: float = 0.0
+    turning_us: float = 0.0
     waking_us: float = 0.0
     writing_us: float = 0.0
     event_loop_us: float = 0.0
     settling_us: float = 0.0
     travel_us: float = 0.0
     returning_us: float = 0.0
+    rousing_us: float = 0.0
     busy_share: dict[str, float] = field(default_factory=dict)
     idle_share: dict[str, float] = field(default_factory=dict)
     arms: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def beside_handlers(self, arm: str) -> bool:
         """Say whether a cost under an arm is more than what its handler always is."""
-        parts = (self.reading_us, self.waking_us, self.writing_us, self.settling_us)
+        before = (self.reading_us, self.turning_us, self.waking_us)
+        after = (self.writing_us, self.event_loop_us, self.settling_us)
         own = [share - 1.0 for share in self.arms.get(arm, {}).values()]
-        return any((*parts, self.event_loop_us, self.busy_share, *own))
+        return any((*before, *after, self.busy_share, *own))
 
 
 class Calibration(Section):
     """The cost of each traffic entry's requests, by name, and where it comes from.
 
-    ``source`` is the command that measured it and on what. ``reading_us`` is the part
-    of every cost that is from before the request was queued, where the broker was busy;
-    where it was idle, ``waking_us`` more are from before its handler began.
-    ``unbilled_us`` is the part that no request's row was billed: writing its answer,
-    which is ``writing_us``, and the event loop and the broker's housekeeping; where the
-    broker was idle, that is ``settling_us`` more. ``travel_us`` is what it takes from a
-    client to an idle broker: until it has sent what is due, and in the kernel.
-    ``returning_us`` is the way back, as long if it is not known. ``loop_us`` is what
-    the fixed loop of `experiments.running.speed` took, in quiet episodes. ``arms`` are
-    what requests of each entry cost under other arms than the baseline, over what they
-    do under that: a policy and a reader use CPU, too. ``bills_us`` is the median bill
-    of a request of each entry in a cluster: without what nobody was billed, and without
-    replication.
+    ``source`` is the command that measured it and on what. Where the broker was busy
+    ``reading_us`` is the part of every cost that is from before the request was queued,
+    and ``turning_us`` what else is billed before its handler: the event loop has turned
+    to its sockets meanwhile. Where it was idle, ``waking_us`` is all that is billed
+    before a handler, but for reading. ``unbilled_us`` is the part that no request's row
+    was billed: writing its answer, which is ``writing_us``, and the event loop and the
+    broker's housekeeping; where the broker was idle, that is ``settling_us`` more.
+
+    ``travel_us`` is what a client takes to send what is due, ``rousing_us`` what passes
+    then until a broker that sleeps has begun, and ``returning_us`` is the way back, as
+    long as the first if it is not known. ``loop_us`` is what the fixed loop of
+    `experiments.running.speed` took, in quiet episodes. ``arms`` are what requests of
+    each entry cost under other arms than the baseline, over what they do under that: a
+    policy and a reader use CPU, too. ``bills_us`` is the median bill of a request of
+    each entry in a cluster: without what nobody was billed, and without replication.
     """
 
     source: str
@@ -122,10 +128,12 @@ class Calibration(Section):
     unbilled_us: float | None = None
     settling_us: float | None = None
     reading_us: float | None = None
+    turning_us: float | None = None
     waking_us: float | None = None
     writing_us: float | None = None
     travel_us: float | None = None
     returning_us: float | None = None
+    rousing_us: float | None = None
     loop_us: float | None = None
     arms: dict[Name, dict[Name, Mean]] = Field(default_factory=dict)
     bills_us: dict[Name, Mean] | None = None
@@ -156,12 +164,14 @@ class Calibration(Section):
         returning_us = self.returning_us
         return CostParts(
             reading_us=self.reading_us or 0.0,
+            turning_us=self.turning_us or 0.0,
             waking_us=self.waking_us or 0.0,
             writing_us=writing_us or 0.0,
             event_loop_us=loop_us,
             settling_us=self.settling_us or 0.0,
             travel_us=travel_us,
             returning_us=travel_us if returning_us is None else returning_us,
+            rousing_us=self.rousing_us or 0.0,
             busy_share=self._shares(busy_us),
             idle_share=self._shares(idle_us),
             arms=self.arms,

@@ -281,8 +281,8 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
     if world == "virtual":
         virtual = experiment.virtual
         parts = cost_parts(experiment)
-        ways_us = (*virtual.latency_us, parts.travel_us, parts.returning_us)
-        if any(ways_us):
+        ways_us = (parts.travel_us, parts.rousing_us, parts.returning_us)
+        if any((*virtual.latency_us, *ways_us)):
             raise NoClosedForm("bytes take time to travel")
         if parts.beside_handlers(arm.name):
             raise NoClosedForm("a part of a cost is spent where no policy has a say")

@@ -16,7 +16,8 @@ class Parts:
 
     Reading and ``admitting_us`` are what a calibration calls reading; ``turning_us`` is
     billed before the handler, too, but when its turn has come, which is at once where
-    the broker was idle.
+    the broker was idle. Sending takes ``travel_us``; a broker that is idle begins
+    ``rousing_us`` later.
     """
 
     reading_us: float = 0.0
@@ -27,6 +28,7 @@ class Parts:
     event_loop_us: float = 0.0
     settling_us: float = 0.0
     travel_us: float = 0.0
+    rousing_us: float = 0.0
     returning_us: float = 0.0
 
     @property
@@ -60,17 +62,20 @@ class Broker:
         return self.now_us
 
     def serve(
-        self, sent_us: Sequence[float], handler_us: Sequence[float]
+        self, due_us: Sequence[float], handler_us: Sequence[float]
     ) -> list[dict[str, float]]:
         parts = self.parts
-        rows = [{"intended_ns": sent, "sent_ns": sent} for sent in sent_us]
-        came_us = [sent + parts.travel_us for sent in sent_us]
+        came_us = [due + parts.travel_us for due in due_us]
+        rows = [
+            {"intended_ns": due, "sent_ns": came}
+            for due, came in zip(due_us, came_us, strict=True)
+        ]
         queue: deque[int] = deque()
         read = 0
         while read < len(rows) or queue:
             idle = not queue and came_us[read] > self.now_us
             if idle:
-                self.now_us = came_us[read]
+                self.now_us = came_us[read] + parts.rousing_us
             batch = []
             while read < len(rows) and came_us[read] <= self.now_us:
                 batch.append(read)
@@ -97,18 +102,18 @@ class Broker:
 
 
 def serve(
-    sent_us: np.ndarray,
+    due_us: np.ndarray,
     handler_us: np.ndarray,
     parts: Parts,
     ids: np.ndarray | None = None,
     in_idle_us: float = 0.0,
 ) -> Served:
-    """Serve requests in the order in which they were sent.
+    """Serve requests in the order in which they are due.
 
     A handler takes ``in_idle_us`` more where the broker was idle.
     """
     broker = Broker(parts, in_idle_us)
-    rows = broker.serve(sent_us.tolist(), handler_us.tolist())
+    rows = broker.serve(due_us.tolist(), handler_us.tolist())
     table = {
         name: np.rint(np.array([row[name] for row in rows]) * 1000) for name in rows[0]
     }

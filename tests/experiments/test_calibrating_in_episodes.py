@@ -26,7 +26,7 @@ from tests.experiments.unwatched import Unwatched
 FOUND_US = {"control": 100.0, "bulk": 800.0}
 TRUE_US = {"control": 250.0, "bulk": 900.0}
 READING_US, WRITING_US, UNBILLED_US, TRAVEL_US = 20.0, 12.0, 35.0, 15.0
-WAKING_US, RETURNING_US = 7.0, 4.0
+WAKING_US, ROUSING_US, RETURNING_US = 7.0, 11.0, 4.0
 ARMS = ["fifo", "wfq", "fifo-again"]
 FOUND = Calibration.model_validate(
     {
@@ -104,6 +104,7 @@ class Broker:
                     writing_us=WRITING_US * slower,
                     event_loop_us=(UNBILLED_US - WRITING_US) * slower,
                     travel_us=TRAVEL_US,
+                    rousing_us=ROUSING_US,
                     returning_us=RETURNING_US,
                 ),
                 ids=np.flatnonzero(answered),
@@ -167,6 +168,7 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
     assert found.waking_us == pytest.approx(WAKING_US, rel=0.02)
     assert found.writing_us == pytest.approx(WRITING_US, rel=1e-4)
     assert found.travel_us == pytest.approx(TRAVEL_US, rel=1e-3)
+    assert found.rousing_us == pytest.approx(ROUSING_US, rel=0.05)
     assert found.returning_us == pytest.approx(RETURNING_US, rel=1e-3)
 
 

@@ -29,11 +29,13 @@ def billed(
         },
         idle=dict.fromkeys(of_state, idle),
         reading_us=0.0,
+        turning_us=0.0,
         waking_us=0.0,
         writing_us=0.0,
         unbilled_us=0.0,
         settling_us=0.0,
-        travel_us=None,
+        travel_us=0.0,
+        rousing_us=None,
         returning_us=None,
     )
 

@@ -4,7 +4,8 @@ An entry's cost is what its rows were billed on average, and its part of what no
 billed: the broker's CPU beyond all bills, over all requests. That part is smaller where
 requests come behind each other, and there it is seen: in the time that many of them
 took together, beyond their bills. What is left is of those that found the broker idle.
-Where one did, what it took beyond its bill and its answer's is the way there and back.
+Where one did, what it took beyond its bill, its answer's, and the ways of both, is what
+passed until a broker that slept had begun.
 
 A warm-up's requests are not asked: the first of an episode find caches that others have
 used, and cost half as much again.
@@ -57,11 +58,14 @@ _DISTURBED: Final = 10
 # In so many parts a spread is told.
 _PARTS: Final = 50
 _EACH: Final = (
+    "turning_us",
     "waking_us",
     "writing_us",
     "unbilled_us",
     "settling_us",
 )
+
+_WAYS: Final = ("travel_us", "rousing_us", "returning_us")
 
 _Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,18 +76,20 @@ class Bills:
 
     ``costs_us`` are bills and what nobody was billed, ``idle`` says which found the
     broker idle. Of all requests ``unbilled_us`` is nobody's and of those that found it
-    idle ``settling_us`` more. And what writing an answer took, and the ways there and
-    back; None if none met a broker that was asleep.
+    idle ``settling_us`` more. And what writing an answer took, the way there, and, if
+    any met a broker that was asleep, until it had begun, and the way back.
     """
 
     costs_us: dict[str, _Numbers]
     idle: dict[str, _Numbers]
     reading_us: float
+    turning_us: float
     waking_us: float
     writing_us: float
     unbilled_us: float
     settling_us: float
-    travel_us: float | None
+    travel_us: float
+    rousing_us: float | None
     returning_us: float | None
 
     def undisturbed_us(self, name: str) -> _Numbers:
@@ -121,7 +127,9 @@ def bills(
     average_us = max(0.0, used_us - float(costs_us.sum())) / len(rows)
     writing = min(writing_us(rows), average_us)
     alone = asked & (pauses_ns >= _PAUSE_NS)
-    travel_us, returning_us = _ways_us(rows, costs_us + writing, alone)
+    travel_us, rousing_us, returning_us = _ways_us(
+        rows, costs_us + writing, asked, alone
+    )
     unbilled_us = average_us
     # A turn costs as much there, and comes when a request has been read.
     first_read_us = reading_us + max(0.0, idle_us - before_us)
@@ -135,11 +143,13 @@ def bills(
         costs_us={name: costs_us[asked & (entry == name)] for name in names},
         idle={name: idle[asked & (entry == name)] for name in names},
         reading_us=reading_us,
+        turning_us=before_us - reading_us,
         waking_us=waking_us,
         writing_us=writing,
         unbilled_us=unbilled_us,
         settling_us=settling_us,
         travel_us=travel_us,
+        rousing_us=rousing_us,
         returning_us=returning_us,
     )
 
@@ -166,7 +176,7 @@ def by_bills(guess: Calibration, found: Sequence[Bills]) -> Calibration:
             },
             **{
                 part: rounded(float(np.median(each_us)))
-                for part in ("reading_us", "travel_us", "returning_us")
+                for part in ("reading_us", *_WAYS)
                 if (each_us := _told(found, part))
             },
             "confidence": CONFIDENCE,
@@ -280,19 +290,20 @@ def _beyond_bills_us(
 
 
 def _ways_us(
-    rows: pa.Table, known_us: _Numbers, alone: _Numbers
-) -> tuple[float, float] | tuple[None, None]:
-    """Return the ways to a broker and back of requests that met it asleep, medians.
+    rows: pa.Table, known_us: _Numbers, asked: _Numbers, alone: _Numbers
+) -> tuple[float, float | None, float | None]:
+    """Return what sending, rousing a broker that sleeps, and the way back take.
 
-    They are what such a request took beyond all that is known of it. The first begins
-    at the instant at which it was due: a client needs some time to send.
+    Medians. The first is of all that are ``asked``, the others of those that met it
+    asleep: None without. Rousing is what such a request took beyond all that is known.
     """
-    if not alone.any():
-        return None, None
-    due_ns, sent_ns, done_ns = (
-        rows[name].to_numpy()[alone]
-        for name in ("intended_ns", "response_sent_ns", "client_done_ns")
+    due_us, sent_us, answered_us, done_us = (
+        rows[name].to_numpy() / 1000
+        for name in ("intended_ns", "sent_ns", "response_sent_ns", "client_done_ns")
     )
-    both_us = float(np.median((done_ns - due_ns) / 1000 - known_us[alone]))
-    back_us = max(0.0, float(np.median(done_ns - sent_ns)) / 1000)
-    return max(0.0, both_us - back_us), back_us
+    travel_us = max(0.0, float(np.median((sent_us - due_us)[asked])))
+    if not alone.any():
+        return travel_us, None, None
+    all_us = float(np.median((done_us - due_us - known_us)[alone]))
+    back_us = max(0.0, float(np.median((done_us - answered_us)[alone])))
+    return travel_us, max(0.0, all_us - travel_us - back_us), back_us

@@ -4,7 +4,8 @@ Live, a request's cost is spent in four places. Its handler can be preempted bet
 slices, and a policy says when it runs. What reads it, cuts it out of the bytes and goes
 round the event loop with it cannot: no policy has seen the request yet, and what else
 is there waits, however urgent; it takes longer where the broker was asleep, and less
-where many are read at once. Nor can what writes the answer, nor what the event loop
+where many are read at once, for the event loop turns to its sockets once for all of
+them. Nor can what writes the answer, nor what the event loop
 and the broker's housekeeping take then, which nobody is billed. A machine's calibration
 says how much of a cost these are (`experiments.design.calibration.CostParts`), and by
 how much a request costs more where the broker was idle, and under another arm than the
@@ -53,6 +54,7 @@ class TraceCosts:
         self._preempted = 0
         self.writing_ns = round(parts.writing_us * 1000)
         self._reading_ns = round(parts.reading_us * 1000)
+        self._turning_ns = round(parts.turning_us * 1000)
         self._waking_ns = round(parts.waking_us * 1000)
         self._event_loop_ns = round(parts.event_loop_us * 1000)
         self._settling_ns = round(parts.settling_us * 1000)
@@ -79,10 +81,13 @@ class TraceCosts:
         """Whether the event loop takes time after an answer."""
         return self._event_loop_ns + self._settling_ns > 0
 
-    def read_ns(self, now_ns: int, *, idle: bool) -> int:
-        """Return what it costs to read a request: more if the broker was idle."""
+    def read_ns(self, now_ns: int, *, idle: bool, behind: bool) -> int:
+        """Return what it costs to read a request.
+
+        More if the broker was idle, or had done something else than to read another.
+        """
         if not idle:
-            return self._reading_ns
+            return self._reading_ns + self._turning_ns * (not behind)
         cost_ns = self._reading_ns + self._waking_ns
         self._woken_ns.add(now_ns + cost_ns)
         return cost_ns
@@ -159,7 +164,9 @@ class ClientsTime:
 class CostlyNetwork(MemoryNetwork):
     """A network whose server calls ``read`` when it has read some of a socket.
 
-    ``latency_ns`` is of the way to the server, ``back_ns`` of that to a client.
+    ``latency_ns`` is of the way to the server, ``back_ns`` of that to a client. What
+    comes to a server that is ``idle`` then, or has not begun yet, is there when that
+    has begun, ``rousing_ns`` later.
     That is once for a request of up to 64 KiB, but for those that a client has sent
     behind another without waiting: they come with it. And it calls ``write`` before it
     sends some: once for an answer that the client's buffer has room for. Whoever lets
@@ -173,11 +180,17 @@ class CostlyNetwork(MemoryNetwork):
         rng: random.Random,
         latency_ns: tuple[int, int],
         back_ns: tuple[int, int],
+        rousing_ns: int,
+        idle: Callable[[int], bool],
         read: Callable[[], None],
         write: Callable[[], None],
     ) -> None:
         super().__init__(now_ns=time.now_ns, rng=rng, latency_ns=latency_ns)
         self._back_ns = back_ns
+        self._rousing_ns = rousing_ns
+        self._idle = idle
+        # When the server has begun, or will have, since it was idle.
+        self._begun_ns = 0
         self._time = time
         self.read = read
         self.write = write
@@ -205,7 +218,8 @@ class CostlyNetwork(MemoryNetwork):
     def delay_ns(self, to: MemoryConnection) -> int:
         """Draw how long a chunk is on its way: to the server, or back."""
         if isinstance(to, _Costly):
-            return super().delay_ns(to)
+            # What is there at once does not arrive, nor would it rouse anybody.
+            return max(super().delay_ns(to), int(self._rousing_ns > 0))
         low_ns, high_ns = self._back_ns
         return self._rng.randint(low_ns, high_ns) if high_ns else 0
 
@@ -215,10 +229,20 @@ class CostlyNetwork(MemoryNetwork):
 
     def _arrive(self, now_ns: int) -> None:
         while self._travelling and self._travelling[0][0] <= now_ns:
-            due_ns, _, to, chunk = heapq.heappop(self._travelling)
+            due_ns, number, to, chunk = heapq.heappop(self._travelling)
+            if isinstance(to, _Costly) and (begun_ns := self._roused_ns(due_ns)):
+                item = (begun_ns, number, to, chunk)
+                heapq.heappush(self._travelling, item)
+                continue
             self._time.at_ns = due_ns
             to.arrive(chunk)
         self._time.at_ns = None
+
+    def _roused_ns(self, due_ns: int) -> int:
+        """Return when a server will have begun that has not by then; else 0."""
+        if due_ns > self._begun_ns and self._idle(due_ns):
+            self._begun_ns = due_ns + self._rousing_ns
+        return self._begun_ns if due_ns < self._begun_ns else 0
 
 
 class _Costly(MemoryConnection):

@@ -142,8 +142,8 @@ class Replay:
         self._costs = TraceCosts(
             trial.experiment, replayed, self._parts, trial.arm.name
         )
-        # Since then the broker has been idle.
-        self._computed_until_ns = 0
+        # Since then the broker has been idle; and when it last had read something.
+        self._computed_until_ns = self._read_until_ns = 0
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
@@ -153,6 +153,8 @@ class Replay:
             rng=self._rng,
             latency_ns=self._latency_ns(self._parts.travel_us),
             back_ns=self._latency_ns(self._parts.returning_us),
+            rousing_ns=round(self._parts.rousing_us * 1000),
+            idle=self._is_idle,
             read=partial(self._read, clock),
             write=partial(self._compute, clock, self._costs.writing_ns),
         )
@@ -226,11 +228,16 @@ class Replay:
             self._kernel = kernel
         return server
 
+    def _is_idle(self, at_ns: int) -> bool:
+        """Say whether the broker has nothing to do at that time, which is not over."""
+        return at_ns > self._computed_until_ns
+
     def _read(self, clock: VirtualClock) -> None:
-        """Let the time of reading pass: more if the broker had nothing to do."""
+        """Let the time of reading pass."""
         now_ns = clock.now_ns()
-        idle = now_ns > self._computed_until_ns
-        self._compute(clock, self._costs.read_ns(now_ns, idle=idle))
+        idle, behind = self._is_idle(now_ns), now_ns == self._read_until_ns
+        self._compute(clock, self._costs.read_ns(now_ns, idle=idle, behind=behind))
+        self._read_until_ns = clock.now_ns()
 
     def _go_round(self, clock: VirtualClock) -> None:
         """Let the time pass that the event loop takes after an answer."""
