@@ -73,17 +73,19 @@ class CostParts:
     that came behind others costs less than the mean of both.
 
     Where the broker was busy reading takes ``reading_us``, after ``turning_us`` for all
-    that are read at once, writing the answer ``writing_us``, and ``event_loop_us`` is
-    nobody's, not even its flow's. Where it was idle reading takes ``waking_us`` more,
-    and ``settling_us`` more is nobody's. No part of a cost are ``travel_us`` and
-    ``returning_us``, which bytes take to a broker and back, and ``rousing_us``, until
-    one that was idle has begun. ``busy_share`` and ``idle_share`` are the cost of an
-    entry's request in either case over its mean, as far as known, and ``arms`` the cost
-    under an arm, of each entry, over what it is under the baseline.
+    that are read at once, of whom ``turning_share`` are the first; writing the answer
+    takes ``writing_us``, and ``event_loop_us`` is nobody's, not even its flow's. Where
+    it was idle reading takes ``waking_us`` more, and ``settling_us`` more is nobody's.
+    No part of a cost are ``travel_us`` and ``returning_us``, which bytes take to a
+    broker and back, and ``rousing_us``, until one that was idle has begun.
+    ``busy_share`` and ``idle_share`` are the cost of an entry's request in either case
+    over its mean, as far as known, and ``arms`` the cost under an arm, of each entry,
+    over what it is under the baseline.
     """
 
     reading_us: float = 0.0
     turning_us: float = 0.0
+    turning_share: float = 0.0
     waking_us: float = 0.0
     writing_us: float = 0.0
     event_loop_us: float = 0.0
@@ -109,7 +111,8 @@ class Calibration(Section):
     ``source`` is the command that measured it and on what. Where the broker was busy
     ``reading_us`` is the part of every cost that is from before the request was queued,
     and ``turning_us`` what else is billed before its handler: the event loop has turned
-    to its sockets meanwhile. Where it was idle, ``waking_us`` is all that is billed
+    to its sockets meanwhile; ``turning_share`` of the requests were the first that were
+    read then. Where it was idle, ``waking_us`` is all that is billed
     before a handler, but for reading. ``unbilled_us`` is the part that no request's row
     was billed: writing its answer, which is ``writing_us``, and the event loop and the
     broker's housekeeping; where the broker was idle, that is ``settling_us`` more.
@@ -129,6 +132,7 @@ class Calibration(Section):
     settling_us: float | None = None
     reading_us: float | None = None
     turning_us: float | None = None
+    turning_share: float | None = None
     waking_us: float | None = None
     writing_us: float | None = None
     travel_us: float | None = None
@@ -165,6 +169,7 @@ class Calibration(Section):
         return CostParts(
             reading_us=self.reading_us or 0.0,
             turning_us=self.turning_us or 0.0,
+            turning_share=self.turning_share or 0.0,
             waking_us=self.waking_us or 0.0,
             writing_us=writing_us or 0.0,
             event_loop_us=loop_us,

@@ -42,10 +42,11 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The rows, and the CPU of all."""
+    """The rows, the CPU of all, and which share of those not alone was read first."""
 
     rows: pa.Table
     cpu_s: float
+    turning_share: float
 
 
 class Broker:
@@ -55,6 +56,7 @@ class Broker:
         self.parts = parts
         self.in_idle_us = in_idle_us
         self.now_us = self.cpu_us = 0.0
+        self.turns = self.behind = 0
 
     def spend(self, us: float) -> float:
         self.now_us += us
@@ -80,6 +82,8 @@ class Broker:
             while read < len(rows) and came_us[read] <= self.now_us:
                 batch.append(read)
                 read += 1
+            self.turns += bool(batch) and not idle
+            self.behind += len(batch) - idle
             for each in batch:
                 waking_us = parts.waking_us * idle
                 rows[each]["received_ns"] = self.spend(parts.reading_us + waking_us)
@@ -119,4 +123,8 @@ def serve(
     }
     ids = np.arange(len(rows)) if ids is None else ids
     named = {"request_id": ids, "outcome": ["ok"] * len(rows)}
-    return Served(rows=pa.table({**named, **table}), cpu_s=broker.cpu_us / 1e6)
+    return Served(
+        rows=pa.table({**named, **table}),
+        cpu_s=broker.cpu_us / 1e6,
+        turning_share=broker.turns / max(1, broker.behind),
+    )

@@ -73,6 +73,16 @@ def test_parts_are_told_apart_by_who_came_behind_others() -> None:
     assert found.returning_us == pytest.approx(PARTS.returning_us, abs=0.1)
 
 
+def test_whoever_is_read_first_is_told_from_those_behind() -> None:
+    rng = np.random.default_rng(4)
+    due_us = np.sort(rng.uniform(0, 200_000, 800))
+    served = serve(due_us, rng.uniform(50, 200, 800), PARTS)
+    found = bills(served.rows, ["urgent"] * 800, served.cpu_s, 0.0)
+    assert found is not None
+    assert 0.2 < served.turning_share < 0.9
+    assert found.turning_share == pytest.approx(served.turning_share, abs=0.02)
+
+
 def test_a_cost_has_a_mean_for_either_state_of_the_broker() -> None:
     for name, cost in calibrated().costs.items():
         busy_us = HANDLER_US[name] + PARTS.prior_us + PARTS.unbilled_us

@@ -30,6 +30,7 @@ def billed(
         idle=dict.fromkeys(of_state, idle),
         reading_us=0.0,
         turning_us=0.0,
+        turning_share=0.0,
         waking_us=0.0,
         writing_us=0.0,
         unbilled_us=0.0,

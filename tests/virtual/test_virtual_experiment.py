@@ -235,6 +235,50 @@ def test_who_meets_an_idle_broker_has_to_wake_it(tmp_path: Path) -> None:
     assert table["client_done_ns"].to_numpy().max() == pytest.approx(10e6, abs=2e4)
 
 
+def test_the_event_loop_turns_once_for_all_that_are_read_then(tmp_path: Path) -> None:
+    """Its turn is spent before the first of them, and shared by all alike."""
+    slow = {
+        **at_once("load", "produce", 1),
+        "request": {"api": "produce", "partitions": 10, "topic_partitions": 10},
+    }
+    behind = {
+        **at_once("control", "leader-and-isr", 5),
+        "start_s": 0.003,
+        "connections": 100,
+    }
+    nominal = stated(60.0, {"load": 10_000.0, "control": 300.0})
+    nominal |= {"turning_us": 100.0, "turning_share": 0.2, "waking_us": 30.0}
+    keys = {"set": {"doorkeeper.quantum.us": 4000}}
+    built = experiment([slow, behind], 0.5, nominal=nominal, broker=keys)
+    _, table = run(built, "fifo", tmp_path)
+    bills = zip(
+        *(table[it].to_pylist() for it in ("prior_ns", "service_ns")), strict=True
+    )
+    assert Counter(bills) == {
+        (90_000, 9_910_000): 1,
+        (160_000, 220_000): 1,
+        (60_000, 220_000): 4,
+    }
+    # Together they cost what they are said to.
+    assert table["client_done_ns"].to_numpy().max() == pytest.approx(11.5e6, abs=2e4)
+
+
+def test_a_broker_that_sleeps_has_to_be_roused(tmp_path: Path) -> None:
+    """No CPU is used meanwhile, and who comes then is there when it has begun."""
+    pair = {**at_once("load", "metadata", 2)}
+    nominal = stated(60.0, {"load": 1000.0}) | {"travel_us": 20.0, "rousing_us": 50.0}
+    built = experiment([pair], 0.5, nominal=nominal)
+    _, table = run(built, "fifo", tmp_path)
+    received_us = np.sort(table["received_ns"].to_numpy()) / 1000
+    first_us = np.sort(table["sent_ns"].to_numpy())[0] / 1000
+    assert received_us - first_us == pytest.approx([130.0, 190.0])
+    done_us = np.sort(table["client_done_ns"].to_numpy()) / 1000
+    # Back it takes as long as there.
+    assert done_us - first_us == pytest.approx(
+        [70.0 + 1060.0 + 20.0, 70 + 2000.0 + 20.0]
+    )
+
+
 def test_whoever_comes_behind_waits_for_all_of_a_cost(tmp_path: Path) -> None:
     costs_us = {"load": 1000.0}
     parts = {"writing_us": 30.0, "unbilled_us": 90.0}

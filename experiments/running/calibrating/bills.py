@@ -59,6 +59,7 @@ _DISTURBED: Final = 10
 _PARTS: Final = 50
 _EACH: Final = (
     "turning_us",
+    "turning_share",
     "waking_us",
     "writing_us",
     "unbilled_us",
@@ -84,6 +85,7 @@ class Bills:
     idle: dict[str, _Numbers]
     reading_us: float
     turning_us: float
+    turning_share: float
     waking_us: float
     writing_us: float
     unbilled_us: float
@@ -144,6 +146,7 @@ def bills(
         idle={name: idle[asked & (entry == name)] for name in names},
         reading_us=reading_us,
         turning_us=before_us - reading_us,
+        turning_share=_first_read(rows, busy_asked, _DISTURBED * reading_us),
         waking_us=waking_us,
         writing_us=writing,
         unbilled_us=unbilled_us,
@@ -245,10 +248,7 @@ def _read_together_us(rows: pa.Table) -> float | None:
     before a handler's first turn is spent when that has come. None if none were read
     together.
     """
-    stamps_ns = np.concatenate([rows[name].to_numpy() for name in _STAMPS])
-    kinds = np.repeat(np.arange(len(_STAMPS)), len(rows))
-    order = np.argsort(stamps_ns, kind="stable")
-    at_us, kinds = stamps_ns[order] / 1000, kinds[order]
+    at_us, kinds, _ = _in_order(rows)
     received, admitted = kinds == 0, kinds == 1
     taken_in = received | admitted
     first = np.flatnonzero(np.diff(taken_in, prepend=False) & taken_in)
@@ -261,6 +261,27 @@ def _read_together_us(rows: pa.Table) -> float | None:
     admitting_us = float(np.median(np.diff(at_us)[in_turn])) if in_turn.any() else 0.0
     took_us = (at_us[last] - at_us[first])[whole] - admitting_us
     return _median(took_us / behind[whole], behind[whole])
+
+
+def _first_read(rows: pa.Table, asked: _Numbers, pause_us: float) -> float:
+    """Return what share of those asked were the first that were read after a pause.
+
+    Or after something else than reading and admitting; 0 if none is asked.
+    """
+    at_us, kinds, row = _in_order(rows)
+    reading = kinds <= 1
+    behind = np.append(False, reading[:-1] & (np.diff(at_us) < pause_us))
+    first = np.zeros(len(rows), bool)
+    first[row[(kinds == 0) & ~behind]] = True
+    return float(first[asked].mean()) if asked.any() else 0.0
+
+
+def _in_order(rows: pa.Table) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return the stamps of rows in their order: when, which of `_STAMPS`, whose."""
+    stamps_ns = np.concatenate([rows[name].to_numpy() for name in _STAMPS])
+    kinds, row = np.divmod(np.arange(len(stamps_ns)), len(rows))
+    order = np.argsort(stamps_ns, kind="stable")
+    return stamps_ns[order] / 1000, kinds[order], row[order]
 
 
 def _median(values: _Numbers, weights: _Numbers) -> float:

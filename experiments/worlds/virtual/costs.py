@@ -55,6 +55,7 @@ class TraceCosts:
         self.writing_ns = round(parts.writing_us * 1000)
         self._reading_ns = round(parts.reading_us * 1000)
         self._turning_ns = round(parts.turning_us * 1000)
+        self._turned_each_ns = round(parts.turning_us * parts.turning_share * 1000)
         self._waking_ns = round(parts.waking_us * 1000)
         self._event_loop_ns = round(parts.event_loop_us * 1000)
         self._settling_ns = round(parts.settling_us * 1000)
@@ -63,6 +64,8 @@ class TraceCosts:
         # When those were read that found the broker idle, until they are begun; and
         # for how many of them it has not settled again.
         self._woken_ns: set[int] = set()
+        # When those were read for whom the event loop had turned, until they are begun.
+        self._turned_ns: set[int] = set()
         self._unsettled = 0
         self._demand_ns = trace.column("demand_ns")
         self._traffic = trace.column("traffic")
@@ -87,7 +90,10 @@ class TraceCosts:
         More if the broker was idle, or had done something else than to read another.
         """
         if not idle:
-            return self._reading_ns + self._turning_ns * (not behind)
+            cost_ns = self._reading_ns + self._turning_ns * (not behind)
+            if not behind:
+                self._turned_ns.add(now_ns + cost_ns)
+            return cost_ns
         cost_ns = self._reading_ns + self._waking_ns
         self._woken_ns.add(now_ns + cost_ns)
         return cost_ns
@@ -124,25 +130,33 @@ class TraceCosts:
             return self._by_class.get(task.request_class, self._default_ns)
         left_ns = self._left_ns.get(number)
         if left_ns is None:
-            left_ns = max(0, self._here_ns(task, demand_ns) - task.prior_ns)
+            left_ns = max(0, self._handler_ns(task, demand_ns))
             self._part_ns[number] = -(-left_ns // self._units[number])
         cost_ns = min(self._part_ns[number], left_ns)
         self._left_ns[number] = left_ns - cost_ns
         return cost_ns
 
-    def _here_ns(self, task: Request, demand_ns: int) -> int:
-        """Return a demand as it is in the state in which its broker was found.
+    def _handler_ns(self, task: Request, demand_ns: int) -> int:
+        """Return what of a demand is its handler's, in this state and under this arm.
 
-        Under this arm, and less what is spent when its handler is done.
+        That is less what has been spent before it, and what is when it is done. What
+        the event loop's turns take is every request's in equal parts, not theirs alone
+        who were read first.
         """
-        idle = task.received_ns in self._woken_ns
+        idle, turned = (
+            task.received_ns in read_ns for read_ns in (self._woken_ns, self._turned_ns)
+        )
         self._woken_ns.discard(task.received_ns)
+        self._turned_ns.discard(task.received_ns)
         self._unsettled += idle
+        before_ns = task.prior_ns
+        if not idle:
+            before_ns += self._turned_each_ns - self._turning_ns * turned
         shares = self._parts.idle_share if idle else self._parts.busy_share
         entry = self._traffic[task.correlation_id]
         share = shares.get(entry, 1.0) * self._of_arm.get(entry, 1.0)
         after_ns = self.writing_ns + self._event_loop_ns + self._settling_ns * idle
-        return round(demand_ns * share) - after_ns
+        return round(demand_ns * share) - before_ns - after_ns
 
 
 class ClientsTime:
