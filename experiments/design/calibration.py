@@ -144,6 +144,12 @@ class Calibration(Section):
     confidence: float | None = None
 
     @model_validator(mode="after")
+    def _turns_are_shared(self) -> Self:
+        if (self.turning_us is None) != (self.turning_share is None):
+            raise ValueError("turning_us is spent by turning_share: state both")
+        return self
+
+    @model_validator(mode="after")
     def _arms_cost_what_is_known(self) -> Self:
         for arm, shares in self.arms.items():
             for name in shares.keys() - self.costs.keys():

@@ -141,6 +141,7 @@ class Session:
         self._stack.close()
 
     def _start(self) -> None:
+        self._stack.enter_context(self._pinning.beside_generator())
         directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
         arms = self._experiment.all_arms()
@@ -185,6 +186,8 @@ class Session:
         """Play an episode; return the machine that it met."""
         broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
+        # Before the machine is watched: it is no part of an episode.
+        self._stored(replayed)
         started, began = now(), time.monotonic()
         watch = Watch(self._probe, self._pinning.broker, self._everyone())
         cpu = broker.cpu_time()

@@ -88,6 +88,12 @@ def test_costs_under_an_arm_are_of_traffic_that_there_is() -> None:
     assert "arms.fifo: there is no cost of 'blk'" in refusal(made)
 
 
+def test_turns_of_which_nobody_knows_how_often_are_refused() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["turning_us"] = 20.0
+    assert "turning_us is spent by turning_share: state both" in refusal(made)
+
+
 def test_costs_under_an_arm_that_is_left_out_do_not_matter() -> None:
     """A part of the arms is played, in a calibration or because some were named."""
     built = load(CONFIGS / "quickstart.toml").with_schedulers(["fifo", "planes"])
