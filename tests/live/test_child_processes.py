@@ -6,6 +6,7 @@ import errno
 import gc
 import json
 import os
+import threading
 import sys
 from pathlib import Path
 
@@ -48,6 +49,31 @@ def test_who_has_work_without_end_gives_way_to_the_generator(tmp_path: Path) -> 
         assert set(cpus) == os.sched_getaffinity(0)
         assert nice > os.getpriority(os.PRIO_PROCESS, 0)
     assert (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
+
+
+def test_who_deals_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
+    pinning = Pinning.here()
+    allowed = os.sched_getaffinity(0)
+    ready, over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        ready.set()
+        over.wait()
+
+    other = threading.Thread(target=wait)
+    other.start()
+    ready.wait()
+    try:
+        with pinning.beside_generator():
+            for thread in (0, other.native_id):
+                assert thread is not None
+                cpus = os.sched_getaffinity(thread)
+                assert cpus == {pinning.generator or min(allowed)}
+        assert os.sched_getaffinity(other.native_id or 0) == allowed
+    finally:
+        over.set()
+        other.join()
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_a_generator_collects_no_garbage(tmp_path: Path) -> None:

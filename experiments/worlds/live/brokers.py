@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.design.config import Arm, Experiment
+from experiments.design.config import NO_KEYS, Arm, Experiment
 from experiments.load.generator import Address, Target
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -28,11 +28,16 @@ def start(
     at: Path,
     pinning: Pinning,
     tick: Callable[[], None],
+    defaults: Mapping[str, str] = NO_KEYS,
 ) -> Child:
-    """Start an arm's broker, with its files below ``at``."""
+    """Start an arm's broker, with its files below ``at``.
+
+    ``defaults`` are for keys that the experiment does not state.
+    """
     keys = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "node.id": "0",
+        **defaults,
         **experiment.broker_keys(arm, experiment.live.set),
         "doorkeeper.record.file": str(recording(at)),
     }
