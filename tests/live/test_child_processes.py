@@ -6,8 +6,8 @@ import errno
 import gc
 import json
 import os
-import threading
 import sys
+import threading
 from pathlib import Path
 
 import pytest

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from experiments.design.config import NO_KEYS, Arm, Experiment
+from experiments.design.config import Arm, Experiment
 from experiments.load.generator import Address, Target
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -17,6 +18,7 @@ from experiments.worlds.world import WorldError
 _START_TIMEOUT_S = 20.0
 _READY = "listening on "
 _CONTROLLER = "CONTROLLER"
+_NO_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType({})
 SERVE: Final = ("doorkeeper", "serve", "--config")
 # The same, but that it can be cut off from others.
 SERVE_CUT_OFF: Final = ("experiments.processes.cut_off",)
@@ -28,7 +30,7 @@ def start(
     at: Path,
     pinning: Pinning,
     tick: Callable[[], None],
-    defaults: Mapping[str, str] = NO_KEYS,
+    defaults: Mapping[str, str] = _NO_DEFAULTS,
 ) -> Child:
     """Start an arm's broker, with its files below ``at``.
 
