@@ -55,10 +55,13 @@ class Broker:
     slower: int = 1
     lurching: bool = False
     rehearsed: int = 0
+    # How many episodes there had been when each session began.
+    sessions: list[int] = field(default_factory=list)
     played: list[tuple[Trial, Trace]] = field(default_factory=list)
 
     def session(self, experiment: Experiment) -> AbstractContextManager[Broker]:
         assert [arm.name for arm in experiment.all_arms()] == ARMS
+        self.sessions.append(len(self.played))
         return nullcontext(self)
 
     def rehearse(self, trial: Trial, replayed: Trace) -> None:
@@ -82,7 +85,9 @@ class Broker:
         return (1_600_000 * slow, 1_600_000 * slow)
 
     def finish(self) -> Iterator[Episode]:
-        for number, (trial, replayed) in enumerate(self.played, start=1):
+        begun = self.sessions[-1]
+        of_session = self.played[begun:]
+        for number, (trial, replayed) in enumerate(of_session, start=begun + 1):
             probes_ns = self.probes_ns(number)
             slower = probes_ns[0] / 1_600_000
             if self.lurching and number % 3 == 1:
@@ -151,7 +156,9 @@ def test_a_request_costs_its_bill_and_its_part_of_what_nobody_was_billed() -> No
     order = [trial.arm.name for trial, _ in broker.played]
     rounds = [set(order[at : at + 3]) for at in range(0, len(order), 3)]
     assert rounds == [set(ARMS)] * ROUNDS
-    assert broker.rehearsed == len(ARMS)
+    # Two rounds a session, as the experiment has them.
+    assert broker.sessions == list(range(0, 3 * ROUNDS, 6))
+    assert broker.rehearsed == len(ARMS) * len(broker.sessions)
     assert len({trial.run_id for trial, _ in broker.played}) == 3 * ROUNDS
     # Each entry costs what it does here, whatever was found before.
     for name, cost in found.costs.items():

@@ -2,10 +2,10 @@
 
 In an episode a request costs something else than in light bursts: more wait at once,
 and other brokers have been served since this one was. So a few rounds are played as the
-experiment's will be, stretched by what light bursts have guessed. Costs are what the
-baseline's rows say (`bills`). The load is then what the config writes, whatever the
-light bursts have missed. It is taken from episodes on the machine in quiet, and how
-fast that is, is kept: it is the one on which episodes will count.
+experiment's will be, in sessions as long, stretched by what light bursts have guessed.
+Costs are what the baseline's rows say (`bills`). The load is then what the config
+writes, whatever the light bursts have missed. It is taken from episodes on the machine
+in quiet, and how fast that is, is kept: it is the one on which episodes will count.
 
 A policy and a reader use CPU, too: what requests cost under each other arm, over what
 they cost under the baseline, is told by the same rows (`under_arms`).
@@ -14,6 +14,7 @@ they cost under the baseline, is told by the same rows (`under_arms`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from experiments.design.calibration import Calibration
@@ -84,8 +85,15 @@ def _in_quiet(
     quiet: QuietSpeed,
 ) -> list[Episode]:
     """Return the episodes that met the machine in quiet; say what quiet is."""
+    met: list[Conditions] = []
+    episodes: list[Episode] = []
+    rules = trials[0].experiment.episodes
+    assert rules is not None
     try:
-        met, episodes = _played(trials, deck, world, watcher)
+        for _, session in groupby(trials, lambda it: rules.session_of(it.block)):
+            machines, played = _played(list(session), deck, world, watcher)
+            met += machines
+            episodes += played
     except RunFailed as failure:
         raise WorldError(f"calibration: {failure}") from failure
     for each in met:
@@ -133,7 +141,7 @@ def _trials(experiment: Experiment, rounds: int) -> Iterator[Trial]:
 def _played(
     trials: Sequence[Trial], deck: Deck, world: EpisodicWorld, watcher: Watcher
 ) -> tuple[list[Conditions], list[Episode]]:
-    """Play the trials, in turn; return the machine of each, and what came of it."""
+    """Play a session's trials, in turn; return the machine of each, and its episode."""
     first = trials[0]
     with world.session(on_machine(first.experiment, first.stretch)) as session:
         for arm in {trial.arm.name: trial for trial in trials}.values():
