@@ -112,10 +112,10 @@ class Calibration(Section):
     ``reading_us`` is the part of every cost that is from before the request was queued,
     and ``turning_us`` what else is billed before its handler: the event loop has turned
     to its sockets meanwhile; ``turning_share`` of the requests were the first that were
-    read then. Where it was idle, ``waking_us`` is all that is billed
-    before a handler, but for reading. ``unbilled_us`` is the part that no request's row
-    was billed: writing its answer, which is ``writing_us``, and the event loop and the
-    broker's housekeeping; where the broker was idle, that is ``settling_us`` more.
+    read then. Where it was idle, ``waking_us`` is all that is billed before a handler,
+    but for reading. ``unbilled_us`` is the part that no request's row was billed:
+    writing its answer, which is ``writing_us``, and the event loop and the broker's
+    housekeeping; where the broker was idle, that is ``settling_us`` more.
 
     ``travel_us`` is what a client takes to send what is due, ``rousing_us`` what passes
     then until a broker that sleeps has begun, and ``returning_us`` is the way back, as
