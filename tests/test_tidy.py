@@ -58,7 +58,7 @@ ALLOWED_IMPORTS = {
 # Too slow to import for a broker that must answer within a second.
 HEAVY = ("numpy", "scipy", "pandas", "matplotlib", "pyarrow", "pyspark", "typst")
 
-FILE_LINES, FUNCTION_LINES = 400, 60
+FILE_LINES, FUNCTION_LINES = 600, 80
 # Commands; the generator, a process whose parent reads what it prints.
 MAY_PRINT = (
     "experiments/bench/*.py",
