@@ -19,7 +19,8 @@ Behaviour:
 - Sessions as in KIP-227. A request can be preempted between two partitions.
 
 Version notes:
-- v5 adds log start offsets (KIP-107), v7 sessions, v9 leader epochs (KIP-320), v11
+- v5 adds log start offsets (KIP-107), v6 knows KAFKA_STORAGE_ERROR (before it is
+  NOT_LEADER_OR_FOLLOWER), v7 sessions, v9 leader epochs (KIP-320), v11
   racks, v12 is flexible and detects divergence (KIP-595), v13 names topics by id
   (KIP-516), v15 moves the replica id into a tagged field (KIP-903), v16 names the
   current leader with errors (KIP-951).
@@ -61,6 +62,7 @@ from planes.slices import Wake, parked, preempt
 
 _NS_PER_MS: Final = 1_000_000
 _CONSUMER: Final = -1
+_STORAGE_ERROR_SINCE: Final = 6
 _LEADER_TOLD: Final = frozenset(
     {ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch}
 )
@@ -315,8 +317,12 @@ class _Fetch:
         return self.response(context, rows)
 
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
+        version = self.request.api_version
+        if version < _STORAGE_ERROR_SINCE and error is ErrorCode.kafka_storage_error:
+            # An older client takes it for an error that no retry mends.
+            error = ErrorCode.not_leader_or_follower
         leader = None
-        if self.request.api_version >= 16 and error in _LEADER_TOLD:
+        if version >= 16 and error in _LEADER_TOLD:
             key = self._key(target)
             leader = None if key is None else self.broker.current_leader(key)
         return FetchPartition(

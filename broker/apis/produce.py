@@ -13,9 +13,11 @@ Behaviour:
 - A request can be preempted between two partitions.
 
 Version notes:
-- v3 carries v2 batches and a transactional id, v5 answers the log start offset
-  (KIP-107), v7 allows zstd, v8 names bad records and says why (KIP-467), v9 is
-  flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER (KIP-951).
+- v3 carries v2 batches and a transactional id, v4 knows KAFKA_STORAGE_ERROR (v3 gets
+  NOT_LEADER_OR_FOLLOWER, the translation that Kafka's protocol documents), v5 answers
+  the log start offset (KIP-107), v7 allows zstd, v8 names bad records and says why
+  (KIP-467), v9 is flexible, v10 names the current leader with NOT_LEADER_OR_FOLLOWER
+  (KIP-951).
 
 Left out: transactions (a transactional batch gets INVALID_TXN_STATE), node endpoints of
 KIP-951, quotas. Of one batch a thousand bad records are named.
@@ -50,6 +52,7 @@ from planes.slices import parked, preempt
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
+_STORAGE_ERROR_SINCE: Final = 4
 
 
 def handle_at_once(request: Request, broker: Broker) -> Response | None:
@@ -80,7 +83,7 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     try:
         appended = partition.append(records, acks, broker.now_ms())
     except KafkaError as error:
-        row = _refused(broker, partition.key, error)
+        row = _refused(broker, version, partition.key, error)
         request.error_code = row.error_code
         answers = [(topic, [row])]
         return (encode_produce_response(version, request.correlation_id, answers),)
@@ -184,7 +187,7 @@ class _Produce:
                 prepared = await preemptibly(partition.log.prepare(records, now_ms))
             appended = partition.append(records, self.acks, now_ms, prepared)
         except KafkaError as error:
-            self.rows.append(_refused(broker, key, error))
+            self.rows.append(_refused(broker, self._request.api_version, key, error))
             return
         self.rows.append(
             ProducePartition(index, 0, appended[0], appended[2], appended[3])
@@ -202,7 +205,9 @@ class _Produce:
         self.required.pop(key, None)
         for number, known in enumerate(self._keys):
             if known == key and not self.rows[number].error_code:
-                self.rows[number] = _refused(self._broker, key, error)
+                self.rows[number] = _refused(
+                    self._broker, self._request.api_version, key, error
+                )
 
     def _check(self, topic: str, records: Buffer) -> None:
         if not -1 <= self.acks <= 1:
@@ -218,14 +223,17 @@ class _Produce:
 
 
 def _refused(
-    broker: Broker, key: TopicPartition, error: KafkaError
+    broker: Broker, version: int, key: TopicPartition, error: KafkaError
 ) -> ProducePartition:
+    code = error.code
+    if version < _STORAGE_ERROR_SINCE and code is ErrorCode.kafka_storage_error:
+        code = ErrorCode.not_leader_or_follower
     leader = None
-    if error.code is ErrorCode.not_leader_or_follower:
+    if code is ErrorCode.not_leader_or_follower:
         leader = broker.current_leader(key)
     return ProducePartition(
         key.partition,
-        int(error.code),
+        int(code),
         -1,
         error_message=error.message,
         record_errors=error.records if isinstance(error, InvalidRecords) else (),

@@ -20,7 +20,13 @@ from broker.node.metrics import log_dir_metrics
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ConfigError, ErrorCode, LogDirsLost
 from tests.broker.apis.broker_world import NONE, World
-from tests.broker.apis.requests import SECONDS_30, fetch_fields, values_of
+from tests.broker.apis.requests import (
+    SECONDS_30,
+    batch,
+    fetch_fields,
+    produce_fields,
+    values_of,
+)
 
 BAD, GOOD = "/data/bad", "/data/good"
 SETTINGS = {"log.dirs": f"{BAD},{GOOD}", "offsets.topic.num.partitions": "2"}
@@ -264,6 +270,34 @@ def test_groups_whose_offsets_were_there_find_another_coordinator_or_none(
 
 
 # ---- helpers ----
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_producers_older_than_the_storage_error_are_sent_to_another_leader(
+    version: int,
+) -> None:
+    """Kafka's ProduceRequest.json: v4 is for requesters that expect error 56."""
+    world = filled(BAD, GOOD)
+    break_disk(world)
+    fields = produce_fields({("t", 0): batch(b"w")})
+    answer = world.send(ApiKey.PRODUCE, version, **fields)
+    code = answer.responses[0].partition_responses[0].error_code
+    assert code is (FAULT if version >= 4 else ErrorCode.not_leader_or_follower)
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_consumers_older_than_the_storage_error_are_sent_to_another_leader(
+    version: int,
+) -> None:
+    """Kafka's FetchRequest.json: v6 is for requesters that expect error 56."""
+    world = filled(BAD)
+    lost = next(index for index, home in homes(world).items() if home == BAD)
+    break_disk(world)
+    touch_by_append(world, lost)
+    world.pass_ms(0)
+    answer = world.send(ApiKey.FETCH, version, **fetch_fields({("t", lost): 0}))
+    code = answer.responses[0].partitions[0].error_code
+    assert code is (FAULT if version >= 6 else ErrorCode.not_leader_or_follower)
 
 
 def home_of(log: Log) -> str:
