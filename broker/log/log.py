@@ -32,7 +32,7 @@ from broker.log.producers import (
 )
 from broker.log.rewriting import looks_into_records, needs_rewriting, rewriting
 from broker.log.segments.log_config import LogConfig
-from broker.log.segments.segment import Segment
+from broker.log.segments.segment import RELATIVE_MAX, Segment
 from broker.log.segments.segment_list import Segments
 from broker.log.steps import Steps, run
 from broker.protocol.buffer import Buffer
@@ -73,6 +73,7 @@ class Log:
         "flushed_ms",
         "flushes",
         "frozen_at",
+        "has_gaps",
         "log_end_offset",
         "log_start_offset",
         "prepares",
@@ -116,6 +117,8 @@ class Log:
         self.frozen_at = 0
         # Below it the log was compacted before.
         self.cleaner_offset = 0
+        # The directory is marked: offsets may be missing between segments (swap.py).
+        self.has_gaps = False
         self.flushed_ms = now_ms
         # Why nothing is done with it any more.
         self.closed: str | None = None
@@ -265,7 +268,10 @@ class Log:
             self._make_writable(size)
         active = self.segments.active
         if not active.admits(size, last_offset, max_timestamp, now_ms, config):
-            self.roll(now_ms, offset)
+            # A follower may append behind a gap, which goes into the new segment:
+            # one between segments is what a loss of power leaves (recovery.py).
+            fits = last_offset - self.log_end_offset <= RELATIVE_MAX
+            self.roll(now_ms, self.log_end_offset if fits else offset)
             active = self.segments.active
         try:
             active.append(offset, last_offset, max_timestamp, pieces, size)

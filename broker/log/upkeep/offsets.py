@@ -59,7 +59,8 @@ def _note(
         files[checkpoints.LOG_START_OFFSETS][key] = log.log_start_offset
     if high_watermark is not None:
         files[checkpoints.HIGH_WATERMARKS][key] = high_watermark
-    if log.config.compacts:
+    # Where it was compacted once, the gaps stay when the topic no longer compacts.
+    if log.config.compacts or log.cleaner_offset > 0:
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
 
 

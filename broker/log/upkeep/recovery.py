@@ -5,9 +5,12 @@ every segment from the recovery point on is read: batches are kept up to the fir
 is torn or fails its CRC, the rest of the log is cut off, indexes are built anew. So is
 the rest behind a segment that ends before the next one begins, unless compaction may
 have made the gap: a loss of power may take whole batches, which leaves nothing torn.
-Kafka keeps what is behind such a gap. Below the recovery point everything was synced,
-indexes too; one that is missing or not sane all the same is rebuilt, and if a batch
-there cannot be read, all are looked at.
+Kafka keeps what is behind such a gap. A log that was compacted here has a marker that
+says so for good, whatever its topic's policy is by now; so has one with a gap that was
+accepted once. A follower leaves no gap between two segments (`Log`), and one wider than
+a segment's 31 bits of offsets cannot be a lost end. Below the recovery point everything
+was synced, indexes too; one that is missing or not sane all the same is rebuilt, and if
+a batch there cannot be read, all are looked at.
 
 Left-overs of interrupted work are finished or undone: a compaction that had committed
 (``.swap``) is finished, one that had not (``.cleaned``) is forgotten, as in Kafka.
@@ -30,9 +33,9 @@ from broker.log.log import Log
 from broker.log.producers import Producers, replay_producers
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.log.segments.repair import Recovered, load_indexes, recover, resume
-from broker.log.segments.segment import Segment, file_name
+from broker.log.segments.segment import RELATIVE_MAX, Segment, file_name
 from broker.log.segments.segment_list import Segments
-from broker.log.upkeep.swap import SWAP
+from broker.log.upkeep.swap import GAPS_MARKER, SWAP, mark_gaps
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import BatchHeader
 
@@ -116,13 +119,16 @@ def _open(
     look_at_all: bool,
 ) -> Log:
     segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
+    has_gaps = GAPS_MARKER in storage.names(directory)
     epochs = LeaderEpochs(storage, directory)
     segments = [segment(base) for base in _base_offsets(storage, directory)]
     opening = _Opening(
         segments,
         epochs,
         noted,
-        may_have_gaps=config.cleanup_policy != {"delete"} or noted.cleaner_offset > 0,
+        may_have_gaps=(
+            has_gaps or noted.cleaner_offset > 0 or config.cleanup_policy != {"delete"}
+        ),
         look_at_all=look_at_all,
         report=report,
     )
@@ -156,7 +162,12 @@ def _open(
         doomed=Doomed() if doomed is None else doomed,
         now_ms=now_ms,
     )
-    log.cleaner_offset = noted.cleaner_offset
+    if noted.cleaner_offset <= log_end_offset:
+        # Beyond the end it is of a log that was cut since: nothing here is clean.
+        log.cleaner_offset = noted.cleaner_offset
+    log.has_gaps = has_gaps
+    if opening.found_gaps:
+        mark_gaps(log)
     if noted.clean and durability.everything:
         log.settled_offset = log_end_offset
     return log
@@ -182,6 +193,8 @@ class _Opening:
         self._epochs = epochs
         self._noted = noted
         self.repaired: list[Segment] = []
+        # Segments were kept behind one that ends before they begin.
+        self.found_gaps = False
 
     def run(self) -> int:
         """Return the log's end.
@@ -223,10 +236,14 @@ class _Opening:
         if kept.cut_bytes:
             self.drop_after(number, f"it follows {segment!r}, which was cut")
             return False
-        if kept.next_offset < begins and not self._may_have_gaps:
+        if kept.next_offset == begins:
+            return True
+        reachable = begins - 1 - segment.base_offset <= RELATIVE_MAX
+        if reachable and not self._may_have_gaps:
             ends = kept.next_offset
             self.drop_after(number, f"{segment!r} before it ends at {ends}")
             return False
+        self.found_gaps = True
         return True
 
     def _believed(self, number: int) -> bool:

@@ -22,6 +22,8 @@ from broker.protocol.records.batch import BatchHeader
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+# An empty file in the directory of a log that was compacted; Kafka passes over it.
+GAPS_MARKER: Final = "doorkeeper-gaps"
 
 
 class Swap:
@@ -62,6 +64,7 @@ class Swap:
         first = self._still_there()
         if first is None:
             return
+        mark_gaps(log)
         self._rename(".log", CLEANED, SWAP)
         self._done = True
         log.segments.replace(first, first + len(self._group) - 1, copy)
@@ -117,6 +120,17 @@ class Swap:
         for kind in (".log", ".index", ".timeindex"):
             name = file_name(self._base_offset, kind + CLEANED)
             remove_if_there(self._log.storage, join(self._log.directory, name))
+
+
+def mark_gaps(log: Log) -> None:
+    """Mark the directory: from now on offsets may be missing between segments.
+
+    Without the mark recovery takes such a gap for a lost end. A kill leaves it; the
+    next sync of the directory makes it durable. Raises ``OSError``.
+    """
+    if not log.has_gaps:
+        log.storage.open(join(log.directory, GAPS_MARKER), create=True)
+        log.has_gaps = True
 
 
 def _sync(files: Sequence[File]) -> None:
