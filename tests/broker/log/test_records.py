@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.steps import STEP_RECORDS, run
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header
 from broker.protocol.records.codecs import (
@@ -22,6 +23,7 @@ from broker.protocol.records.codecs import (
 )
 from broker.protocol.records.records import (
     Record,
+    largest_timestamp,
     new_batch,
     read_records,
     read_varint,
@@ -208,3 +210,22 @@ def test_any_byte_changed_is_read_or_refused(at, byte):
     whole[HEADER_SIZE + at % (len(whole) - HEADER_SIZE)] = byte
     allowed = (None, "invalid_record", "corrupt_message")
     assert outcome(read_records, parse_header(whole), whole) in allowed
+
+
+@pytest.mark.parametrize("codec", ALL)
+@pytest.mark.parametrize("times", [[5, 9, 9, 7], [-1, -1], [-5, -3], [3, 2, 1]])
+def test_the_largest_timestamp_is_the_first_records_that_has_it(codec, times):
+    sent = altered(
+        batch([b"v"] * len(times), timestamps=times, codec=codec),
+        {0: ("q", 40), 35: ("q", 77)},
+    )
+    read = [(time, -offset) for offset, time, _, _ in decoded(sent)]
+    time, offset = max([*read, (-1, -40)])
+    assert run(largest_timestamp(parse_header(sent), sent)) == (time, -offset)
+
+
+def test_the_largest_timestamp_is_found_in_steps():
+    sent = batch([b"v"] * 1000, timestamps=list(range(1000)))
+    assert (
+        len(list(largest_timestamp(parse_header(sent), sent))) == 1000 // STEP_RECORDS
+    )
