@@ -28,9 +28,15 @@ from typing import Any, Final, NamedTuple
 
 from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
+from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity, encode, request_type, response_type
+from broker.protocol.wire.codec import (
+    Entity,
+    encode_in_steps,
+    request_type,
+    response_type,
+)
 from broker.protocol.wire.introspect import FieldKind, kind_of
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time
@@ -38,6 +44,7 @@ from planes.admission import OVER_QUOTA
 
 # A field of the request that is called otherwise in the answer.
 _RENAMED: Final = MappingProxyType({"partition_index": "partition"})
+_STEP_ROWS: Final = 128
 _OVERLOADED: Final = "The broker is overloaded, try again."
 _MESSAGES: Final = MappingProxyType(
     {ErrorCode.unknown_server_error: "The broker has failed on this request."}
@@ -63,37 +70,38 @@ def error_of(api: Api, refusal: str) -> ErrorCode:
     return api.error_answer.try_again
 
 
-def refuse(api: Api, request: Request, body: Entity, broker: Broker) -> Response:
-    """Answer a request that admission has turned away. Cost: O(rows)."""
+def refuse(api: Api, request: Request, body: Entity, broker: Broker) -> Steps[Response]:
+    """Answer a request that admission has turned away, in steps. Cost: O(rows)."""
     assert request.refusal is not None, request
     return error_answer(api, request, body, error_of(api, request.refusal), broker)
 
 
 def error_answer(
     api: Api, request: Request, body: Entity, error: ErrorCode, broker: Broker
-) -> Response:
-    """Answer with ``error`` for each thing that ``body`` asks about."""
+) -> Steps[Response]:
+    """Answer with ``error``, in steps, for each thing that ``body`` asks about."""
     request.error_code = int(error)
     if not api.error_answer.is_answered(body):
         return CLOSE
-    answer = _form(api, request.api_version).row(body, error)
+    answer = yield from _form(api, request.api_version).row(body, error)
     api.error_answer.complete(request, body, answer, broker)
-    return _encoded(request, answer, broker)
+    return (yield from _encoded(request, answer, broker))
 
 
 def bare_error(
     api: Api, request: Request, error: ErrorCode, broker: Broker
-) -> Response:
+) -> Steps[Response]:
     """Answer with ``error`` and nothing of the request."""
     request.error_code = int(error)
     form = _bare_form(api, request.api_version)
-    return _encoded(request, form.row(None, error), broker)
+    answer = yield from form.row(None, error)
+    return (yield from _encoded(request, answer, broker))
 
 
-def _encoded(request: Request, answer: Row, broker: Broker) -> Response:
+def _encoded(request: Request, answer: Row, broker: Broker) -> Steps[Response]:
     answer.throttle_time = throttle_time(request, broker.now_ns())
     key, version = request.api_key, request.api_version
-    return (encode(key, version, request.correlation_id, answer),)
+    return (yield from encode_in_steps(key, version, request.correlation_id, answer))
 
 
 class _Form(NamedTuple):
@@ -111,8 +119,8 @@ class _Form(NamedTuple):
     messages: tuple[str, ...]
     arrays: tuple[tuple[str, str, _Form], ...]
 
-    def row(self, asked: Any, error: ErrorCode) -> Row:
-        """Return the answer to ``asked``."""
+    def row(self, asked: Any, error: ErrorCode) -> Steps[Row]:
+        """Return the answer to ``asked``, in steps."""
         row = Row(**self.constants)
         for name, source in self.copied:
             setattr(row, name, getattr(asked, source))
@@ -123,8 +131,12 @@ class _Form(NamedTuple):
         for name in self.messages:
             setattr(row, name, _MESSAGES.get(error, _OVERLOADED))
         for name, source, form in self.arrays:
-            items = getattr(asked, source) or ()
-            setattr(row, name, [form.row(item, error) for item in items])
+            rows: list[Row] = []
+            for number, item in enumerate(getattr(asked, source) or (), 1):
+                rows.append((yield from form.row(item, error)))
+                if not number % _STEP_ROWS:
+                    yield None
+            setattr(row, name, rows)
         return row
 
 

@@ -15,12 +15,13 @@ from logging import getLogger
 
 from broker.apis.common.api import Api
 from broker.handling.error_answer import bare_error, error_answer
+from broker.log.steps import Steps
 from broker.node.broker import Broker
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity, decode
+from broker.protocol.wire.codec import Entity, decode_in_steps
 from broker.requests.request import CLOSE, Request, Response
 
 logger = getLogger(__name__)
@@ -39,8 +40,8 @@ class Failures:
         broker: Broker,
         error: Exception,
         body: Entity | None = None,
-    ) -> Response:
-        """Return the answer to a request whose handler has raised ``error``.
+    ) -> Steps[Response]:
+        """Return, in steps, the answer to a request whose handler raised ``error``.
 
         ``body`` is the request's, where it has been decoded.
         """
@@ -59,7 +60,7 @@ class Failures:
         code = ErrorCode.unknown_server_error
         for make in (partial(_repeating, body), bare_error):
             try:
-                return make(api, request, code, broker)
+                return (yield from make(api, request, code, broker))
             except Exception as again:  # the next one says less
                 logger.warning("an error could not be answered", exc_info=again)
         return CLOSE
@@ -78,8 +79,13 @@ class Failures:
 
 def _repeating(
     body: Entity | None, api: Api, request: Request, error: ErrorCode, broker: Broker
-) -> Response:
+) -> Steps[Response]:
     if body is None:
-        key, version = request.api_key, request.api_version
-        body = decode(key, version, request.frame, request.body_offset)
-    return error_answer(api, request, body, error, broker)
+        body = yield from decode_in_steps(
+            request.api_key,
+            request.api_version,
+            request.frame,
+            request.body_offset,
+            api.items_bound(request),
+        )
+    return (yield from error_answer(api, request, body, error, broker))

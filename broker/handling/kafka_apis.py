@@ -29,7 +29,13 @@ from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.protocol.errors import MalformedFrame
-from broker.protocol.wire.codec import decode, encode_in_steps
+from broker.protocol.wire.codec import (
+    ONE_STEP_BYTES,
+    Entity,
+    decode,
+    decode_in_steps,
+    encode_in_steps,
+)
 from broker.protocol.wire.first_error import first_error
 from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
 from broker.requests.request import CLOSE, Request, Response
@@ -39,12 +45,21 @@ from planes.task import BrokenRule
 
 def _encoded(
     request: Request, answer: Any, broker: Broker
-) -> Generator[None, None, bytes]:
+) -> Generator[None, None, Response]:
     key, version = request.api_key, request.api_version
     request.error_code = yield from first_error(key, version, answer)
     if request.throttled_until_ns:
         answer.throttle_time = throttle_time(request, broker.now_ns())
     return (yield from encode_in_steps(key, version, request.correlation_id, answer))
+
+
+async def _decoded(api: Api, request: Request) -> Entity:
+    """Return the request's body, decoded in steps if that takes long."""
+    key, version, frame = request.api_key, request.api_version, request.frame
+    at, items_max = request.body_offset, api.items_bound(request)
+    if len(frame) - at <= ONE_STEP_BYTES:
+        return decode(key, version, frame, at, items_max)
+    return await preemptibly(decode_in_steps(key, version, frame, at, items_max))
 
 
 class KafkaApis:
@@ -82,37 +97,42 @@ class KafkaApis:
             try:
                 response = handle_at_once(request, self.broker)
             except Exception as error:  # whatever it is, it is this request's alone
-                return self.failures.contain(api, request, self.broker, error)
+                return preemptibly(
+                    self.failures.contain(api, request, self.broker, error)
+                )
             if response is not None:
                 return response
         return self._served(api, request)
 
     async def _served(self, api: Api, request: Request) -> Response:
         broker = self.broker
-        key, version = request.api_key, request.api_version
         response: Response
         body = None
         try:
-            body = decode(key, version, request.frame, request.body_offset)
+            body = await _decoded(api, request)
             if not api.keeps_frame:
                 request.let_frame_go()
             denial = self.authorization.denial(api, request)
             if denial is not None:
-                response = error_answer(api, request, body, denial, broker)
+                response = await preemptibly(
+                    error_answer(api, request, body, denial, broker)
+                )
             elif request.refusal is not None and api.refusable:
-                response = refuse(api, request, body, broker)
+                response = await preemptibly(refuse(api, request, body, broker))
             else:
                 answer = await api.handle(request, body, broker)
                 if api.encodes:
                     response = answer
                 else:
-                    response = (await preemptibly(_encoded(request, answer, broker)),)
+                    response = await preemptibly(_encoded(request, answer, broker))
         except MalformedFrame:
             return CLOSE
         except BrokenRule:
             raise
         except Exception as error:  # whatever it is, it is this request's alone
-            response = self.failures.contain(api, request, broker, error, body)
+            response = await preemptibly(
+                self.failures.contain(api, request, broker, error, body)
+            )
         if request.throttled_until_ns:
             return throttled(request, broker.now_ns(), response)
         return response

@@ -19,7 +19,8 @@ from broker.apis.common.load import Shape
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import Entity
+from broker.protocol.wire.codec import CLIENT_ITEMS_MAX, CLUSTER_ITEMS_MAX, Entity
+from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.request import Request, Response
 
 # Returns the fields of the answer; or a `Response`, if the API encodes its own.
@@ -76,6 +77,8 @@ class Api:
     that ``handle`` has to. ``encodes`` says that ``handle`` returns a whole response,
     ``keeps_frame`` that what it is handed refers to the request's frame.
 
+    ``items_max`` bounds the items in the arrays of a client's request.
+
     ``quota_exceeded_since`` is the first version whose answers may say
     THROTTLING_QUOTA_EXCEEDED (KIP-599). ``refusable`` says whether admission may have a
     request answered with an error; one that is not is served all the same.
@@ -93,10 +96,21 @@ class Api:
     encodes: bool = False
     keeps_frame: bool = False
     cluster_action: bool = False
+    items_max: int = CLIENT_ITEMS_MAX
     refusable: bool = True
     quota_exceeded_since: int = NEVER
     error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
     load: type[Shape] | None = None
+
+    def items_bound(self, request: Request) -> int:
+        """Return how many items ``request`` may have in its arrays.
+
+        The classes of the cluster's own requests are granted by listener, so that the
+        larger bound is not a client's to claim.
+        """
+        if request.request_class in (CONTROL, REPLICATION):
+            return CLUSTER_ITEMS_MAX
+        return self.items_max
 
     @property
     def served(self) -> range:

@@ -27,8 +27,20 @@ from broker.protocol import schemas
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.schemas.message import Message, entity_type
-from broker.protocol.wire.bounds import Check, Walk, bounds_check
+from broker.protocol.wire.bounds import (
+    Check,
+    CheckInSteps,
+    Walk,
+    bounds_check,
+    bounds_check_in_steps,
+)
 from broker.protocol.wire.header import skip_tagged_fields
+from broker.protocol.wire.stepping import (
+    STEP_BYTES,
+    Pace,
+    SteppingReader,
+    stepping_reader,
+)
 from broker.protocol.wire.writer import (
     Write,
     WriteInSteps,
@@ -46,9 +58,16 @@ _I32: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
 # What reading a frame that is cut short or makes no sense raises.
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
-# Decoding is one slice, in which nothing is preempted, so it needs a bound; this one is
-# above the UpdateMetadata of the 200,000 partitions that a ZooKeeper cluster may have.
-_REQUEST_ITEMS_MAX: Final = 250_000
+# Items that a request may have in its arrays: a client's, and one of the cluster's
+# own. Ten thousand topics of four partitions are within the former; the UpdateMetadata
+# of the 200,000 partitions that a ZooKeeper cluster may have is within the latter.
+CLIENT_ITEMS_MAX: Final = 50_000
+CLUSTER_ITEMS_MAX: Final = 250_000
+# A larger request is decoded in steps, unless it has few items.
+ONE_STEP_BYTES: Final = STEP_BYTES
+_ONE_STEP_ITEMS: Final = 256
+# An answer in no more bytes than these is one piece.
+_ONE_PIECE_BYTES: Final = 1 << 16
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
@@ -62,20 +81,45 @@ def response_type(api_key: int, version: int) -> type[Entity]:
     return _load(schemas.RESPONSES, load_response_schema, api_key, version)
 
 
-def decode(api_key: int, version: int, frame: bytes, body_offset: int) -> Entity:
+def decode(
+    api_key: int,
+    version: int,
+    frame: bytes,
+    body_offset: int,
+    items_max: int = CLUSTER_ITEMS_MAX,
+) -> Entity:
     """Return the request in ``frame``, whose body starts at ``body_offset``.
 
     Raises `MalformedFrame` on bytes that are not such a request, on a version that has
-    no schema, and on more than 250,000 items in its arrays. Cost: O(items).
+    no schema, and on more than ``items_max`` items in its arrays. Cost: O(items).
     """
     check, read = _request_reader(api_key, version)
     try:
         if check is not None:
-            walk = Walk(_REQUEST_ITEMS_MAX)
+            walk = Walk(items_max)
             check(frame, body_offset, len(frame), walk)
             if walk.edits:
                 frame = walk.edited(frame)
         return read(frame, body_offset)[0]
+    except _UNREADABLE as error:
+        raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
+
+
+def decode_in_steps(
+    api_key: int, version: int, frame: bytes, body_offset: int, items_max: int
+) -> Generator[None, None, Entity]:
+    """Return the same as `decode`, and yield between pieces of the work."""
+    check, read = _stepping_request_reader(api_key, version)
+    try:
+        walk = Walk(items_max)
+        yield from check(frame, body_offset, len(frame), walk)
+        if walk.edits:
+            frame = walk.edited(frame)
+        if items_max - walk.left <= _ONE_STEP_ITEMS:
+            return _request_reader(api_key, version)[1](frame, body_offset)[0]
+        yield
+        entity, _ = yield from read(frame, body_offset, Pace(body_offset))
+        return entity
     except _UNREADABLE as error:
         raise MalformedFrame(f"{_name(api_key)} v{version}: {error!r}") from error
 
@@ -93,14 +137,21 @@ def encode(api_key: int, version: int, correlation_id: int, entity: Entity) -> b
 
 def encode_in_steps(
     api_key: int, version: int, correlation_id: int, entity: Entity
-) -> Generator[None, None, bytes]:
-    """Return the same as `encode`, and yield between pieces of the work.
+) -> Generator[None, None, tuple[bytes, ...]]:
+    """Return the frame that `encode` makes, and yield between pieces of the work.
 
-    An answer may tell of a hundred thousand partitions: a tenth of a second of work.
+    A large frame comes in several pieces: joining all of them would be one long step.
     """
     pieces = _response_head(api_key, version, correlation_id)
-    yield from _stepping_response_writer(api_key, version)(entity, pieces.append)
-    return _with_size(pieces)
+    steps = []
+    for _ in _stepping_response_writer(api_key, version)(entity, pieces.append):
+        steps.append(b"".join(pieces))
+        pieces.clear()
+        yield
+    steps.append(b"".join(pieces))
+    size = sum(map(len, steps)) - 4
+    steps[0] = _I32.pack(size) + steps[0][4:]
+    return tuple(steps) if size > _ONE_PIECE_BYTES else (b"".join(steps),)
 
 
 def _response_head(api_key: int, version: int, correlation_id: int) -> list[bytes]:
@@ -161,6 +212,14 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Enti
 def _request_reader(api_key: int, version: int) -> tuple[Check | None, Reader]:
     entity = request_type(api_key, version)
     return bounds_check(entity), entity_reader(entity)
+
+
+@cache
+def _stepping_request_reader(
+    api_key: int, version: int
+) -> tuple[CheckInSteps, SteppingReader]:
+    entity = request_type(api_key, version)
+    return bounds_check_in_steps(entity), stepping_reader(entity)
 
 
 @cache

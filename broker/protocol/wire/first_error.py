@@ -6,9 +6,10 @@ each version: what an answer tells beside them is not looked through.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import fields
 from functools import cache
+from itertools import repeat
 from typing import Any, Final, TypeAlias
 
 from broker.protocol.errors import ErrorCode
@@ -30,10 +31,15 @@ def first_error(
     ``answer`` is what `broker.protocol.wire.codec.encode` takes. Yields after every 512
     rows. Cost: O(rows with errors in them).
     """
-    pending = [(answer, _arrays_of(api_key, version))]
+    top = ((answer, _arrays_of(api_key, version)),)
+    pending: list[Iterator[tuple[Any, Arrays]]] = [iter(top)]
     seen = 0
     while pending:
-        row, arrays = pending.pop()
+        found = next(pending[-1], None)
+        if found is None:
+            pending.pop()
+            continue
+        row, arrays = found
         error = getattr(row, _FIELD, ErrorCode.none)
         if error is not ErrorCode.none:
             return int(error)
@@ -41,7 +47,7 @@ def first_error(
         if not seen % _STEP_ROWS:
             yield
         for name, within in reversed(arrays):
-            pending += [(each, within) for each in reversed(getattr(row, name) or ())]
+            pending.append(zip(getattr(row, name) or (), repeat(within)))
     return 0
 
 

@@ -117,7 +117,9 @@ def test_what_cannot_be_answered_at_all_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failing(monkeypatch, ApiKey.HEARTBEAT)
-    monkeypatch.setattr("broker.handling.error_answer.encode", lambda *_: 1 / 0)
+    monkeypatch.setattr(
+        "broker.handling.error_answer.encode_in_steps", lambda *_: 1 / 0
+    )
     assert World().start(ApiKey.HEARTBEAT, 3).closed
 
 

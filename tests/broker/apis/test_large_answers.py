@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from broker.apis.common.answer import Row, answer
+from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import encode, encode_in_steps
@@ -37,13 +38,16 @@ def world() -> World:
 def test_metadata_of_one_huge_topic_has_preemption_points(
     world: World, version: int
 ) -> None:
-    """Described by the hundred, looked through and encoded by 512."""
+    """Described by the hundred, looked through by 512 and encoded by 128."""
     call = world.start(ApiKey.METADATA, version, topics=[{"name": "huge"}])
     (topic,) = call.answer.topics
     assert [each.partition_index for each in topic.partitions] == list(
         range(PARTITIONS)
     )
-    assert call.preemption_points >= PARTITIONS / 100 + 2 * (PARTITIONS // 512)
+    assert (
+        call.preemption_points
+        >= PARTITIONS / 100 + PARTITIONS // 512 + PARTITIONS // 128
+    )
 
 
 def rows(count: int) -> Row:
@@ -83,6 +87,13 @@ def test_an_answer_that_changes_while_it_is_encoded_is_as_it_was() -> None:
     steps = encode_in_steps(ApiKey.METADATA, 9, 1, changing)
     next(steps)
     changing.topics[0].partitions.clear()
-    with pytest.raises(StopIteration) as ended:
-        next(steps)
-    assert ended.value.value == whole
+    assert b"".join(run(steps)) == whole
+
+
+def test_a_large_answer_is_never_joined() -> None:
+    """That would be one long step; the network sends pieces as they are."""
+    pieces = run(encode_in_steps(ApiKey.METADATA, 9, 1, rows(20_000)))
+    assert b"".join(pieces) == encode(ApiKey.METADATA, 9, 1, rows(20_000))
+    assert max(map(len, pieces)) < 16_384
+    (piece,) = run(encode_in_steps(ApiKey.METADATA, 9, 1, rows(1_000)))
+    assert piece == encode(ApiKey.METADATA, 9, 1, rows(1_000))

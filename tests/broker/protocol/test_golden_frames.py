@@ -136,4 +136,5 @@ def test_an_answer_in_steps_has_the_same_bytes(row: Golden) -> None:
     steps = codec.encode_in_steps(row.api_key, row.version, 7, decode(row))
     with pytest.raises(StopIteration) as done:
         next(steps)
-    assert done.value.value[4:] == row.frame
+    (frame,) = done.value.value
+    assert frame[4:] == row.frame

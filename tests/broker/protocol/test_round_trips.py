@@ -2,20 +2,28 @@
 
 import dataclasses
 import io
+import sys
 import uuid
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
+from broker.apis.common.answer import Row
 from broker.handling.registry import APIS
+from broker.log.steps import run
+from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire import codec
+from broker.protocol.wire.bounds import Walk, bounds_check_in_steps
 from broker.protocol.wire.header import parse_request_header
 from broker.protocol.wire.introspect import FieldKind, kind_of
+from broker.protocol.wire.stepping import Pace, stepping_reader
 from broker.protocol.wire.writer import compile_writer
 from tests.broker.protocol.frames import GOLDEN
 
@@ -127,6 +135,55 @@ def test_message_comes_back_as_it_was(
             assert header.client_id == (client_id or "")
         assert codec.decode(key, version, frame[4:], header.body_offset) == entity
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+
+
+@settings(max_examples=400)
+@given(messages())
+def test_message_is_decoded_in_steps_as_by_kio(
+    message: tuple[int, int, str, Any],
+) -> None:
+    _, _, _, entity = message
+    pieces: list[bytes] = []
+    compile_writer(type(entity))(entity, pieces.append)
+    frame = b"".join(pieces)
+    reader = stepping_reader(type(entity))
+    assert run(reader(frame, 0, Pace(0))) == (entity, len(frame))
+    walk = Walk(sys.maxsize)
+    check = bounds_check_in_steps(type(entity))
+    assert run(check(frame, 0, len(frame), walk)) == len(frame)
+
+
+def counted(steps: Generator[None, None, Any]) -> tuple[int, Any]:
+    """Return the number of steps, and the result."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return count, done.value
+        count += 1
+
+
+@pytest.mark.parametrize("version", [1, 7, 8])
+def test_a_large_request_is_decoded_in_steps_of_a_few_kilobytes(version: int) -> None:
+    """Topics with few partitions and one with many, and numbers by the thousand."""
+    offset_fetch = of_kind(ApiKey.OFFSET_FETCH, version, "request")
+    sizes = [2] * 3_000 + [20_000]
+    topics = tuple(
+        Row(name=f"topic-{at}", partition_indexes=tuple(range(size)))
+        for at, size in enumerate(sizes)
+    )
+    group = Row(group_id="g", topics=topics, require_stable=False)
+    group.groups = (Row(group_id="g", topics=topics),)
+    frame = codec.encode_request(ApiKey.OFFSET_FETCH, version, 1, "", group)[4:]
+    at = parse_request_header(frame).body_offset
+    steps = codec.decode_in_steps(ApiKey.OFFSET_FETCH, version, frame, at, 50_000)
+    count, entity = counted(steps)
+    assert isinstance(entity, offset_fetch)
+    assert entity == codec.decode(ApiKey.OFFSET_FETCH, version, frame, at)
+    # By kilobytes, but for the numbers, of which one step reads 16.
+    numbers_bytes = 4 * 20_000
+    assert count >= (len(frame) - numbers_bytes) / 4096 + numbers_bytes / 16_384
 
 
 def test_zero_topic_id_reads_as_none() -> None:
