@@ -83,6 +83,8 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
         found = [
             _as_written(key, [Synonym(key, value, source)])
             for key, value in sorted(present.items())
+            # Under ZooKeeper another broker's tool can have set any key.
+            if find_key(key) is not None
         ]
     wanted = resource.configuration_keys
     documented = getattr(body, "include_documentation", False)

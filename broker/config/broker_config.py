@@ -1,8 +1,9 @@
 """The configuration of one broker: every key's value, checked before anything starts.
 
 Follows Kafka's ``KafkaConfig``: a file in Java's properties format, Kafka's keys with
-Kafka's meanings, and ``key=value`` overrides that win over the file. Unlike Kafka, an
-unknown key is refused, because a misspelt one would silently keep its default.
+Kafka's meanings, and ``key=value`` overrides that win over the file. Unknown keys stop
+the start, because a misspelt key would silently keep its default;
+``doorkeeper.unknown.configs=warn`` ignores them with a warning, as Kafka does.
 
 Without a file the broker is one for a laptop: it listens on 127.0.0.1:9092 only,
 keeps its logs in ``./data``, and its internal topics have one replica.
@@ -14,9 +15,8 @@ keeps its logs in ``./data``, and its internal topics have one replica.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from posixpath import normpath
 from types import MappingProxyType
@@ -25,7 +25,10 @@ from typing import Any, Final, TypeVar, cast
 from broker.config import admission, cluster, doorkeeper, network, security, storage
 from broker.config.bounds import check_bounds
 from broker.config.cluster import BROKER_ID, NODE_ID
-from broker.config.doorkeeper import DOORKEEPER_CONTROLLER_LISTENERS
+from broker.config.doorkeeper import (
+    DOORKEEPER_CONTROLLER_LISTENERS,
+    DOORKEEPER_UNKNOWN_CONFIGS,
+)
 from broker.config.inert import INERT
 from broker.config.listeners import (
     Listener,
@@ -58,6 +61,7 @@ from broker.config.storage import (
     LOG_ROLL_JITTER_MS,
     LOG_ROLL_MS,
 )
+from broker.config.unknown_keys import UnknownKeys
 from broker.protocol.config_key import Key, split
 from broker.protocol.errors import ConfigError
 
@@ -78,6 +82,16 @@ _WITHOUT_FILE: Final = {
     "log.dirs": "./data",
     "offsets.topic.replication.factor": "1",
 }
+# Keys that state the same setting. One of them among the overrides replaces all of its
+# row in the file, where otherwise a stronger name would win over the override.
+SAME_SETTING: Final[tuple[tuple[Key[Any], ...], ...]] = (
+    (LOG_DIRS, LOG_DIR),
+    (LOG_RETENTION_MS, LOG_RETENTION_MINUTES, LOG_RETENTION_HOURS),
+    (LOG_ROLL_MS, LOG_ROLL_HOURS),
+    (LOG_ROLL_JITTER_MS, LOG_ROLL_JITTER_HOURS),
+    (NODE_ID, BROKER_ID),
+    (INTER_BROKER_LISTENER_NAME, SECURITY_INTER_BROKER_PROTOCOL),
+)
 
 
 def _keys() -> Iterator[Key[Any]]:
@@ -95,11 +109,13 @@ KEYS: Final[Mapping[str, Key[Any]]] = MappingProxyType(
 class BrokerConfig:
     """Values by key: ``config[NUM_IO_THREADS]``, defaults included.
 
-    ``written`` holds what the file and the overrides set, as text; ``on_listener``
-    holds the values under the prefix ``listener.name.NAME.``.
+    ``written`` holds the known keys that the file and the overrides set, as text;
+    ``unknown`` names the others; ``listener_values`` holds the values under the prefix
+    ``listener.name.NAME.``.
     """
 
     written: Mapping[str, str]
+    unknown: tuple[str, ...]
     values: Mapping[str, Any]
     listener_values: Mapping[tuple[str, str], Any]
     listeners: tuple[Listener, ...]
@@ -117,23 +133,27 @@ class BrokerConfig:
             base: dict[str, str] = dict(_WITHOUT_FILE)
         else:
             base = read_properties(path)
-        return cls.from_written({**base, **(overrides or {})})
+        return cls.from_written(_overridden(base, overrides or {}))
 
     @classmethod
     def from_written(cls, written: Mapping[str, str]) -> BrokerConfig:
         """Check ``written`` alone: Kafka's defaults for all other keys."""
         values = {name: key.default for name, key in KEYS.items()}
         listener_values: dict[tuple[str, str], Any] = {}
-        for name, value in written.items():
-            key = KEYS.get(name)
-            if key is not None:
-                values[name] = key.read(value)
+        unknown = _unknown(written)
+        known = {name: text for name, text in written.items() if name not in unknown}
+        for name, text in known.items():
+            key = find_key(name)
+            assert key is not None, name
+            if key.name == name:
+                values[name] = key.read(text)
             else:
-                listener, prefixed = _listener_key(name, value)
-                listener_values[listener, prefixed.name] = prefixed.read(value)
+                listener = name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
+                listener_values[listener.upper(), key.name] = key.read(text)
         listeners, advertised = _listeners(values)
         config = cls(
-            written=MappingProxyType(dict(written)),
+            written=MappingProxyType(known),
+            unknown=unknown,
             values=MappingProxyType(values),
             listener_values=MappingProxyType(listener_values),
             listeners=listeners,
@@ -153,7 +173,8 @@ class BrokerConfig:
     def updated(self, changes: Mapping[str, str | None]) -> BrokerConfig:
         """Return this configuration with ``changes``; ``None`` unsets a key."""
         written = {**self.written, **changes}
-        return self.from_written({k: v for k, v in written.items() if v is not None})
+        config = self.from_written({k: v for k, v in written.items() if v is not None})
+        return replace(config, unknown=(*self.unknown, *config.unknown))
 
     # ---- values derived from several keys ----
 
@@ -234,17 +255,32 @@ def find_key(name: str) -> Key[Any] | None:
     return KEYS.get(name)
 
 
-def _listener_key(name: str, value: str) -> tuple[str, Key[Any]]:
-    """Return the listener and the key that ``listener.name.NAME.KEY`` stands for."""
-    if not name:
-        raise ConfigError("a line without a key", value, "key=value")
-    key = find_key(name)
-    if key is not None:
-        listener = name.removeprefix(_LISTENER_PREFIX).partition(".")[0]
-        return listener.upper(), key
-    near = difflib.get_close_matches(name, KEYS, n=1)
-    hint = f"; the nearest is {near[0]}" if near else ""
-    raise ConfigError(name, value, f"a key of Kafka or Doorkeeper{hint}")
+def _overridden(
+    base: Mapping[str, str], overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """Return ``base`` with ``overrides``, setting by setting rather than key by key."""
+    replaced = {
+        key.name
+        for row in SAME_SETTING
+        for key in row
+        if any(other.name in overrides for other in row)
+    }
+    kept = {name: value for name, value in base.items() if name not in replaced}
+    return {**kept, **overrides}
+
+
+def _unknown(written: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the unknown names if they are to be ignored.
+
+    Raises `UnknownKeys`, which names all of them, if they are to be refused.
+    """
+    unknown = tuple(name for name in written if find_key(name) is None)
+    if not unknown:
+        return ()
+    key = DOORKEEPER_UNKNOWN_CONFIGS
+    if key.read(written.get(key.name, key.default)) == "refuse":
+        raise UnknownKeys(unknown, KEYS)
+    return unknown
 
 
 def _listeners(

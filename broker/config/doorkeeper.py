@@ -1,4 +1,4 @@
-"""Keys that Kafka does not have: scheduling, controllers, records, metrics, logs.
+"""Keys that Kafka does not have: scheduling, controllers, recording, metrics, logs.
 
 They all begin with ``doorkeeper.``; those of admission are in `admission`. The
 classes, from the most to the least urgent: control, replication, group, metadata,
@@ -194,4 +194,11 @@ DOORKEEPER_LOG_FORMAT: Final = text(
     "text",
     "How these lines are written, for people or for machines.",
     choices=FORMATS,
+)
+DOORKEEPER_UNKNOWN_CONFIGS: Final = text(
+    "doorkeeper.unknown.configs",
+    "refuse",
+    "Whether unknown keys stop the start (refuse), or are ignored with a warning that "
+    "names them (warn: Kafka).",
+    choices=("refuse", "warn"),
 )

@@ -4,8 +4,10 @@ Follows ``java.util.Properties.load``: ``#`` and ``!`` begin a comment line; the
 ends at the first unescaped ``=``, ``:`` or white space; a line that ends in an odd
 number of backslashes goes on in the next one, whose leading white space is dropped;
 ``\t \n \r \f \uXXXX`` are escapes, and a backslash before any other character is that
-character. A later value of a key replaces an earlier one. Text is UTF-8, perhaps with
-the mark that editors of Windows put before it.
+character. A later value of a key replaces an earlier one.
+
+Two differences: text is UTF-8, perhaps with a byte order mark, where Java takes a file
+for Latin-1; and half a surrogate pair is refused, because no encoding can write it.
 
 >>> parse_properties("a=1\n# no\nb : two \\\n   words\n")
 {'a': '1', 'b': 'two words'}
@@ -13,6 +15,7 @@ the mark that editors of Windows put before it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +24,9 @@ from broker.protocol.errors import ConfigError
 
 _BLANK = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# A backslash at the end stands for nothing.
+_ESCAPE: Final = re.compile(r"\\(?:u(.{0,4})|(.?))", re.DOTALL)
+_HEXADECIMAL: Final = re.compile("[0-9a-fA-F]{4}")
 # Bytes of what is no text that are shown.
 _SHOWN: Final = 20
 
@@ -42,22 +48,30 @@ def read_properties(path: str | Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values in ``text``, in the order of their first mention."""
+    """Return the keys and values in ``text``, in the order of their first mention.
+
+    Raises `ConfigError`, which names the key, where an escape is broken.
+    """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        name = _unescape(key, line)
-        properties[name] = _unescape(value, line)
+        name = _unescape(key, key)
+        properties[name] = _unescape(value, name)
     return properties
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments and blank ones, continuations joined."""
+    """Yield lines without comments and blank ones, continuations joined.
+
+    A line of nothing but a backslash continues as if it were absent: blank lines and
+    comments are skipped behind it, as in Java.
+    """
     pending: str | None = None
     # splitlines() would also split at \x0b, \x1c and other characters.
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANK)
-        if pending is None and (not line or line[0] in "#!"):
+        if not pending and (not line or line[0] in "#!"):
+            pending = None
             continue
         joined = line if pending is None else pending + line
         backslashes = len(line) - len(line.rstrip("\\"))
@@ -66,7 +80,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         else:
             pending = None
             yield joined
-    if pending is not None:
+    if pending:
         yield pending
 
 
@@ -81,32 +95,21 @@ def _split(line: str) -> tuple[str, str]:
     return line[:end], rest
 
 
-def _unescape(written: str, line: str) -> str:
-    if "\\" not in written:
-        return written
-    characters: list[str] = []
-    position = 0
-    while position < len(written):
-        character = written[position]
-        position += 1
-        if character != "\\":
-            characters.append(character)
-            continue
-        escaped = written[position : position + 1]
-        position += 1
-        if escaped == "u":
-            digits = written[position : position + 4]
-            position += 4
-            characters.append(_code_point(digits, line))
-        else:
-            characters.append(_ESCAPES.get(escaped, escaped))
-    return "".join(characters)
+def _unescape(written: str, key: str) -> str:
+    """Return what ``written`` stands for; ``key`` is named where it is broken."""
 
-
-def _code_point(digits: str, line: str) -> str:
-    try:
-        if len(digits) < 4:
-            raise ValueError
+    def character(escape: re.Match[str]) -> str:
+        digits = escape[1]
+        if digits is None:
+            return _ESCAPES.get(escape[2], escape[2])
+        if not _HEXADECIMAL.fullmatch(digits):
+            raise ConfigError(key, escape[0], "four hexadecimal digits after \\u")
         return chr(int(digits, 16))
-    except ValueError:
-        raise ConfigError(line, f"\\u{digits}", "four hexadecimal digits") from None
+
+    plain = _ESCAPE.sub(character, written)
+    try:
+        # Java's characters are UTF-16: two escapes may be one code point.
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        expected = "both halves of a surrogate pair"
+        raise ConfigError(key, written, expected) from None

@@ -1,7 +1,8 @@
 """What was altered of a broker's configuration since it was written (KIP-226).
 
 The coordinator remembers it: what is set for one broker wins over what is set for all,
-and either over the file. What is set and has no effect is told when it is first seen.
+and either over the file. Unknown keys and keys without effect are logged when they are
+first seen.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Alterations:
         self._written = written
         self._coordinator = coordinator
         self._hosts = hosts
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
 
     def load(self) -> BrokerConfig:
         """Return what is in force at a start; raises `ConfigError`."""
@@ -47,15 +48,17 @@ class Alterations:
         return config
 
     def in_force(self) -> BrokerConfig:
-        """Return what is in force now, and tell of what has no effect."""
+        """Return what is in force now; log the keys among it that have no effect."""
         config = self.under(self._coordinator.broker_configs)
-        new = [name for name in config.without_effect if name not in self._told]
-        self._told = frozenset(config.without_effect)
-        if new:
-            logger.warning(
-                "keys that are set and have no effect here",
-                extra=fields(keys=",".join(new)),
-            )
+        ignored = {
+            "unknown keys are ignored": config.unknown,
+            "keys that are set and have no effect here": config.without_effect,
+        }
+        for message, names in ignored.items():
+            new = [name for name in names if name not in self._logged]
+            if new:
+                logger.warning(message, extra=fields(keys=",".join(new)))
+        self._logged = frozenset((*config.unknown, *config.without_effect))
         return config
 
     def under(self, altered: Altered) -> BrokerConfig:

@@ -128,12 +128,29 @@ def test_keys_without_effect_are_named_at_start_and_when_they_are_altered(
         caplog.clear()
         return lines
 
-    world = World({"process.roles": "broker", "zookeeper.set.acl": "true"})
+    def ignored() -> list[str]:
+        return [
+            record.fields["keys"]  # type: ignore[attr-defined]  # as above
+            for record in caplog.records
+            if record.message == "unknown keys are ignored"
+        ]
+
+    world = World(
+        {
+            "process.roles": "broker",
+            "zookeeper.set.acl": "true",
+            "no.such.key": "1",
+            "log.dirss": "/x",
+            "doorkeeper.unknown.configs": "warn",
+        }
+    )
+    assert ignored() == ["no.such.key,log.dirss"]
     assert told() == ["process.roles,zookeeper.set.acl"]
     assert alter(world, BROKER, "0", ("metric.reporters", SET, "a.B")) is NONE
     assert told() == ["metric.reporters"]
     assert alter(world, BROKER, "0", ("max.connections", SET, "9")) is NONE
     assert told() == []
+    assert ignored() == []
 
 
 def test_a_broker_tells_of_kafkas_own_keys_and_of_ours(world: World) -> None:

@@ -1,6 +1,8 @@
 """Whole configurations: files, overrides, listeners, and values from several keys."""
 
+import itertools
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,8 +16,10 @@ from broker.config import (
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     QUEUED_MAX_REQUESTS,
     BrokerConfig,
+    Key,
     Listener,
 )
+from broker.config.broker_config import SAME_SETTING
 from broker.protocol.errors import ConfigError
 from tests.broker.config.told import given, refused
 
@@ -72,6 +76,18 @@ KRAFT_4_1 = KRAFT_3_9.replace(
     "share.coordinator.state.topic.replication.factor=1\n"
     "share.coordinator.state.topic.min.isr=1\n"
 )
+
+# Two values of keys that take no small numbers; the listeners that some of them name.
+VALUES: Final = {
+    "log.dir": ("/a", "/b"),
+    "log.dirs": ("/a", "/b"),
+    "inter.broker.listener.name": ("A", "B"),
+    "security.inter.broker.protocol": ("PLAINTEXT", "PLAINTEXT"),
+}
+LISTENERS: Final = {
+    "listeners": "PLAINTEXT://h:1,A://h:2,B://h:3",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT",
+}
 
 
 def plaintext(host: str, port: int, name: str = "PLAINTEXT") -> Listener:
@@ -130,6 +146,78 @@ def test_override_wins_over_the_file(tmp_path: Path) -> None:
     path.write_text("num.io.threads=4\nnum.network.threads=2")
     config = BrokerConfig.load(path, {"num.io.threads": "6"})
     assert (config[NUM_IO_THREADS], config[NUM_NETWORK_THREADS]) == (6, 2)
+
+
+@pytest.mark.parametrize("row", SAME_SETTING, ids=lambda row: row[0].name)
+def test_override_wins_over_every_name_of_its_setting(
+    row: tuple[Key[Any], ...], tmp_path: Path
+) -> None:
+    """Of a file, and of what is laid beneath where there is no file."""
+    values = {key.name: VALUES.get(key.name, ("1", "2")) for key in row}
+    for in_file, over in itertools.product(values, repeat=2):
+        first, second = values[in_file][0], values[over][1]
+        alone = BrokerConfig.from_written({**LISTENERS, over: second})
+        path = tmp_path / "server.properties"
+        path.write_text(f"{in_file}={first}")
+        config = BrokerConfig.load(path, {**LISTENERS, over: second})
+        assert settings(config) == settings(alone), (in_file, over)
+        without_file = BrokerConfig.load(None, {**LISTENERS, over: second})
+        assert settings(without_file)[1:] == settings(alone)[1:]
+        if over in ("log.dir", "log.dirs"):
+            assert without_file.log_dirs == (second,)
+
+
+def settings(config: BrokerConfig) -> tuple[object, ...]:
+    """Return what the names of each setting come to, the log directories first."""
+    return (
+        config.log_dirs,
+        config.retention_ms,
+        config.roll_ms,
+        config.roll_jitter_ms,
+        config.node_id,
+        config.inter_broker_listener_name,
+    )
+
+
+# ---- unknown keys ----
+
+
+def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
+    text = "num.io.thread=1\nbroker.id=1\nconfluent.license=secret\nlog.dirss=/a\n"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text, **{"no.such": "1"})
+    assert str(caught.value) == (
+        "unknown keys: num.io.thread (the nearest is num.io.threads), "
+        "confluent.license, log.dirss (the nearest is log.dirs), no.such. Correct or "
+        "remove them, or set doorkeeper.unknown.configs=warn to ignore them"
+    )
+
+
+def test_unknown_keys_are_ignored_where_that_is_configured(tmp_path: Path) -> None:
+    text = "num.io.thread=1\ndoorkeeper.unknown.configs=warn\n=2\nlistener.name.a.b=1\n"
+    config = load(tmp_path, text)
+    assert config.unknown == ("num.io.thread", "", "listener.name.a.b")
+    assert config[NUM_IO_THREADS] == 8
+    assert config.updated({"x.y": "1"}).unknown == (*config.unknown, "x.y")
+    with pytest.raises(ConfigError, match=r"num\.io\.threads: found 'x'"):
+        config.updated({"num.io.threads": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("<<<<<<< HEAD\n", "<<<<<<<"),
+        ("\x00\x01=\x02\n", r"'\x00\x01'"),
+        ("{\n", "{"),
+        ("broker.id=1\n =x", "''"),
+    ],
+)
+def test_garbage_is_refused_as_unknown_keys(
+    text: str, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value).startswith(f"unknown key: {named}. ")
 
 
 def test_missing_file_is_the_operators_fault_as_the_system_says_it() -> None:
@@ -262,7 +350,7 @@ def test_key_under_a_listeners_prefix_is_checked_too() -> None:
         BrokerConfig.load(None, {"listener.name.plaintext.max.connections": "x"})
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(None, {"listener.name.plaintext.max.connection": "1"})
-    assert caught.value.key == "listener.name.plaintext.max.connection"
+    assert "listener.name.plaintext.max.connections)" in str(caught.value)
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(None, {"listener.name.ssl.plain.sasl.jaas.config": "any"})
     assert caught.value.key == "sasl.jaas.config"
