@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from logging import getLogger
 
 import trio
@@ -49,6 +50,7 @@ from broker.observation.metrics.request_metrics import RequestMetrics
 from broker.observation.recording.laws import LawBook
 from broker.observation.recording.recording import Recorder
 from broker.observation.recording.sampler import Sampler
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import LogDirsLost, UncleanStop
 from broker.requests.request import Request
 from broker.requests.timer import DeadlineTimer
@@ -96,6 +98,7 @@ class BrokerServer:
         self._surroundings = surroundings
         self._now_ns = surroundings.now_ns
         self._stop = trio.Event()
+        self.supervisor = Supervisor()
         self.topology = build(config, surroundings.rng)
         self.upkeep = Upkeep(
             application.next_upkeep_ns,
@@ -187,18 +190,23 @@ class BrokerServer:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.dispatcher.run)
                 await nursery.start(self.socket_server.run)
-                nursery.start_soon(self.timer.run)
-                replication = self.dispatcher.books.of("replication")
-                nursery.start_soon(self._application.run, replication)
-                nursery.start_soon(self.upkeep_timer.run)
+                keep = self.supervisor.keep
+                nursery.start_soon(keep, "timer", self.timer.run)
+                cluster = partial(
+                    self._application.run, self.dispatcher.books.of("replication")
+                )
+                nursery.start_soon(keep, "cluster", cluster)
+                nursery.start_soon(keep, "upkeep timer", self.upkeep_timer.run)
                 self._start_sampler(nursery)
                 await self._start_metrics(nursery)
                 task_status.started()
                 await self._stop.wait()
-                await self._application.withdraw()
+                with self.supervisor.contained("withdrawal"):
+                    await self._application.withdraw()
                 self.socket_server.stop_accepting()
                 await self._drain()
-                await self._application.leave()
+                with self.supervisor.contained("leaving"):
+                    await self._application.leave()
                 nursery.cancel_scope.cancel()
         finally:
             accounts = self.accounts.totals()
@@ -271,6 +279,7 @@ class BrokerServer:
             idle_ns_max=network_settings.idle_ns_max(self._config),
             debit=self.dispatcher.debit,
             books=self.dispatcher.books,
+            supervisor=self.supervisor,
         )
         endpoints = [
             Endpoint(
@@ -325,6 +334,7 @@ class BrokerServer:
                     self.laws.metrics,
                     self.accounts.metrics,
                     self._application.metrics,
+                    self.supervisor.metrics,
                 ),
             )
         )
@@ -343,7 +353,9 @@ class BrokerServer:
                         ended = True
                 yield piece
 
-        self.metrics_port = await nursery.start(serve_metrics, port, scrape)
+        self.metrics_port = await nursery.start(
+            serve_metrics, port, scrape, self.supervisor
+        )
 
     def _start_sampler(self, nursery: trio.Nursery) -> None:
         recorder = self._surroundings.recorder
@@ -357,7 +369,9 @@ class BrokerServer:
             self.dispatcher.books,
         )
         period_ns = self._config[DOORKEEPER_RECORD_SAMPLES_MS] * 1_000_000
-        nursery.start_soon(sampler.run, period_ns)
+        nursery.start_soon(
+            self.supervisor.keep, "sampler", partial(sampler.run, period_ns)
+        )
 
 
 def _dispatcher(

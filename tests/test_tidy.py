@@ -30,6 +30,7 @@ ALLOWED_IMPORTS = {
         "planes/workers.py",
         "broker/client/*.py",
         "broker/observation/busy_time.py",
+        "broker/observation/supervisor.py",
         "broker/observation/metrics/endpoint.py",
         "broker/network/*.py",
         "broker/node/*_shell.py",

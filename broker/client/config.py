@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 from broker.protocol.config_key import Key, integer, long, text
 from broker.protocol.errors import ConfigError
+from broker.protocol.host_names import can_be_encoded
 
 T = TypeVar("T")
 
@@ -122,7 +123,11 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
         if not (colon and host and port.isascii() and port.isdigit()):
             expected = "a list of host:port, separated by commas"
             raise ConfigError("bootstrap.servers", servers, expected)
-        found.append((host.removeprefix("[").removesuffix("]"), int(port)))
+        host = host.removeprefix("[").removesuffix("]")
+        if not can_be_encoded(host):
+            expected = "host names with labels of 1 to 63 characters"
+            raise ConfigError("bootstrap.servers", servers, expected)
+        found.append((host, int(port)))
     return tuple(found)
 
 

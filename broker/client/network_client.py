@@ -44,8 +44,24 @@ class Address(NamedTuple):
 
 
 async def connect_tcp(host: str, port: int) -> Stream:
-    """Open a TCP stream; raises `OSError`."""
+    """Open a TCP stream; raises `OSError`, and others for hosts that are none."""
     return await trio.open_tcp_stream(host, port)
+
+
+async def reach(connect: Connect, host: str, port: int, timeout_s: float) -> Stream:
+    """Connect in time; raises `OSError` whatever prevents it.
+
+    Addresses come from peers. A host that cannot be encoded is a `UnicodeError`, a port
+    beyond 65535 an `OverflowError`, a resolver without a thread a `RuntimeError`.
+    """
+    try:
+        with trio.fail_after(timeout_s):
+            return await connect(host, port)
+    except AssertionError:
+        raise
+    except Exception as error:
+        why = "too slow" if isinstance(error, trio.TooSlowError) else error
+        raise OSError(f"{host}:{port} cannot be reached: {why}") from error
 
 
 class Node:
@@ -121,11 +137,9 @@ class Node:
         timeout_s = self._client.setup_timeout_s
         host, port = self._address.host, self._address.port
         try:
-            with trio.fail_after(timeout_s):
-                stream = await self._client.connect(host, port)
-        except (OSError, trio.TooSlowError) as error:
-            why = f"{host}:{port} cannot be reached: {error or 'too slow'}"
-            self._failed(disconnected(why))
+            stream = await reach(self._client.connect, host, port, timeout_s)
+        except OSError as error:
+            self._failed(disconnected(str(error)))
             return
         connection = Connection(stream, self._client.client_id)
         async with trio.open_nursery() as nursery:

@@ -32,6 +32,7 @@ from broker.config.doorkeeper import (
 from broker.config.inert import INERT
 from broker.config.listeners import (
     Listener,
+    check_host,
     check_served,
     parse_listeners,
     parse_protocol_map,
@@ -301,6 +302,7 @@ def _listeners(
     if not opened:
         raise ConfigError(key, values[key], "at least one listener for clients")
     for listener in opened:
+        check_host(key, listener)
         check_served(key, listener)
     if values[advertised_key] is None:
         return opened, opened
@@ -311,6 +313,8 @@ def _listeners(
         )
         if each.name not in controllers
     )
+    for listener in advertised:
+        check_host(advertised_key, listener)
     return opened, advertised
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from broker.protocol.config_key import split
 from broker.protocol.errors import ConfigError
+from broker.protocol.host_names import can_be_encoded
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT",)
@@ -62,6 +63,13 @@ def parse_listeners(
     if distinct_ports:
         _check_ports(key, written, listeners)
     return listeners
+
+
+def check_host(key: str, listener: Listener) -> None:
+    """Refuse a host that no resolver can be asked for."""
+    if not can_be_encoded(listener.host):
+        expected = "a host name with labels of 1 to 63 characters"
+        raise ConfigError(key, str(listener), expected)
 
 
 def check_served(key: str, listener: Listener) -> None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.observation.histogram import Histogram
 from broker.observation.logs import fields
+from broker.observation.supervisor import breaks_a_plane
 
 logger = getLogger(__name__)
 
@@ -90,8 +91,10 @@ class ControllerMeters:
         self.failures: Counter[str] = Counter(dict.fromkeys(_MAY_FAIL, 0))
 
     def failed(self, what: str, fault: Exception) -> None:
-        """Tell and count something that came to nothing: it costs that, no broker."""
+        """Log and count something that came to nothing; raise what breaks a plane."""
         assert what in _MAY_FAIL, what
+        if breaks_a_plane(fault):
+            raise fault
         self.failures[what] += 1
         logger.error(
             "what a member of the cluster does has failed",

@@ -166,6 +166,7 @@ class KafkaApis:
         yield from quota_metrics(self.broker.quotas)
         yield from replica_fetcher_metrics(self.broker.replication.fetchers)
         yield from isr_metrics(self.broker.replication.proposals)
+        yield from self.broker.replication.supervisor.metrics()
         yield from self.broker.coordinator.metrics()
         yield from log_dir_metrics(self.broker.log_dirs)
         yield from duty_metrics((*self.broker.duties, self.broker.upkeep_duty))

@@ -14,6 +14,7 @@ import trio
 from broker.network.connection_quotas import ConnectionQuotas, TooManyConnections
 from broker.network.processor import Processor
 from broker.network.transport import Connection, ListeningSocket
+from broker.observation.supervisor import Supervisor
 
 
 class Acceptor:
@@ -26,8 +27,10 @@ class Acceptor:
         processors: Sequence[Processor],
         quotas: ConnectionQuotas,
         connection_ids: Iterator[int],
+        supervisor: Supervisor,
     ) -> None:
         assert processors
+        self._supervisor = supervisor
         self.listener = listener
         self.listening = listening
         self.processors = tuple(processors)
@@ -44,16 +47,19 @@ class Acceptor:
         """Accept until cancelled."""
         task_status.started()
         try:
-            while True:
-                connection, host = await self.listening.accept()
-                try:
-                    await self._take(connection, host)
-                except BaseException:
-                    # Cancelled before a processor owned it: nobody else closes it.
-                    connection.close()
-                    raise
+            await self._supervisor.keep("acceptor", self._accept)
         finally:
             self.listening.close()
+
+    async def _accept(self) -> None:
+        while True:
+            connection, host = await self.listening.accept()
+            try:
+                await self._take(connection, host)
+            except BaseException:
+                # No processor owns the connection yet: nobody else closes it.
+                connection.close()
+                raise
 
     async def _take(self, connection: Connection, host: str) -> None:
         """Count a connection in and deal it."""

@@ -29,6 +29,7 @@ from broker.network.transport import (
     Selector,
 )
 from broker.observation.logs import fields
+from broker.observation.supervisor import Supervisor
 from broker.protocol.buffer import Piece
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import Request
@@ -55,6 +56,7 @@ class KafkaSelector:
         pool: MemoryPool | None,
         books: Books,
         debit: Debit,
+        supervisor: Supervisor,
     ) -> None:
         self._selector = selector
         # Ends when there is something to do, or when somebody calls ``wakeup``, which
@@ -65,6 +67,7 @@ class KafkaSelector:
         self._books = books
         self._now_ns = books.now_ns
         self._debit = debit
+        self._supervisor = supervisor
         self._by_fileno: dict[int, KafkaChannel] = {}
         self._by_id: dict[int, KafkaChannel] = {}
         # The channel of a connection id, unless it has been closed.
@@ -94,9 +97,9 @@ class KafkaSelector:
 
     def register(self, channel: KafkaChannel) -> None:
         """Take over a new connection."""
+        self._selector.register(channel.connection)
         self._by_fileno[channel.connection.fileno()] = channel
         self._by_id[channel.connection_id] = channel
-        self._selector.register(channel.connection)
 
     # ---- reading ----------------------------------------------------------------
 
@@ -167,6 +170,10 @@ class KafkaSelector:
             )
             self.close(channel)
             return
+        except Exception as fault:  # whatever it is, it is this connection's alone
+            self.close(channel)
+            self._supervisor.note("processor", fault)
+            return
         books = self._books
         channel.active_ns = now_ns = self._now_ns()
         channel.reading_ns += now_ns - books.until_ns
@@ -236,6 +243,10 @@ class KafkaSelector:
             more = send.write()
         except OSError:
             self.close(channel)
+            return False
+        except Exception as fault:  # whatever it is, it is this connection's alone
+            self.close(channel)
+            self._supervisor.note("processor", fault)
             return False
         channel.active_ns = self._now_ns()
         if send.done:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -25,6 +25,7 @@ from broker.network.memory_pool import MemoryPool
 from broker.network.mute import MuteEvent
 from broker.network.request_channel import RequestChannel
 from broker.network.transport import Connection, Selector
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import MalformedFrame
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
@@ -42,7 +43,7 @@ class ProcessorContext:
     ``finished`` are called with each request whose response has been sent, or can no
     longer be. ``idle_ns_max`` None means that idle connections are kept. ``debit``
     bills what is done for a request outside of its turns, ``books`` what is done
-    for none.
+    for none. ``supervisor`` counts faults.
     """
 
     now_ns: NowNs
@@ -54,6 +55,7 @@ class ProcessorContext:
     idle_ns_max: int | None
     debit: Debit
     books: Books
+    supervisor: Supervisor = field(default_factory=Supervisor)
 
 
 class Processor:
@@ -75,6 +77,7 @@ class Processor:
         self._request_channel = request_channel
         self._context = context
         self._now_ns = context.now_ns
+        self._supervisor = context.supervisor
         self._pool = context.pool
         self._finished = context.finished
         self._selector = KafkaSelector(
@@ -82,6 +85,7 @@ class Processor:
             pool=context.pool,
             books=context.books,
             debit=context.debit,
+            supervisor=context.supervisor,
         )
         context.quotas.on_excess(self._selector.wakeup)
         self._new: deque[tuple[Connection, int, str]] = deque()
@@ -150,9 +154,13 @@ class Processor:
             self._responses.append((request, response))
         else:
             request.response_dequeued_ns = request.remote_done_ns
-            self._respond(request, response)
-            if selector.disconnected:
-                self._process_disconnected()
+            # The caller is the dispatcher, which no fault of a connection may end.
+            try:
+                self._respond(request, response)
+                if selector.disconnected:
+                    self._process_disconnected()
+            except Exception as fault:
+                self._supervisor.note("processor", fault)
             if not (selector.to_read or selector.to_write):
                 return
         selector.wakeup()
@@ -164,6 +172,15 @@ class Processor:
         """
         if self._waiting_since_ns is None or self._closed:
             return
+        # The caller is the dispatcher, which no fault of a connection may end.
+        try:
+            self._poll()
+        except Exception as fault:
+            self._supervisor.note("processor", fault)
+            self._selector.wakeup()
+
+    def _poll(self) -> None:
+        assert self._waiting_since_ns is not None
         selector = self._selector
         completed = selector.poll()
         if completed:
@@ -197,21 +214,26 @@ class Processor:
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             try:
-                while True:
-                    if self._refused is None:
-                        self._round()
-                    if self._refused is not None:
-                        await self._wait_for_room()
-                    if self._selector.has_work:
-                        await trio.lowlevel.checkpoint()
-                        continue
-                    self._waiting_since_ns = self._now_ns()
-                    await self._selector.wait()
-                    if self._waiting_since_ns is not None:
-                        self._idle_ns += self._now_ns() - self._waiting_since_ns
-                        self._waiting_since_ns = None
+                await self._supervisor.keep("processor", self._serve)
             finally:
                 self._close()
+
+    async def _serve(self) -> None:
+        """Go round; after a fault begin a round anew, with the same connections."""
+        self._waiting_since_ns = None
+        while True:
+            if self._refused is None:
+                self._round()
+            if self._refused is not None:
+                await self._wait_for_room()
+            if self._selector.has_work:
+                await trio.lowlevel.checkpoint()
+                continue
+            self._waiting_since_ns = self._now_ns()
+            await self._selector.wait()
+            if self._waiting_since_ns is not None:
+                self._idle_ns += self._now_ns() - self._waiting_since_ns
+                self._waiting_since_ns = None
 
     def _round(self) -> None:
         """Do all that there is to do now, or as far as there is room for requests."""
@@ -250,17 +272,21 @@ class Processor:
         while self._new:
             connection, connection_id, host = self._new.popleft()
             self._room.unpark()
-            self._selector.register(
-                KafkaChannel(
-                    connection,
-                    connection_id=connection_id,
-                    host=host,
-                    listener=self.listener,
-                    frame_bytes_max=context.frame_bytes_max,
-                    pool=context.pool,
-                    now_ns=self._now_ns(),
-                )
+            channel = KafkaChannel(
+                connection,
+                connection_id=connection_id,
+                host=host,
+                listener=self.listener,
+                frame_bytes_max=context.frame_bytes_max,
+                pool=context.pool,
+                now_ns=self._now_ns(),
             )
+            try:
+                self._selector.register(channel)
+            except Exception as fault:  # epoll's own memory is bounded, too
+                connection.close()
+                context.quotas.close(self.listener, host)
+                self._supervisor.note("processor", fault)
 
     def _process_new_responses(self) -> None:
         """Begin to write the responses that handlers have left here."""
@@ -304,10 +330,12 @@ class Processor:
             channel, frame, received_ns = completed.popleft()
             try:
                 request = context.intake.request(frame, channel, received_ns, respond)
-            except MalformedFrame:
+            except Exception as fault:  # whatever it is, it is this connection's alone
                 if context.pool is not None:
                     context.pool.release(len(frame))
                 self._selector.close(channel)
+                if not isinstance(fault, MalformedFrame):
+                    self._supervisor.note("processor", fault)
                 continue
             channel.request = request
             request.prior_ns, channel.reading_ns = channel.reading_ns, 0
@@ -341,8 +369,11 @@ class Processor:
         request.response_sent_ns = self._now_ns()
         if self._pool is not None:
             self._pool.release(len(request.frame))
-        for observe in self._finished:
-            observe(request)
+        try:
+            for observe in self._finished:
+                observe(request)
+        except Exception as fault:  # a recording's disk may be full
+            self._supervisor.note("observers of requests", fault)
 
     # ---- connections that end -------------------------------------------------------
 
@@ -391,7 +422,8 @@ class Processor:
         )
 
     async def _end_throttle(self, connection_id: int, throttle_ns: int) -> None:
-        await trio.sleep(throttle_ns / 1e9)
+        with self._supervisor.contained("throttle"):
+            await trio.sleep(throttle_ns / 1e9)
         channel = self._selector.channel(connection_id)
         if channel is not None:
             channel.handle(MuteEvent.THROTTLE_ENDED)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -78,6 +79,7 @@ class SocketServer:
                     processors,
                     context.quotas,
                     connection_ids,
+                    context.supervisor,
                 )
             )
 
@@ -101,7 +103,10 @@ class SocketServer:
             for processor in self.processors:
                 await nursery.start(processor.run)
             if self._context.idle_ns_max is not None:
-                nursery.start_soon(self._watch_idle, self._context.idle_ns_max)
+                watch = partial(self._watch_idle, self._context.idle_ns_max)
+                nursery.start_soon(
+                    self._context.supervisor.keep, "idle connections", watch
+                )
             task_status.started()
             with self._accepting:
                 async with trio.open_nursery() as accepting:

@@ -17,6 +17,7 @@ from typing import Final
 
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
+from broker.observation.supervisor import breaks_a_plane
 
 logger = getLogger(__name__)
 
@@ -35,17 +36,23 @@ class Duty:
 
     def due_ns(self) -> int | None:
         """Return when `run` has something to do; None: not before something happens."""
-        at_ns = self.next_ns()
+        try:
+            at_ns = self.next_ns()
+        except Exception:  # `run` meets it again, and counts it
+            at_ns = self._resting_until_ns
         return None if at_ns is None else max(at_ns, self._resting_until_ns)
 
     def run(self, now_ns: int) -> None:
         """Do a piece if one is due; whatever it raises is logged and counted."""
-        due_ns = self.due_ns()
-        if due_ns is None or due_ns > now_ns:
+        if now_ns < self._resting_until_ns:
             return
         try:
-            self.work(now_ns)
+            at_ns = self.next_ns()
+            if at_ns is not None and at_ns <= now_ns:
+                self.work(now_ns)
         except Exception as error:
+            if breaks_a_plane(error):
+                raise
             self.failures += 1
             self._resting_until_ns = now_ns + RETRY_NS
             logger.exception(

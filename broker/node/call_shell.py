@@ -1,4 +1,8 @@
-"""Blocking calls in threads of their own, so that the event loop does not wait."""
+"""Blocking calls in threads of their own, so that the event loop does not wait.
+
+Where no thread can be started (a container bounds their number), the caller makes the
+call: the event loop waits for the device then, and no call is lost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,33 @@ from broker.log.upkeep.chore import Done
 
 async def call_in_thread(call: BlockingCall) -> None:
     """Make a call that a handler waits for; raise what it raises."""
-    await trio.to_thread.run_sync(call)
+    once = _Once(call)
+    try:
+        await trio.to_thread.run_sync(once)
+    except RuntimeError:
+        if once.begun:
+            raise
+        once()
+
+
+class _Once:
+    """A call that is made by whoever comes first."""
+
+    def __init__(self, call: BlockingCall) -> None:
+        self._calls = deque([call])
+
+    @property
+    def begun(self) -> bool:
+        """Whether somebody makes it, or has."""
+        return not self._calls
+
+    def __call__(self) -> None:
+        """Make the call, unless it has begun."""
+        try:
+            call = self._calls.popleft()
+        except IndexError:
+            return
+        call()
 
 
 def _outcome(call: BlockingCall) -> BaseException | None:
@@ -34,6 +64,7 @@ class CallThreads:
     def __init__(self, threads: int) -> None:
         self._count = threads
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
+        self._closed = False
 
     def start(self, call: BlockingCall, done: Done) -> None:
         """Run a call in a thread, then call ``done`` in Trio's."""
@@ -49,7 +80,14 @@ class CallThreads:
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(done, error)
 
-        self._threads.submit(run)
+        once = _Once(run)
+        try:
+            self._threads.submit(once)
+        except RuntimeError:
+            if self._closed:
+                raise
+            # It stays in the pool's queue, where a later thread finds it made.
+            once()
 
     def run_all(
         self, calls: Sequence[BlockingCall], threads: int | None = None
@@ -73,7 +111,11 @@ class CallThreads:
                     ended.put(_outcome(waiting.popleft()))
 
         for _ in range(min(count, len(calls))):
-            Thread(target=work, name="side by side", daemon=True).start()
+            try:
+                Thread(target=work, name="side by side", daemon=True).start()
+            except RuntimeError:
+                work()
+                break
         for _ in calls:
             error = ended.get()
             if error is not None:
@@ -82,4 +124,5 @@ class CallThreads:
 
     def close(self) -> None:
         """Wait for the calls that are running; forget those that have not begun."""
+        self._closed = True
         self._threads.shutdown(cancel_futures=True)

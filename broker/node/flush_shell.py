@@ -157,7 +157,12 @@ class QueuedFlushes:
             if not here:
                 self._moved()
 
-        self._calls.start(syncs.run, done)
+        try:
+            self._calls.start(syncs.run, done)
+        except OSError as refused:
+            done(refused)
+        except Exception as fault:  # no thread can be started, perhaps
+            done(KafkaError(ErrorCode.unknown_server_error, repr(fault)))
         here = False
         while self._ended and self._ended[-1].log is log:
             self._end(self._ended.pop())

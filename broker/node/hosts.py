@@ -56,7 +56,10 @@ class Hosts:
 
 def addresses_of(host: str) -> frozenset[str]:
     """Ask the resolver, on this thread; raises OSError if it knows no such host."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except ValueError as error:  # its name cannot be encoded
+        raise OSError(f"{host}: {error}") from error
     return frozenset(str(address[0]) for _, _, _, _, address in found)
 
 

@@ -18,6 +18,7 @@ from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.replication_quota import Quota
 from broker.config import REPLICA_LAG_TIME_MAX_MS, BrokerConfig
 from broker.node.flush_shell import SharedFlush
+from broker.observation.supervisor import Supervisor
 from broker.replication.fetcher_manager import ReplicaFetcherManager
 from broker.replication.isr_changes import IsrExpiration, IsrProposals, bring
 
@@ -59,6 +60,7 @@ class Replication:
         now_ms: Callable[[], int],
         rng: random.Random,
     ) -> None:
+        self.supervisor = Supervisor()
         self._local_id = replicas.local_id
         self._metadata_cache = metadata_cache
         self._registered_epoch = registered_epoch
@@ -79,6 +81,7 @@ class Replication:
             now_ns=now_ns,
             now_ms=now_ms,
             rng=rng,
+            supervisor=self.supervisor,
         )
         self.proposals = IsrProposals(lambda it: replicas.note_change(it.key))
         rules = replicas.sync_rules = SyncRules(
@@ -94,11 +97,16 @@ class Replication:
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Fetch and propose until cancelled; ``billed`` is entered for all work."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.fetchers.run, billed)
+            bring_changes = partial(self._bring_isr_changes, billed)
+            await self.supervisor.keep("isr changes", bring_changes)
+
+    async def _bring_isr_changes(self, billed: AbstractContextManager[object]) -> None:
         settings = read_settings(COMMON, {"client_id": f"broker-{self._local_id}"})
         client = NetworkClient(settings, self._connect, self._rng)
         async with trio.open_nursery() as nursery:
             await nursery.start(client.run)
-            nursery.start_soon(self.fetchers.run, billed)
             await bring(
                 self.proposals,
                 client,

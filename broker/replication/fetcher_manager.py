@@ -32,6 +32,7 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.log.log import Log
+from broker.observation.supervisor import Supervisor
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
@@ -88,8 +89,10 @@ class ReplicaFetcherManager:
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
+        supervisor: Supervisor,
     ) -> None:
         self._config = config
+        self._supervisor = supervisor
         self._local_id = local_id
         self._watchers = watchers
         self._find = find
@@ -178,16 +181,31 @@ class ReplicaFetcherManager:
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
         """Fetch until cancelled; ``billed`` is entered for all work on answers."""
+        # Those that ran when this was interrupted begin again.
+        self._to_start = list(self._running)
         async with trio.open_nursery() as nursery:
-            while True:
-                while self._to_start:
-                    nursery.start_soon(self._fetch, self._to_start.pop(0), billed)
-                await self._new.wait()
+            begin = partial(self._begin_fetchers, nursery, billed)
+            await self._supervisor.keep("replica fetchers", begin)
+
+    async def _begin_fetchers(
+        self, nursery: trio.Nursery, billed: AbstractContextManager[object]
+    ) -> None:
+        while True:
+            while self._to_start:
+                name = self._to_start.pop(0)
+                fetch = partial(self._fetch, name, self._running[name], billed)
+                nursery.start_soon(self._supervisor.keep, "replica fetcher", fetch)
+            await self._new.wait()
 
     async def _fetch(
-        self, name: FetcherId, billed: AbstractContextManager[object]
+        self,
+        name: FetcherId,
+        running: _Running,
+        billed: AbstractContextManager[object],
     ) -> None:
-        running = self._running[name]
+        if self._running.get(name) is not running:
+            # It has ended with its last partition, and was interrupted then.
+            return
         async with trio.open_nursery() as nursery:
             client = NetworkClient(self._settings(name), self._connect, self._rng)
             await nursery.start(client.run)
@@ -220,8 +238,8 @@ class ReplicaFetcherManager:
         """Do one round; a fault of ours costs that round, not the broker."""
         try:
             return await task.round()
-        except Exception:  # whatever it is, the next round begins anew
-            logger.exception("a round of a replica fetcher failed; it is tried again")
+        except Exception as fault:  # whatever it is, the next round begins anew
+            self._supervisor.note("replica fetcher", fault)
             self.failures += 1
             task.give_up()
             return False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.host_names import can_be_encoded
 
 PORT: Final = 2181
 
@@ -58,4 +59,7 @@ def _server(text: str) -> tuple[str, int]:
         host, port = text, str(PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{text!r} is no host with a port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    host = host.removeprefix("[").removesuffix("]")
+    if not can_be_encoded(host):
+        raise ValueError(f"{host!r} has a label that is empty or too long")
+    return host, int(port)

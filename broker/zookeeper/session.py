@@ -12,15 +12,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from broker.client.backoff import Backoff
-from broker.client.connection import Stream
+from broker.client.network_client import Connect, reach
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper import connect_string, messages
 from broker.zookeeper.connection import BROKEN, Call, Connection
@@ -43,7 +43,6 @@ from broker.zookeeper.znodes import (
     Znode,
 )
 
-Connect: TypeAlias = Callable[[str, int], Awaitable[Stream]]
 T = TypeVar("T")
 
 # As Java's client, which waits up to a second between servers.
@@ -205,10 +204,9 @@ class ZooKeeperSession:
         """Connect to a server and stay until that ends; tell whether it served."""
         patience_s = self._timeout_ms / 1000 / self._server_count
         try:
-            with trio.fail_after(patience_s):
-                stream = await self._connect(host, port)
-        except (OSError, trio.TooSlowError) as error:
-            self.why = f"{host}:{port} cannot be reached: {error or 'too slow'}"
+            stream = await reach(self._connect, host, port, patience_s)
+        except OSError as error:
+            self.why = str(error)
             return False
         connection = Connection(
             stream,

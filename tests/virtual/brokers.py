@@ -101,16 +101,24 @@ class Brokers(Hosting):
         await self._command(to, ApiKey.LEADER_AND_ISR, 6, command)
 
     async def tell_addresses(
-        self, to: int, brokers: Sequence[int], *, elsewhere: Mapping[int, int] = {}
+        self,
+        to: int,
+        brokers: Sequence[int],
+        *,
+        elsewhere: Mapping[int, int] = {},
+        hosts: Mapping[int, str] = {},
     ) -> None:
-        """Tell one broker where others listen, or, by port, where they do not."""
+        """Tell one broker where others listen, or, by port or host, where not."""
         command = update_metadata(
             ("elsewhere", 0),
             leader=0,
             brokers={
                 CONTROLLER: ("127.0.0.1", PORT),
                 **{
-                    number: ("127.0.0.1", elsewhere.get(number, 9092 + number))
+                    number: (
+                        hosts.get(number, "127.0.0.1"),
+                        elsewhere.get(number, 9092 + number),
+                    )
                     for number in brokers
                 },
             },

@@ -183,6 +183,8 @@ class Members(Hosting):
     async def connect(self, host: str, port: int) -> MemoryStream:
         """Connect as a client does."""
         await trio.lowlevel.checkpoint()
+        # A resolver raises `UnicodeError` for a name that cannot be encoded.
+        host.encode("idna")
         stream = self.open(port)
         if port != ZOOKEEPER:
             self.members[port - 9092].streams.append(stream)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -23,6 +24,7 @@ from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
 from broker.controller.decisions import ControllerRequest
+from broker.observation.supervisor import Supervisor
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import KafkaError
 from broker.protocol.schemas.leader_and_isr import (
@@ -89,6 +91,7 @@ class ControllerChannels:
         timeout_ms: int,
         merges: bool,
         answered: Answered,
+        supervisor: Supervisor,
     ) -> None:
         settings = read_settings(
             COMMON,
@@ -97,6 +100,7 @@ class ControllerChannels:
         self._client = NetworkClient(settings, connect, rng)
         self._merges = merges
         self._answered = answered
+        self._supervisor = supervisor
         self._channels: dict[int, _Channel] = {}
         self._nursery: trio.Nursery | None = None
 
@@ -125,7 +129,8 @@ class ControllerChannels:
         for broker, registration in brokers.items():
             if broker not in self._channels:
                 channel = self._channels[broker] = _Channel(registration)
-                self._nursery.start_soon(self._carry, broker, channel)
+                carry = partial(self._carry, broker, channel)
+                self._nursery.start_soon(self._keep, channel, carry)
 
     def send(self, broker: int, request: ControllerRequest) -> None:
         """Queue a request for a broker; without a channel it is for nobody."""
@@ -134,19 +139,24 @@ class ControllerChannels:
             channel.queue.append(request)
             channel.filled.notify()
 
+    async def _keep(
+        self, channel: _Channel, carry: Callable[[], Awaitable[None]]
+    ) -> None:
+        with channel.scope:
+            await self._supervisor.keep("controller channel", carry)
+
     async def _carry(self, broker: int, channel: _Channel) -> None:
         _, host, port = channel.registration
         address = Address(host, port, purpose="controller")
-        with channel.scope:
-            while True:
-                while not channel.queue:
-                    await channel.filled.wait()
-                if self._merges:
-                    channel.queue = deque(merged(channel.queue))
-                request = channel.queue[0]
-                response = await self._ask(address, request)
-                channel.queue.popleft()
-                self._answered(broker, request, response)
+        while True:
+            while not channel.queue:
+                await channel.filled.wait()
+            if self._merges:
+                channel.queue = deque(merged(channel.queue))
+            request = channel.queue[0]
+            response = await self._ask(address, request)
+            channel.queue.popleft()
+            self._answered(broker, request, response)
 
     async def _ask(self, address: Address, request: ControllerRequest) -> _Answer:
         """Send a request until it is answered."""

@@ -55,6 +55,7 @@ from broker.coordination.zookeeper.membership import Membership
 from broker.coordination.zookeeper.patient import PatientZnodes, in_session
 from broker.log.steps import Steps
 from broker.observation.metric import Metric
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_EPOCH, NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
@@ -91,12 +92,18 @@ class ZooKeeperCoordinator:
         self._connect = connect
         self._new_id = new_id
         self._rng = rng
+        self._supervisor = Supervisor()
         self._member = Member(
-            config, connect=connect, now_ns=now_ns, now_ms=now_ms, rng=rng
+            config,
+            connect=connect,
+            now_ns=now_ns,
+            now_ms=now_ms,
+            rng=rng,
+            supervisor=self._supervisor,
         )
         self._configs = self._member.configs
         self._membership = Membership(self._member, open_session)
-        self._errands = Errands()
+        self._errands = Errands(self._supervisor)
         self._told = Changes()
         self._topics: Mapping[str, Topic] = {}
 
@@ -173,11 +180,12 @@ class ZooKeeperCoordinator:
         self._member.billed = billed
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._errands.run)
-            nursery.start_soon(self._membership.run)
+            await self._supervisor.keep("membership", self._membership.run)
 
     def metrics(self) -> Iterator[Metric | None]:
         """Iterate over what a controller says of the cluster, and of its work."""
-        return self._member.metrics()
+        yield from self._member.metrics()
+        yield from self._supervisor.metrics()
 
     async def withdraw(self) -> None:
         """Have others lead what this broker leads."""

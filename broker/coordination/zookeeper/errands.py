@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import trio
 
+from broker.observation.supervisor import Supervisor
+from broker.protocol.errors import ErrorCode, KafkaError
 from planes.slices import Wake, parked
 
 R = TypeVar("R")
@@ -22,14 +24,19 @@ _Run = Callable[[], Awaitable[None]]
 class Errands:
     """Errands of handlers; `run` runs them side by side."""
 
-    def __init__(self) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._give, self._take = trio.open_memory_channel[_Run](math.inf)
 
     async def run(self) -> None:
         """Run errands until cancelled."""
         async with trio.open_nursery() as nursery:
-            async for errand in self._take:
-                nursery.start_soon(errand)
+
+            async def begin() -> None:
+                while True:
+                    nursery.start_soon(await self._take.receive())
+
+            await self._supervisor.keep("errands", begin)
 
     async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
         """Have an errand run; return, or raise, what comes of it.
@@ -45,7 +52,9 @@ class Errands:
                     results.append(await errand())
                 except Exception as fault:
                     faults.append(fault)
-                wake()
+                finally:
+                    # Cancelled: the handler must not wait for ever.
+                    wake()
 
             self._give.send_nowait(run)
             return True
@@ -53,4 +62,6 @@ class Errands:
         await parked(register)
         if faults:
             raise faults[0]
+        if not results:
+            raise KafkaError(ErrorCode.request_timed_out, "nobody waits any more")
         return results[0]

@@ -35,6 +35,7 @@ from broker.coordination.zookeeper.layout.broker_records import (
 from broker.coordination.zookeeper.patient import PatientZnodes
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
@@ -57,7 +58,9 @@ class Member:
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
+        supervisor: Supervisor,
     ) -> None:
+        self.supervisor = supervisor
         self.broker_id = config.node_id
         self.configs = ClusterConfigs()
         self.governing: Governing | None = None
@@ -125,6 +128,7 @@ class Member:
             timeout_ms=self._config[CONTROLLER_SOCKET_TIMEOUT_MS],
             merges=self._config[DOORKEEPER_CONTROLLER_MERGES],
             answered=answered,
+            supervisor=self.supervisor,
         )
 
     def _is_unclean_election_enabled(self, topic: str) -> bool:

@@ -117,7 +117,10 @@ class Chore:
             self._due_ns = now_ns
             if call is not None:
                 self._call_is_away = True
-                self._calls.start(call, self._call_done)
+                try:
+                    self._calls.start(call, self._call_done)
+                except Exception as fault:  # no thread can be started, perhaps
+                    self._call_done(fault)
 
     def _end(self, now_ns: int) -> None:
         self._round = None

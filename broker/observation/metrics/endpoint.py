@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from broker.observation.metric import Metric, Samples
+from broker.observation.supervisor import Supervisor
 
 _HOST: Final = "127.0.0.1"
 _HEAD_BYTES_MAX: Final = 8192
@@ -44,6 +45,7 @@ class Exposition:
 async def serve_metrics(
     port: int,
     collect: Callable[[], Iterable[Sequence[Metric]]],
+    supervisor: Supervisor,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -52,9 +54,10 @@ async def serve_metrics(
     ``collect`` gives the samples in pieces, between which others are let run.
     """
     listeners = await trio.open_tcp_listeners(port, host=_HOST)
+    port = listeners[0].socket.getsockname()[1]
 
     async def answer(stream: trio.SocketStream) -> None:
-        with trio.move_on_after(_TIMEOUT_S):
+        with supervisor.contained("scrape"), trio.move_on_after(_TIMEOUT_S):
             try:
                 await _answer(stream, collect)
             except trio.BrokenResourceError:
@@ -63,8 +66,15 @@ async def serve_metrics(
             finally:
                 await trio.aclose_forcefully(stream)
 
-    task_status.started(listeners[0].socket.getsockname()[1])
-    await trio.serve_listeners(answer, listeners)
+    async def serve() -> None:
+        nonlocal listeners
+        opened, listeners = listeners, []
+        if not opened:
+            opened = await trio.open_tcp_listeners(port, host=_HOST)
+        await trio.serve_listeners(answer, opened)
+
+    task_status.started(port)
+    await supervisor.keep("metrics endpoint", serve)
 
 
 async def _answer(

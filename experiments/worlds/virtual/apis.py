@@ -30,6 +30,8 @@ def kafka_apis(
 
     async def connect(host: str, port: int) -> MemoryStream:
         await trio.lowlevel.checkpoint()
+        # A resolver raises `UnicodeError` for a name that cannot be encoded.
+        host.encode("idna")
         return MemoryStream(network.connect(port))
 
     broker = assemble(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import signal
 import threading
+from functools import partial
 
 import pytest
 import trio
 import trio.lowlevel
 
-from broker.node.call_shell import CallThreads
+from broker.node.call_shell import CallThreads, call_in_thread
+from broker.node.resolver_shell import look_up_in_thread
 
 
 async def test_a_call_is_reported_in_trios_thread() -> None:
@@ -145,3 +148,73 @@ def test_who_is_interrupted_does_not_wait_for_threads_at_work() -> None:
     finally:
         go_on.set()
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the machine's threads away, as the bound on a container's processes does."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    # Threads that idle are lent again.
+    cache = "trio._core._thread_cache.THREAD_CACHE"
+    monkeypatch.setattr(cache, type(pkgutil.resolve_name(cache))())
+
+
+@pytest.mark.usefixtures("no_threads")
+async def test_without_a_thread_the_caller_makes_the_call_once() -> None:
+    calls, made, told = CallThreads(2), [], []
+    for number in range(3):
+        ended = trio.Event()
+
+        def done(error: Exception | None, ended: trio.Event = ended) -> None:
+            told.append(error)
+            ended.set()
+
+        calls.start(partial(made.append, number), done)
+        await ended.wait()
+        await call_in_thread(partial(made.append, number))
+    assert made == [0, 0, 1, 1, 2, 2]
+    assert told == [None] * 3
+    calls.run_all([partial(made.append, 3)] * 5)
+    assert made[6:] == [3] * 5
+    calls.close()
+    assert not takes_calls(calls)
+
+
+async def test_what_the_caller_made_no_later_thread_makes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, made, ended = CallThreads(1), [], trio.Event()
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        calls.start(lambda: made.append(1), lambda error: None)
+    calls.start(lambda: made.append(2), lambda error: ended.set())
+    await ended.wait()
+    assert made == [1, 2]
+    calls.close()
+
+
+@pytest.mark.usefixtures("no_threads")
+async def test_the_fault_of_a_call_is_not_taken_for_a_missing_thread() -> None:
+    made: list[int] = []
+
+    def fail() -> None:
+        made.append(1)
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError):
+        await call_in_thread(fail)
+    assert made == [1]
+
+
+@pytest.mark.usefixtures("no_threads")
+async def test_a_name_that_no_thread_can_look_up_is_unknown() -> None:
+    with pytest.raises(OSError, match="cannot be looked up"):
+        await look_up_in_thread("localhost")

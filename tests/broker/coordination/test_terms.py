@@ -17,6 +17,7 @@ from broker.coordination.zookeeper.election import Term, elect
 from broker.coordination.zookeeper.layout import paths
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.session import ZooKeeperSession
 from broker.zookeeper.znodes import Znode
@@ -75,6 +76,7 @@ def test_who_asks_as_a_term_ends_is_told_so(asks_late: bool) -> None:
             now_ns=lambda: 0,
             now_ms=lambda: START_MS,
             rng=random.Random(1),
+            supervisor=Supervisor(),
         )
         member.billed = nullcontext()
         broker: Any = MemberWitness(config(0))

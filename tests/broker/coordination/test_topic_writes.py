@@ -26,6 +26,7 @@ from broker.coordination.zookeeper.topic_writes import (
     create_topic,
     request_deletion,
 )
+from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.zookeeper.znodes import NoNode
 from tests.broker.coordination.contract_coordinator import served
@@ -50,6 +51,7 @@ def silent_channels() -> ControllerChannels:
         timeout_ms=1000,
         answered=lambda *_: None,
         merges=False,
+        supervisor=Supervisor(),
     )
 
 
@@ -156,7 +158,7 @@ def test_partitions_of_a_topic_that_goes_meanwhile_are_refused(seed: int) -> Non
 
 def test_a_fault_of_one_errand_is_the_fault_of_who_sent_it() -> None:
     async def scenario(zoo: Zoo) -> None:
-        errands = Errands()
+        errands = Errands(Supervisor())
         zoo.nursery.start_soon(errands.run)
 
         async def faulty() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from broker.disk.failures import LogStorageError
 from broker.disk.memory import Faults
-from broker.log.steps import run
-from broker.log.upkeep.chore import CallsHere, Chore
+from broker.log.steps import BlockingCall, Steps, run
+from broker.log.upkeep.chore import CallsHere, Chore, Done
 from broker.log.upkeep.cleaner import compaction_due
 from broker.log.upkeep.log_cleaner import CleanerConfig, LogCleaner
 from tests.broker.log.managing import (
@@ -147,3 +147,35 @@ def test_max_compaction_lag_counts_from_what_is_on_disk():
     assert again.logs[A].segments[0].first_timestamp is None
     assert not compaction_due(again.logs[A], NOW_MS + 1000, 12)
     assert compaction_due(again.logs[A], NOW_MS + 1001, 12)
+
+
+class RefusesOnce(CallsHere):
+    """Has no thread for the first call."""
+
+    def __init__(self) -> None:
+        self.refusals = 1
+
+    def start(self, call: BlockingCall, done: Done) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise RuntimeError("can't start new thread")
+        super().start(call, done)
+
+
+def test_a_chore_whose_call_cannot_be_started_has_another_round() -> None:
+    made, failed = [], []
+
+    def begin() -> Steps[None]:
+        yield lambda: made.append(1)
+
+    chore = Chore(
+        begin, lambda: 1, first_ns=0, failed=failed.append, calls=RefusesOnce()
+    )
+    now_ns = 0
+    while not made:
+        due_ns = chore.next_ns()
+        assert due_ns is not None
+        now_ns = max(now_ns, due_ns)
+        chore.step(now_ns)
+    assert [type(each) for each in failed] == [RuntimeError]
+    assert made == [1]

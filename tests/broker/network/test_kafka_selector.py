@@ -5,6 +5,7 @@ import pytest
 from broker.network.kafka_channel import KafkaChannel
 from broker.network.kafka_selector import KafkaSelector
 from broker.network.transport import READABLE, WRITABLE
+from broker.observation.supervisor import Supervisor
 from planes.books import Books
 
 CALL_NS, ROOM = 7_000, 10
@@ -22,6 +23,7 @@ class Wire:
             pool=None,
             books=Books(lambda: self.now_ns),
             debit=lambda request, used_ns: self.bills.append((request, used_ns)),
+            supervisor=Supervisor(),
         )
 
     def channel(self, number):

@@ -213,3 +213,21 @@ def commit(offset: int) -> dict[str, object]:
     committed = {"partition_index": 0, "committed_offset": offset}
     topic = {"name": "t", "partitions": [committed]}
     return {"group_id": "g", "generation_id": -1, "topics": [topic]}
+
+
+def test_who_waits_is_refused_where_no_flush_can_be_started() -> None:
+    it = Flushed()
+
+    def refuse(call: BlockingCall, done: Done) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(it.threads, "start", refuse)
+        it.ask(0)
+        it.work()
+    assert it.told == [(0, ErrorCode.unknown_server_error)]
+    assert not it.flushes.is_busy(it.log)
+    it.ask(1)
+    it.threads.finish()
+    it.work()
+    assert it.told[1:] == [(1, None)]
