@@ -11,6 +11,7 @@ from broker.observation.metrics.collector import Collector, Sources
 from broker.observation.metrics.endpoint import serve_metrics
 from broker.observation.metrics.purgatories import purgatory_metrics
 from broker.observation.metrics.request_metrics import RequestMetrics
+from broker.observation.supervisor import Supervisor
 from broker.requests.purgatory import Purgatory
 from broker.requests.request import Request
 from tests.broker.apis.broker_world import World
@@ -216,7 +217,7 @@ async def test_metrics_are_served_over_http(nursery):
     def collect():
         return [[Metric(name="up", kind="gauge", value=1)]]
 
-    port = await nursery.start(serve_metrics, 0, collect)
+    port = await nursery.start(serve_metrics, 0, collect, Supervisor())
 
     async def ask(head):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
