@@ -1,11 +1,17 @@
 """The composition root: a broker as a process, until a signal stops it.
 
 Real sockets, real files, the machine's clock; everything below is handed these.
+
+SIGTERM, SIGINT and SIGHUP stop the broker cleanly, with status 0 (Kafka:
+``LoggingSignalHandler``). A second one ends the process at once, with status 1: the
+logs are not closed, and the next start recovers them. SIGHUP stays ignored where the
+parent ignores it, as ``nohup`` does.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import random
 import resource
 import signal
@@ -46,7 +52,13 @@ logger = getLogger(__name__)
 
 # For upkeep, and for the flushes of an orderly stop.
 _DEVICE_THREADS: Final = 8
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_STOPPING: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    *(() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)),
+)
+# The exit status of a process whose logs the next start has to recover.
+_NEEDS_RECOVERY: Final = 1
 
 
 class StoppedWhileStarting(BaseException):
@@ -54,7 +66,7 @@ class StoppedWhileStarting(BaseException):
 
 
 def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
-    """Run a broker as this process until SIGTERM or SIGINT.
+    """Run a broker as this process until a signal stops it.
 
     ``connect`` is its way to others: ZooKeeper, its controller, those it follows.
 
@@ -78,7 +90,7 @@ def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
 
 
 def run_process(config: BrokerConfig, application: Application) -> None:
-    """Serve ``application`` on real sockets until SIGTERM or SIGINT."""
+    """Serve ``application`` on real sockets until a signal stops it."""
     configure_logs(
         sys.stderr,
         level=config[DOORKEEPER_LOG_LEVEL],
@@ -104,7 +116,7 @@ def run_process(config: BrokerConfig, application: Application) -> None:
         return
     if unclean is not None:
         logger.error("stopped; the logs need recovery", extra=fields(fault=unclean))
-        raise SystemExit(1)
+        raise SystemExit(_NEEDS_RECOVERY)
     logger.info("stopped")
 
 
@@ -119,15 +131,24 @@ async def _run_until_signal(
         gc.collect()
         gc.freeze()
         async with trio.open_nursery() as nursery:
-            await nursery.start(server.run)
+            await nursery.start(_serve, server, nursery.cancel_scope)
             for listener in server.listeners:
                 print(f"listening on {listener}", flush=True)
             _log_start(config, server)
-            async for number in signals:
-                logger.info("stopping", extra=fields(signal=number))
-                server.stop()
-                break
+            await _signalled(signals)
+            server.stop()
+            await trio.sleep_forever()
     return server.unclean
+
+
+async def _serve(
+    server: BrokerServer,
+    waiting: trio.CancelScope,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    """Run a broker to its end, which a signal or lost directories bring."""
+    await server.run(task_status)
+    waiting.cancel()
 
 
 async def _prepare(application: Application, signals: AsyncIterator[int]) -> None:
@@ -135,7 +156,7 @@ async def _prepare(application: Application, signals: AsyncIterator[int]) -> Non
     stopped: list[int] = []
 
     async def stop(preparing: trio.CancelScope) -> None:
-        stopped.append(await anext(signals))
+        stopped.append(await _signalled(signals))
         preparing.cancel()
 
     async with background() as nursery:
@@ -143,6 +164,24 @@ async def _prepare(application: Application, signals: AsyncIterator[int]) -> Non
         await application.prepare()
     if stopped:
         raise StoppedWhileStarting(stopped[0])
+
+
+async def _signalled(signals: AsyncIterator[int]) -> int:
+    """Wait for a signal; have the next one end the process at once, wherever it is."""
+
+    def end(number: int, _: object) -> None:
+        try:
+            logger.error(
+                "stopped at once; the logs need recovery", extra=fields(signal=number)
+            )
+        finally:
+            os._exit(_NEEDS_RECOVERY)
+
+    first = await anext(signals)
+    for number in _STOPPING:
+        signal.signal(number, end)
+    logger.info("stopping", extra=fields(signal=first))
+    return first
 
 
 @contextmanager

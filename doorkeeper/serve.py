@@ -16,7 +16,11 @@ from doorkeeper.shared import CONFIG_FILE, SCHEDULER, SETTINGS, overrides, refus
 def serve(
     config: Path | None, scheduler: str | None, settings: tuple[str, ...]
 ) -> None:
-    """Run a broker until SIGTERM; print one line per listener when it is ready."""
+    """Run a broker until SIGTERM, Ctrl-C or SIGHUP.
+
+    Prints one line per listener when it is ready. A second signal ends it at once, with
+    status 1: the next start then recovers the logs.
+    """
     from doorkeeper import broker
 
     with refusing(broker.ConfigError):

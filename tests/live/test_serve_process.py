@@ -20,13 +20,17 @@ DOORKEEPER = str(Path(sys.executable).parent / "doorkeeper")
 API_VERSIONS = struct.pack(">ihhih4s", 14, 18, 0, 7, 4, b"test")
 
 
-def serve(tmp_path, *arguments, **settings):
-    command = [DOORKEEPER, "serve", *arguments, "--set", f"log.dirs={tmp_path / 'd'}"]
+def serve(tmp_path, *arguments, program=(DOORKEEPER,), before=None, **settings):
+    command = [*program, "serve", *arguments, "--set", f"log.dirs={tmp_path / 'd'}"]
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **settings}
     for key, value in settings.items():
         command += ["--set", f"{key.replace('_', '.')}={value}"]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
     )
 
 
@@ -62,7 +66,7 @@ def ends(process, within_s=2.0):
     return process.returncode
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly_though_clients_are_connected(tmp_path, number):
     process = serve(tmp_path)
     port = ready(process)["PLAINTEXT"]
@@ -74,6 +78,54 @@ def test_a_signal_stops_it_cleanly_though_clients_are_connected(tmp_path, number
         assert ends(process) == 0
         assert client.recv(10) == b""
         half.close()
+    assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_nohup_keeps_it_from_the_end_of_its_terminal(tmp_path):
+    process = serve(
+        tmp_path, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    port = ready(process)["PLAINTEXT"]
+    process.send_signal(signal.SIGHUP)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for _ in range(20):
+            api_versions(client)
+    process.terminate()
+    assert ends(process) == 0
+
+
+def test_a_broker_without_log_directories_ends_by_itself(tmp_path):
+    program = (sys.executable, "-m", "tests.live.bad_end", "expire")
+    process = serve(tmp_path, program=program)
+    ready(process)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "all log directories have failed; the broker stops" in err
+
+
+@pytest.mark.parametrize("how", ["leave", "close", "prepare"])
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_second_signal_stops_it_at_once(tmp_path, how, second):
+    process = serve(
+        tmp_path,
+        *("--set", "doorkeeper.log.level=info"),
+        program=(sys.executable, "-m", "tests.live.bad_end", how),
+    )
+    if how == "prepare":
+        assert process.stdout.readline() == "hangs\n"
+    else:
+        ready(process)
+    process.terminate()
+    while "stopping" not in process.stderr.readline():
+        assert process.poll() is None
+    if how != "prepare":
+        assert process.stdout.readline() == "hangs\n"
+    process.send_signal(second)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "")
+    line = f"ERROR stopped at once; the logs need recovery signal={int(second)}"
+    assert err.splitlines()[-1].endswith(line)
+    assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "priority", "wfq", "planes"])
