@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from doorkeeper.shared import DIRECTORY, RUN_DIR, failing
+from doorkeeper.shared import DIRECTORY, FILE, RUN_DIR, failing
 
 
 @click.command()
@@ -24,7 +24,7 @@ def analyze(run_dir: Path, out: Path | None, master: str | None) -> None:
 
 @click.command()
 @click.argument("run_dir", type=RUN_DIR)
-@click.option("--out", type=DIRECTORY, default=Path("paper.pdf"), show_default=True)
+@click.option("--out", type=FILE, default=Path("paper.pdf"), show_default=True)
 def paper(run_dir: Path, out: Path) -> None:
     """Typeset the paper with the numbers of a recorded experiment."""
     from spark_analysis.recordings.contract import RecordingError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from doorkeeper.shared import CONFIG, console, failing, refusing
+from doorkeeper.shared import CONFIG, FILE, console, failing, refusing
 
 
 @click.command()
@@ -23,7 +23,7 @@ from doorkeeper.shared import CONFIG, console, failing, refusing
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Where to write it, for --calibration FILE of an experiment's run.",
 )
 def calibrate(config: Path, world: str, rounds: int | None, out: Path | None) -> None:

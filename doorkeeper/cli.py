@@ -14,11 +14,12 @@ from doorkeeper.experiment import experiment
 from doorkeeper.results import results
 from doorkeeper.schedulers import schedulers
 from doorkeeper.serve import serve
+from doorkeeper.shared import Commands
 from doorkeeper.simulate import simulate
 from doorkeeper.theory import theory
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="doorkeeper")
 def main() -> None:
     """Run a Kafka broker with pluggable request scheduling, and experiments on it."""

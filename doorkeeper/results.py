@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from doorkeeper.shared import CONFIG_FILE, RUN_DIR, failing, refusing
+from doorkeeper.shared import CONFIG_FILE, FILE, RUN_DIR, failing, refusing
 
 
 @click.command()
@@ -14,7 +14,7 @@ from doorkeeper.shared import CONFIG_FILE, RUN_DIR, failing, refusing
 @click.argument("runs", type=RUN_DIR)
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     required=True,
     help="The page to write.",
 )

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-DIRECTORY = click.Path(path_type=Path)
+# What a user can do about: a full disk, a file in the way, a name that is too long.
+_OF_FILES: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOENT),
+        *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+        *(errno.EMFILE, errno.ENFILE),
+    }
+)
+
+
+class _Output(click.Path):
+    """A path to write to; refused before any work if nothing can be written there."""
+
+    def __init__(self, *, directory: bool) -> None:
+        super().__init__(dir_okay=directory, file_okay=not directory, path_type=Path)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """Return the path if it is free, or of the right kind, and lies in a folder."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            there = next(each for each in (path, *path.parents) if each.exists())
+        except OSError as error:
+            self.fail(f"{path}: {error.strerror}", param, ctx)
+        if there != path and not there.is_dir():
+            self.fail(f"{path} lies below {there}, which is a file", param, ctx)
+        return path
+
+
+DIRECTORY = _Output(directory=True)
+FILE = _Output(directory=False)
 RUN_DIR = click.Path(exists=True, file_okay=False, path_type=Path)
 CONFIG_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONFIG = click.argument("config", type=CONFIG_FILE)
@@ -37,6 +73,43 @@ def overrides(settings: tuple[str, ...], scheduler: str | None) -> dict[str, str
     if scheduler is not None:
         found["doorkeeper.scheduler"] = scheduler
     return found
+
+
+class Commands(click.Group):
+    """The whole command line: every fault of a user ends in one sentence.
+
+    Commands name the faults of their own files by `refusing` and `failing`. Faults that
+    may come up anywhere are named here: of the file system, of a user's policy, and of
+    a terminal that cannot print a character.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; any exception that is not named here is ours."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, SystemExit):
+            raise
+        except OSError as error:
+            if error.errno not in _OF_FILES:
+                raise
+            raise click.ClickException(in_words(error)) from error
+        except BaseException as error:
+            from schedulers import policy_fault
+
+            fault = policy_fault(error)
+            if fault is None:
+                raise
+            raise click.ClickException(str(fault)) from error
+
+
+def in_words(error: OSError) -> str:
+    """Return a fault of the file system, the file first where it is known."""
+    if error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from doorkeeper.shared import CONFIG, RUN_DIR, console, refusing
+from doorkeeper.shared import CONFIG, FILE, RUN_DIR, console, refusing
 
 
 @click.command()
@@ -20,7 +20,7 @@ from doorkeeper.shared import CONFIG, RUN_DIR, console, refusing
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Where to write ratios to the baseline, for a report on the same worlds.",
 )
 def theory(

@@ -6,6 +6,7 @@ Trio, Kafka, sockets or clocks, and nothing here imports from the other packages
 """
 
 from schedulers.contract.config import BadSetting, SchedulerConfig
+from schedulers.contract.guard import PolicyFault, policy_fault
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import (
     IN_SERVICE,
@@ -17,7 +18,7 @@ from schedulers.contract.scheduler import (
 from schedulers.policies.fifo import Fifo
 from schedulers.policies.priority import Priority
 from schedulers.policies.wfq import Wfq
-from schedulers.registry import POLICIES, UnknownScheduler, find, make
+from schedulers.registry import POLICIES, UnknownScheduler, find, make, nearest
 
 __all__ = [
     "IN_SERVICE",
@@ -27,6 +28,7 @@ __all__ = [
     "BadSetting",
     "Fifo",
     "Job",
+    "PolicyFault",
     "Priority",
     "Scheduler",
     "SchedulerConfig",
@@ -35,4 +37,6 @@ __all__ = [
     "Wfq",
     "find",
     "make",
+    "nearest",
+    "policy_fault",
 ]

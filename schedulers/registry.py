@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import sys
 from abc import ABCMeta
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 
 from schedulers.contract.config import BadSetting, SchedulerConfig
+from schedulers.contract.guard import file_of, guarded, place_of, raised
 from schedulers.contract.scheduler import Scheduler, SchedulerFactory
 from schedulers.policies.adaptive_lifo import AdaptiveLifo
 from schedulers.policies.ageing import Ageing
@@ -65,6 +68,8 @@ class UnknownScheduler(ValueError):
 def find(name: str) -> SchedulerFactory:
     """Return the factory of a policy by its name, or by ``module:factory``.
 
+    A module is looked for in the current directory, too, after all other places.
+
     :raises UnknownScheduler: if there is no such policy, module or attribute, or if it
         is a class that does not say all that a policy must.
     """
@@ -73,21 +78,21 @@ def find(name: str) -> SchedulerFactory:
     module_name, colon, attribute = name.partition(":")
     if not colon:
         known = ", ".join(POLICIES)
-        raise UnknownScheduler(f"{name!r} is none of {known}, nor module:factory")
-    try:
-        factory: SchedulerFactory = getattr(
-            importlib.import_module(module_name), attribute
-        )
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownScheduler(f"{name!r} cannot be imported: {error}") from error
+        hint = nearest(name, POLICIES)
+        raise UnknownScheduler(f"{name!r} is none of {known}, nor module:factory{hint}")
+    module = _imported(name, module_name)
+    factory: SchedulerFactory | None = getattr(module, attribute, None)
+    if factory is None:
+        hint = nearest(attribute, vars(module))
+        raise UnknownScheduler(f"{module.__file__} has no {attribute!r}{hint}")
     if isinstance(factory, ABCMeta) and factory.__abstractmethods__:
         lacks = ", ".join(sorted(factory.__abstractmethods__))
-        raise UnknownScheduler(f"{name!r} lacks {lacks}")
+        raise UnknownScheduler(f"{name!r} ({place_of(factory)}) lacks {lacks}")
     return factory
 
 
 def make(name: str, config: SchedulerConfig) -> Scheduler:
-    """Make a new scheduler.
+    """Make a new scheduler; one that is not of this package has a guard around it.
 
     :raises UnknownScheduler: as :func:`find`, or if what is made is no scheduler.
     :raises BadSetting: if the policy has no such option, or cannot use its value. (Only
@@ -98,11 +103,37 @@ def make(name: str, config: SchedulerConfig) -> Scheduler:
         raise UnknownScheduler(f"{name!r} is {factory!r}, which makes no scheduler")
     if isinstance(factory, type) and issubclass(factory, Scheduler):
         _check_options(name, factory.OPTIONS, config)
-    scheduler = factory(config)
+    if name in POLICIES:
+        return POLICIES[name](config)
+    place = place_of(factory)
+    try:
+        scheduler = factory(config)
+    except BadSetting:
+        raise
+    except Exception as error:
+        words = raised(error, file_of(factory))
+        raise UnknownScheduler(f"{name!r} ({place}) cannot be made: {words}") from error
     if not isinstance(scheduler, Scheduler):
         made = type(scheduler).__name__
-        raise UnknownScheduler(f"{name!r} makes {made}, no schedulers.Scheduler")
-    return scheduler
+        raise UnknownScheduler(f"{name!r} ({place}) makes {made}, no Scheduler")
+    return guarded(name, scheduler)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that is most like ``name``, if one is."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _imported(name: str, module: str) -> ModuleType:
+    if "" not in sys.path:
+        # Last, so that a user's file shadows no installed module.
+        sys.path.append("")
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a module may fail in any way
+        words = raised(error, None)
+        raise UnknownScheduler(f"{name!r} cannot be imported: {words}") from error
 
 
 def _check_options(name: str, known: Sequence[str], config: SchedulerConfig) -> None:

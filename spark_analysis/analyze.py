@@ -114,7 +114,7 @@ def analyze(
             elections = hold_incidents_together(list(by_world.values()))
             show_elections(elections, console)
     page = os.path.relpath(out_dir / "index.html")
-    console.print(f"Report: {page}", style="bold", highlight=False)
+    console.print(f"Report: {page}", style="bold", markup=False, highlight=False)
 
 
 def _manifests(directory: Path) -> tuple[list[Manifest], dict[str, str]]:

@@ -39,7 +39,7 @@ from broker.requests.admission import admission
 from planes import Block, PlaneCore
 from planes.lending import Lending
 from schedulers import BadSetting, Scheduler, SchedulerConfig
-from schedulers.registry import POLICIES, UnknownScheduler, make
+from schedulers.registry import POLICIES, UnknownScheduler, make, nearest
 
 PLANES: Final = "planes"
 PLANES_LENDING: Final = "planes-lending"
@@ -163,6 +163,7 @@ def _scheduler(config: BrokerConfig, key: Key[str], rng: random.Random) -> Sched
             expected = f"a factory that can be imported; {error}"
         else:
             presets = (PLANES, PLANES_LENDING) if key is DOORKEEPER_SCHEDULER else ()
-            names = ", ".join((*presets, *POLICIES))
-            expected = f"one of {names}, or module:factory"
+            names = (*presets, *POLICIES)
+            expected = f"one of {', '.join(names)}, or module:factory"
+            expected += nearest(config[key], names)
         raise ConfigError(key.name, config[key], expected) from error

@@ -48,7 +48,7 @@ def run(
         )
     if out is not None:
         calibration.write(found, out)
-        console.print(f"written to {out}", highlight=False)
+        console.print(f"written to {out}", markup=False, highlight=False)
 
 
 class RunThere(Protocol):
@@ -81,7 +81,8 @@ def on_machine(
         except Drifted as drifted:
             if given is not None or number + 1 == _CALIBRATIONS:
                 raise
-            console.print(f"{drifted}: all of it is measured anew", highlight=False)
+            words = f"{drifted}: all of it is measured anew"
+            console.print(words, markup=False, highlight=False)
             (directory / FILE).unlink()
             resume = True
     raise AssertionError("the last one returned or raised")

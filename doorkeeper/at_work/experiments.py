@@ -76,8 +76,9 @@ def run_experiment(
         )
     for trial in missing:
         where = f"{trial.point}, block {trial.block}".removeprefix(", ")
-        console.print(f"{where}, {trial.arm}: no run counts ({trial.reason})")
-    console.print(f"recorded in {directory}")
+        reason = f"{where}, {trial.arm}: no run counts ({trial.reason})"
+        console.print(reason, markup=False)
+    console.print(f"recorded in {directory}", markup=False)
     if missing:
         console.print("--resume repeats the runs that do not count, and no others")
     if _time_was_up(directory):

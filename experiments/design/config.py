@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -309,7 +310,7 @@ def load(path: Path) -> Experiment:
     :raises ExperimentError: if it is no TOML, or any key or value is not as expected.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(str(path), f"no TOML: {error}") from error
     experiment = parse(content)
@@ -338,17 +339,18 @@ def parse(content: Mapping[str, Any]) -> Experiment:
 
 
 def check_broker_keys(experiment: Experiment) -> None:
-    """Check each arm's scheduler and keys against the broker's own tables.
+    """Make each arm's planes, as a broker with the arm's keys would.
 
     :raises ExperimentError: naming the arm, the key, and what the broker expected.
     """
     from broker.config import BrokerConfig
     from broker.protocol.errors import ConfigError
+    from broker.requests import topology
 
     for arm in experiment.arms:
         try:
             keys = experiment.broker_keys(arm, experiment.live.set)
-            BrokerConfig.load(None, keys)
+            topology.build(BrokerConfig.load(None, keys), random.Random(0))
         except ConfigError as error:
             raise ExperimentError(f"arms[{arm.name!r}]", str(error)) from error
 

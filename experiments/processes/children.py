@@ -5,6 +5,7 @@ Every wait has a deadline and a named failure, so no run can hang an experiment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -20,6 +21,8 @@ from typing import Self
 from experiments.processes.child import Binding
 
 _TICK_S = 1.0
+# So long a process takes to end whose fault has ended another.
+_SAME_CAUSE_S = 2.0
 # The kernel's CPUCLOCK_SCHED: a process with all its threads.
 _PROCESS_CPU_CLOCK = 2
 
@@ -136,13 +139,18 @@ class Child:
                 continue
             piece = os.read(stdout.fileno(), 65536)
             if not piece:
+                # The end of another may be the cause of this one's.
+                for other in others:
+                    other.expect_alive(_SAME_CAUSE_S)
                 raise self.failure(f"ended with status {self._process.wait()}")
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode()
 
-    def expect_alive(self) -> None:
-        """Raise `RunFailed` if the process has ended."""
+    def expect_alive(self, within_s: float = 0) -> None:
+        """Raise `RunFailed` if the process has ended, or ends in the next seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
         status = self._process.poll()
         if status is not None:
             raise self.failure(f"ended with status {status}")

@@ -115,7 +115,9 @@ class ProgressBar:
             self._runs_left -= 1
             self._progress.advance(self._task)
         elif trial.experiment.episodes is None:
-            self._console.print(f"{trial.run_id} does not count: {result.reason}")
+            self._console.print(
+                f"{trial.run_id} does not count: {result.reason}", markup=False
+            )
         else:
             # Hundreds in a few minutes: a line for all of a session.
             self._uncounted[result.reason.partition(":")[0]] += 1
@@ -125,7 +127,9 @@ class ProgressBar:
         """Take the runs back, and say why."""
         self._runs_left += runs
         self._progress.advance(self._task, -runs)
-        self._console.print(f"block {trial.block + 1} does not count: {reason}")
+        self._console.print(
+            f"block {trial.block + 1} does not count: {reason}", markup=False
+        )
         self.tick()
 
     def _tell_uncounted(self) -> None:

@@ -35,6 +35,7 @@ from experiments.records.environment import now
 from experiments.records.recording import identity_fault
 from experiments.running.worlds import make_world
 from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
+from schedulers import policy_fault
 
 
 class TrialFailed(Exception):
@@ -123,7 +124,7 @@ class Replayer:
                 attempts=attempts_file(trial, Path(scratch)),
             )
             there, replayed = on_its_machine(trial, drawn)
-            result = checked(self._world.run(there, replayed, files), drawn)
+            result = checked(self._played(there, replayed, files), drawn)
             return Outcome(
                 trial=trial,
                 result=result,
@@ -139,6 +140,16 @@ class Replayer:
                 seconds=time.monotonic() - began,
                 load_average=load_average,
             )
+
+    def _played(self, trial: Trial, replayed: Trace, files: RunFiles) -> RunResult:
+        try:
+            return self._world.run(trial, replayed, files)
+        except BaseException as error:
+            # Whatever is repeated, the policy breaks the law again.
+            fault = policy_fault(error)
+            if fault is None:
+                raise
+            raise WorldError(f"{trial.run_id}: {fault}") from error
 
 
 def attempt(world: str, work: Work) -> Outcome | Failure:

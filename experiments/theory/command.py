@@ -54,7 +54,7 @@ def run(
     console.print(said, highlight=False)
     if out is not None:
         write(relative, apart, said, out)
-        console.print(f"written to {out}", highlight=False)
+        console.print(f"written to {out}", markup=False, highlight=False)
     return not any(comparison.contradicted for comparison in found)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedulers.contract.config import SchedulerConfig
+from schedulers.contract.guard import NO_EXCEPTION, file_of, raised
 from schedulers.contract.job import Job
 from schedulers.contract.scheduler import SchedulerFactory
 from schedulers.contract.witness import LawBroken, Witness
@@ -152,6 +153,7 @@ def check(
     Any exception that the policy raises is a violation as well. Takes about a second.
     """
     found: dict[str, Violation] = {}
+    file = file_of(factory)
 
     def attempt(trial: str, seats: int, play: Callable[[Witness], None]) -> None:
         arrivals = 0
@@ -165,7 +167,7 @@ def check(
         except LawBroken as broken:
             law, detail = broken.law, broken.detail
         except Exception as error:  # a policy may fail in any way
-            law, detail = "no exception", repr(error)
+            law, detail = NO_EXCEPTION, raised(error, file)
         violation = Violation(law=law, detail=detail, trial=trial, arrivals=arrivals)
         found.setdefault(law, violation)
 

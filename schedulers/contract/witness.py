@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from schedulers.contract.config import SchedulerConfig
 from schedulers.contract.job import Job
@@ -17,6 +18,9 @@ from schedulers.contract.scheduler import (
     Scheduler,
     SchedulerFactory,
 )
+
+# A policy that names an event after each nanosecond would never let a script end.
+_IDLE_MAX: Final = 10_000
 
 
 class LawBroken(AssertionError):
@@ -53,6 +57,8 @@ class Witness:
         self.seats = config().seats
         # Comparing every waiting job costs too much where thousands wait.
         self.thorough = True
+        # How often nothing was picked though jobs waited, since one was.
+        self._idled = 0
         self.now_ns = 0
         self.waiting: dict[int, Job] = {}
         self.serving: dict[int, Job] = {}
@@ -90,6 +96,7 @@ class Witness:
             return None
         if self.waiting.get(job.number) is not job:
             raise LawBroken("no job invented", f"{job} was picked and does not wait")
+        self._idled = 0
         del self.waiting[job.number]
         self.serving[job.number] = job
         self._picked_ns[job.number] = job.attained_ns
@@ -233,6 +240,9 @@ class Witness:
             raise LawBroken(
                 "work conservation", f"{len(self.waiting)} jobs wait, none was picked"
             )
+        self._idled += 1
+        if self._idled == _IDLE_MAX:
+            raise LawBroken("next event", f"nothing was picked at {_IDLE_MAX} in a row")
         event_ns = self.subject.next_event_ns(self.now_ns)
         if not self.serving and (event_ns is None or event_ns <= self.now_ns):
             raise LawBroken("next event", f"idle at {self.now_ns} until {event_ns}")

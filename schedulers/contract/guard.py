@@ -1,0 +1,228 @@
+"""A guard around a user's policy: the first broken law stops the run.
+
+The contract of policies is tested by ``conformance.check``, which a user may forget. A
+policy that loses a job or picks one twice would otherwise give a recording that looks
+like a result, or a run that never ends. The guard keeps the set of waiting jobs, in
+O(1) per call, and compares each answer of the policy with the set. Policies of this
+package are tested, so they run without a guard.
+
+Laws held here: no job is lost or invented, work conservation, the next event lies in
+the future, ``outranks`` needs a waiting job, no exception. A policy that never returns
+from a call is not detected.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import traceback
+from collections.abc import Callable, Collection
+from typing import Final, NoReturn, TypeVar
+
+from schedulers.contract.job import Job
+from schedulers.contract.scheduler import Scheduler
+
+_T = TypeVar("_T")
+
+NO_EXCEPTION: Final = "no exception"
+# A policy that names an event after each nanosecond would never let a run end.
+_IDLE_MAX: Final = 10_000
+
+
+class PolicyFault(BaseException):
+    """A policy broke a law; the message names policy, file, law and job.
+
+    No ``Exception``: code that contains the faults of one request lets it pass, because
+    nothing that waits in the plane can be served any more.
+    """
+
+
+def policy_fault(error: BaseException) -> PolicyFault | None:
+    """Return the policy's fault that an exception is, or that a group of them holds."""
+    if isinstance(error, PolicyFault):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(policy_fault, error.exceptions)), None)
+    return None
+
+
+def file_of(factory: object) -> str | None:
+    """Return the file where a class or function is defined, if it is known."""
+    try:
+        return inspect.getsourcefile(factory)  # type: ignore[arg-type]  # else TypeError
+    except TypeError:
+        return None
+
+
+def place_of(factory: object) -> str:
+    """Return file and line where a class or function is defined, as far as known."""
+    try:
+        _, line = inspect.getsourcelines(factory)  # type: ignore[arg-type]  # else TypeError
+    except (TypeError, OSError):
+        return "file unknown"
+    return f"{file_of(factory)}, line {line}"
+
+
+def raised(error: BaseException, file: str | None) -> str:
+    """Return an exception in words, with the innermost line of ``file`` that led to it.
+
+    Where no line of the file did, the innermost line of any file but this package's.
+    """
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    words = f"{type(error).__name__}: {error}".removesuffix(": ")
+    frames = [
+        frame
+        # The first frame is the one that caught it.
+        for frame in traceback.extract_tb(error.__traceback__)[1:]
+        if frame.filename not in (__file__, importlib.__file__)
+        and not frame.filename.startswith("<frozen ")
+    ]
+    own = [frame for frame in frames if frame.filename == file]
+    if not frames:
+        return words
+    frame = (own or frames)[-1]
+    return f"{words} ({frame.filename}, line {frame.lineno})"
+
+
+def guarded(name: str, policy: Scheduler) -> Scheduler:
+    """Return a scheduler that answers as ``policy`` does, until it breaks a law."""
+    promises = {
+        "work_conserving": policy.work_conserving,
+        "keeps_flow_order": policy.keeps_flow_order,
+        "may_starve": policy.may_starve,
+        "preempts": policy.preempts,
+        "shares_by_weight": policy.shares_by_weight,
+        "leave_suffices": policy.leave_suffices,
+        "foresees": policy.foresees,
+        "least_turn_ns": policy.least_turn_ns,
+    }
+    made: Scheduler = type("Guarded", (_Guarded,), promises)(name, policy)
+    return made
+
+
+class _Guarded(Scheduler):
+    """A user's policy behind its guard; `guarded` makes a class for its promises."""
+
+    def __init__(self, name: str, policy: Scheduler) -> None:
+        self._name = name
+        self._policy = policy
+        # In order of arrival: the first is the one that has waited longest.
+        self._waiting: dict[Job, None] = {}
+        self._serving = 0
+        # When `pick` last returned nothing though a job waited.
+        self._idle_ns: int | None = None
+        # How often it has since a job was last picked.
+        self._idled = 0
+
+    def arrive(self, job: Job, now_ns: int) -> None:
+        self._wait(job, now_ns, self._policy.arrive)
+
+    def resume(self, job: Job, now_ns: int) -> None:
+        self._wait(job, now_ns, self._policy.resume)
+
+    def pick(self, now_ns: int) -> Job | None:
+        first = next(iter(self._waiting), None)
+        job = self._call("pick", lambda: self._policy.pick(now_ns), first)
+        if job is None:
+            if first is not None:
+                self._judge_idle(first, now_ns)
+            return None
+        if not isinstance(job, Job):
+            self._fail("no job invented", f"picked {job!r}, which is no job", first)
+        if job not in self._waiting:
+            self._fail("no job invented", "picked a job that does not wait", job)
+        del self._waiting[job]
+        self._serving += 1
+        self._idled = 0
+        self._compare("pick", job)
+        return job
+
+    def outranks(self, running: Job, now_ns: int) -> bool:
+        answer = self._call(
+            "outranks", lambda: self._policy.outranks(running, now_ns), running
+        )
+        if answer and not self._waiting:
+            self._fail("outranks is true", "nothing waits to outrank it", running)
+        return answer
+
+    def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
+        self._call("ran", lambda: self._policy.ran(job, used_ns, now_ns), job)
+
+    def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
+        self._call("debit", lambda: self._policy.debit(job, used_ns, now_ns), job)
+
+    def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
+        self._serving -= 1
+        self._call("leave", lambda: self._policy.leave(job, now_ns, done=done), job)
+
+    def resize(self, seats: int, now_ns: int) -> None:
+        self._call("resize", lambda: self._policy.resize(seats, now_ns))
+
+    def next_event_ns(self, now_ns: int) -> int | None:
+        event_ns = self._call(
+            "next_event_ns", lambda: self._policy.next_event_ns(now_ns)
+        )
+        if event_ns is not None and event_ns <= now_ns == self._idle_ns:
+            first = next(iter(self._waiting), None)
+            self._fail("next event", f"{event_ns} is not after {now_ns}", first)
+        return event_ns
+
+    def outranked_at_ns(self, running: Job) -> int | None:
+        return self._call(
+            "outranked_at_ns", lambda: self._policy.outranked_at_ns(running), running
+        )
+
+    def waiting(self) -> Collection[Job]:
+        return self._waiting.keys()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def check(self) -> None:
+        self._call("check", self._policy.check)
+
+    def _wait(self, job: Job, now_ns: int, verb: Callable[[Job, int], None]) -> None:
+        self._waiting[job] = None
+        self._call(verb.__name__, lambda: verb(job, now_ns), job)
+        self._compare(verb.__name__, job)
+
+    def _compare(self, verb: str, job: Job) -> None:
+        """Compare the number of waiting jobs; name the first that is missing."""
+        found, expected = self._call("len", self._policy.__len__), len(self._waiting)
+        if found == expected:
+            return
+        held = set(self._call("waiting", self._policy.waiting))
+        lost = next((each for each in self._waiting if each not in held), job)
+        law = "no job invented" if found > expected else "no job lost"
+        self._fail(law, f"after {verb} it holds {found} jobs, {expected} wait", lost)
+
+    def _judge_idle(self, first: Job, now_ns: int) -> None:
+        self._idle_ns = now_ns
+        self._idled += 1
+        count = len(self._waiting)
+        if self.work_conserving:
+            self._fail(
+                "work conservation", f"nothing was picked though {count} wait", first
+            )
+        if self.next_event_ns(now_ns) is None and not self._serving:
+            self._fail("next event", f"none is named though {count} wait", first)
+        if self._idled == _IDLE_MAX:
+            detail = f"nothing was picked at {_IDLE_MAX} in a row"
+            self._fail("next event", detail, first)
+
+    def _call(self, verb: str, call: Callable[[], _T], job: Job | None = None) -> _T:
+        try:
+            return call()
+        except Exception as error:  # a policy may fail in any way
+            words = raised(error, file_of(type(self._policy)))
+            self._fail(NO_EXCEPTION, f"{verb} raised {words}", job, error)
+
+    def _fail(
+        self, law: str, detail: str, job: Job | None, cause: Exception | None = None
+    ) -> NoReturn:
+        place = place_of(type(self._policy))
+        at = f"; job {job}" if job is not None else ""
+        raise PolicyFault(
+            f"policy {self._name} ({place}) broke the law {law!r}: {detail}{at}"
+        ) from cause
