@@ -37,11 +37,12 @@ from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.topics import INTERNAL_TOPICS
+from broker.log.steps import in_one_step
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
-from broker.protocol.records.batch import check_framing
+from broker.protocol.records.batch import check_framing, is_compressed
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import ProducePartition, encode_produce_response
 from broker.protocol.wire.single import decode_single_produce, encode_single_produce
@@ -50,6 +51,8 @@ from broker.requests.request import CLOSE, NO_RESPONSE, Request, Response
 from broker.requests.throttling import throttle_ms
 from planes.slices import parked, preempt
 
+# A plain batch up to this size has so few records that they need no steps.
+SMALL_BATCH_BYTES: Final = 2048
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 _STORAGE_ERROR_SINCE: Final = 4
@@ -60,7 +63,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 
     The quick way of `handle`, for what nearly every request is. None where the answer
     may have to wait, for a replica or for the disk, where admission has a say in it,
-    where nothing can be appended, and where a crowd waits for records.
+    where nothing can be appended, where a crowd waits for records, and where the batch
+    takes more than a step to be validated.
     """
     version = request.api_version
     wanted = decode_single_produce(version, request.frame, request.body_offset)
@@ -76,12 +80,18 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
         or (acks != 1 and (acks != ALL_REPLICAS or partition.followers))
         or topic in INTERNAL_TOPICS
         or partition.log.flushes
-        or partition.log.prepares
         or (waiting and replicas.concerns_many(partition.key))
     ):
         return None
+    now_ms = broker.now_ms()
     try:
-        appended = partition.append(records, acks, broker.now_ms())
+        prepared = None
+        if len(records) > SMALL_BATCH_BYTES or is_compressed(records):
+            partition.check_append(acks)
+            prepared = in_one_step(partition.log.prepare(records, now_ms))
+            if prepared is None:
+                return None
+        appended = partition.append(records, acks, now_ms, prepared)
     except KafkaError as error:
         row = _refused(broker, version, partition.key, error)
         request.error_code = row.error_code
@@ -173,7 +183,7 @@ class _Produce:
     async def append(self, topic: str, index: int, records: Buffer) -> None:
         """Append one partition's batch and note the outcome in a row.
 
-        It can be preempted while a topic's settings make the batch be unpacked.
+        It can be preempted while the batch's records are validated.
         """
         key = TopicPartition(topic, index)
         self._keys.append(key)
@@ -182,9 +192,8 @@ class _Produce:
         try:
             partition = broker.replicas.get(key)
             self._check(topic, records)
-            prepared = None
-            if partition.is_leader and partition.log.prepares:
-                prepared = await preemptibly(partition.log.prepare(records, now_ms))
+            partition.check_append(self.acks)
+            prepared = await preemptibly(partition.log.prepare(records, now_ms))
             appended = partition.append(records, self.acks, now_ms, prepared)
         except KafkaError as error:
             self.rows.append(_refused(broker, self._request.api_version, key, error))

@@ -159,14 +159,9 @@ class Partition:
     ) -> Appended:
         """Append a producer's batch as the leader; raise `KafkaError` if refused.
 
-        ``prepared`` is what `Log.prepare` made of it, if that was asked.
+        ``prepared`` is what `Log.prepare` made of it, if that was done before.
         """
-        if not self.is_leader:
-            raise self.not_leader()
-        if acks == ALL_REPLICAS and self.is_under_min_isr:
-            least = self.effective_min_isr
-            told = f"the in-sync replicas are {self.isr}, expected {least}"
-            raise KafkaError(ErrorCode.not_enough_replicas, told)
+        self.check_append(acks)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
         if self.followers or self.log.flushes:
             self.withheld.note(now_ms)
@@ -174,6 +169,18 @@ class Partition:
         else:
             self.high_watermark = self.log.log_end_offset
         return appended
+
+    def check_append(self, acks: int) -> None:
+        """Raise `KafkaError` unless this leads, with as many in sync as ``acks`` wants.
+
+        To be asked before a batch is validated, as Kafka does, and when it is appended.
+        """
+        if not self.is_leader:
+            raise self.not_leader()
+        if acks == ALL_REPLICAS and self.is_under_min_isr:
+            least = self.effective_min_isr
+            told = f"the in-sync replicas are {self.isr}, expected {least}"
+            raise KafkaError(ErrorCode.not_enough_replicas, told)
 
     def advance_high_watermark(self) -> bool:
         """Move the high watermark to what all have that count; True if it moved.

@@ -2,9 +2,9 @@
 
 A log is a list of segments; the last one, the active, is appended to. Offsets are given
 here: what a producer sends is checked as Kafka checks it, gets its base offset and
-leader epoch in front, and goes to the file in one gathering write, its records never
-copied or parsed. Whatever else is done to a log (reading, flushing, cutting,
-compacting) is a function of it, in files that import this one.
+leader epoch in front, and goes to the file in one gathering write. Whatever else is
+done to a log (reading, flushing, cutting, compacting) is a function of it, in files
+that import this one.
 
 All is synchronous and single-threaded. An append that fails leaves the log as it was. A
 flush that fails takes the log out of service, since nobody can know what the disk still
@@ -30,7 +30,7 @@ from broker.log.producers import (
     Producers,
     write_snapshot,
 )
-from broker.log.rewriting import looks_into_records, needs_rewriting, rewriting
+from broker.log.rewriting import keeps_batches, rewriting
 from broker.log.segments.log_config import LogConfig
 from broker.log.segments.segment import RELATIVE_MAX, Segment
 from broker.log.segments.segment_list import Segments
@@ -38,6 +38,7 @@ from broker.log.steps import Steps, run
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import HEADER, PREFIX, check_produced, split_batches
+from broker.protocol.records.validation import is_one_record
 from broker.protocol.wire.hot import EpochEnd
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -62,7 +63,7 @@ class Log:
     """
 
     __slots__ = (
-        "_rewrites",
+        "_keeps_batches",
         "cleaner_offset",
         "closed",
         "config",
@@ -76,7 +77,6 @@ class Log:
         "has_gaps",
         "log_end_offset",
         "log_start_offset",
-        "prepares",
         "producers",
         "segments",
         "settled_offset",
@@ -127,9 +127,8 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Take new settings; a segment keeps the index settings it began with."""
         self.config = config
-        self._rewrites = needs_rewriting(config)
-        # Whether appends are to be prepared, in steps.
-        self.prepares = looks_into_records(config)
+        # Whether every valid batch is stored as it comes.
+        self._keeps_batches = keeps_batches(config)
         # Whether appends ever have to be flushed before they are answered.
         self.flushes = config.flushes
 
@@ -159,10 +158,9 @@ class Log:
     # ---- append ----
 
     def prepare(self, records: Buffer, now_ms: int) -> Steps[Buffer]:
-        """Make of a producer's batch what `append` would store, in steps.
+        """Validate a producer's batch, and make of it what `append` stores, in steps.
 
-        For topics that `looks_into_records`: a few bytes may unpack to millions of
-        records. Raises `KafkaError`.
+        A few bytes may unpack to millions of records. Raises `KafkaError`.
         """
         check_produced(records, self.config.max_message_bytes)
         return (yield from rewriting(records, self.config, now_ms, self.name))
@@ -177,14 +175,30 @@ class Log:
         """Append a producer's batch, as the leader.
 
         ``records`` is the Produce request's field: one batch of magic 2; ``prepared``
-        what `prepare` made of it. A batch that an idempotent producer sent before is
-        answered as it was then. Raises `KafkaError`; the log is then as before.
+        what `prepare` made of it, if that was done before. A batch that an idempotent
+        producer sent before is answered as it was then. Raises `KafkaError`; the log is
+        then as before.
         """
         if self.durability.out_of_service:
             # Not even a repeated batch is confirmed: it may not have reached the disk.
             self.durability.check_in_service()
         config = self.config
-        fields = check_produced(records, config.max_message_bytes)
+        if prepared is not None:
+            fields = HEADER.unpack_from(prepared)
+        else:
+            fields = check_produced(records, config.max_message_bytes)
+            prepared = records
+            # Count, codec, base and largest timestamp: what small batches have.
+            if (
+                fields[12] != 1
+                or fields[5]
+                or not fields[7] == fields[8] >= 0
+                or fields[8] - now_ms > config.message_timestamp_after_max_ms
+                or not self._keeps_batches
+                or not is_one_record(records)
+            ):
+                prepared = run(rewriting(records, config, now_ms, self.name))
+                fields = HEADER.unpack_from(prepared)
         delta, producer_id = fields[6], fields[9]
         if producer_id >= 0:
             sequence = fields[11]
@@ -193,19 +207,14 @@ class Log:
             known = producers.check(producer_id, fields[10], sequence, last_sequence)
             if known is not None:
                 return self._answer_again(known)
-        if self._rewrites or fields[8] - now_ms > config.message_timestamp_after_max_ms:
-            if prepared is None:
-                prepared = run(rewriting(records, config, now_ms, self.name))
-            records = prepared
-            fields = HEADER.unpack_from(records)
         offset = self.log_end_offset
         last_offset = offset + delta
         max_timestamp = fields[8]
         pieces = (
             PREFIX.pack(offset, fields[1], leader_epoch),
-            memoryview(records)[_LEADER_EPOCH_END:],
+            memoryview(prepared)[_LEADER_EPOCH_END:],
         )
-        size = len(records)
+        size = len(prepared)
         self._write(
             offset, last_offset, max_timestamp, pieces, size, leader_epoch, now_ms
         )

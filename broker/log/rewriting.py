@@ -1,8 +1,10 @@
-"""Produced batches that cannot be taken as they are: Kafka's ``LogValidator``.
+"""Produced batches, validated and made into what a log stores: ``LogValidator``.
 
-Most topics take a producer's bytes untouched. Four settings do not: LogAppendTime
-stamps the header, ``compression.type`` packs anew, compaction wants a key in every
-record, and the bounds on time stamps want them looked at. Only these pay for it.
+Every batch is walked (`broker.protocol.records.validation`). Its largest timestamp is
+computed, and put into the header if another one stands there. LogAppendTime stamps the
+header, and ``compression.type`` packs anew. Only where a record lacks the key that
+compaction wants, or may have a timestamp out of bounds, records are looked at one by
+one, to name those that are refused.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from broker.protocol.records.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
-    invalid,
     parse_header,
     seal,
     with_log_append_time,
+    with_max_timestamp,
 )
 from broker.protocol.records.codecs import CODECS, Packer, unpacked
-from broker.protocol.records.records import iter_records
+from broker.protocol.records.records import as_long, iter_records
+from broker.protocol.records.validation import contents_of
 
 LOG_APPEND_TIME: Final = "LogAppendTime"
 _ATTRIBUTES_AT: Final = 21
@@ -33,82 +36,82 @@ _ATTRIBUTES_AT: Final = 21
 _FAULTS_MAX: Final = 1000
 
 
-def needs_rewriting(config: LogConfig) -> bool:
-    """Tell whether a topic's settings concern every batch."""
-    stamps = config.message_timestamp_type == LOG_APPEND_TIME
-    return stamps or looks_into_records(config)
+def keeps_batches(config: LogConfig) -> bool:
+    """Return whether a topic's settings say no more than what the header shows.
 
-
-def looks_into_records(config: LogConfig) -> bool:
-    """Tell whether a topic's settings make its batches be unpacked."""
+    That is, whether a batch that is valid, with a right and recent largest timestamp,
+    is stored as it comes.
+    """
     return (
-        config.compacts
-        or config.compression_type != "producer"
-        or config.message_timestamp_before_max_ms != LONG_MAX
+        not config.compacts
+        and config.compression_type == "producer"
+        and config.message_timestamp_type != LOG_APPEND_TIME
+        and config.message_timestamp_before_max_ms == LONG_MAX
     )
 
 
 def rewriting(
     records: Buffer, config: LogConfig, now_ms: int, partition: str
 ) -> Steps[Buffer]:
-    """Make of a batch, whose header was checked, what this topic stores; in steps.
+    """Validate a batch whose header was checked, and return what is stored; in steps.
 
-    ``partition`` is how clients are told of it: the topic's name and the index.
-    Raises INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or CORRUPT_MESSAGE.
+    ``partition`` is the topic's name and the index, for the messages. Raises
+    INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE.
     """
     header = parse_header(records)
-    yield from _inspect(header, records, config, now_ms, partition)
+    found = yield from contents_of(header.attributes, header.record_count, records)
+    oldest = header.base_timestamp + found.smallest_delta
+    newest = header.base_timestamp + found.largest_delta
+    stamps = config.message_timestamp_type == LOG_APPEND_TIME
+    if (config.compacts and found.lacks_key) or not (
+        stamps or _are_allowed(oldest, newest, config, now_ms)
+    ):
+        newest = yield from _inspect(header, records, config, now_ms, partition)
     codec = CODECS.get(config.compression_type)
     if codec is not None and codec != header.attributes & CODEC_MASK:
         records = yield from _packed_anew(header, records, codec, config)
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        records = with_log_append_time(records, now_ms)
-    return records
+    if stamps:
+        return with_log_append_time(records, now_ms)
+    return with_max_timestamp(records, 0, max(newest, NO_TIMESTAMP))
+
+
+def _are_allowed(oldest: int, newest: int, config: LogConfig, now_ms: int) -> bool:
+    """Return whether no timestamp between the two can be refused, or wrap around."""
+    return (
+        oldest >= -LONG_MAX
+        and now_ms - config.message_timestamp_before_max_ms <= oldest
+        and newest <= min(now_ms + config.message_timestamp_after_max_ms, LONG_MAX)
+    )
 
 
 def _inspect(
     header: BatchHeader, batch: Buffer, config: LogConfig, now_ms: int, partition: str
-) -> Steps[None]:
-    bounded = config.message_timestamp_type != LOG_APPEND_TIME
-    newest = header.max_timestamp if bounded else NO_TIMESTAMP
-    out_of_time = _out_of_time(newest, config, now_ms)
-    old_matters = bounded and config.message_timestamp_before_max_ms != LONG_MAX
-    if not config.compacts and not old_matters and not out_of_time:
-        return
+) -> Steps[int]:
+    """Look at records one by one; return the largest timestamp if all are allowed."""
     faults = _Faults()
-    compacts, (oldest, latest) = config.compacts, _bounds(config, now_ms)
+    bounded = config.message_timestamp_type != LOG_APPEND_TIME
+    newest = NO_TIMESTAMP
     for number, record in enumerate(iter_records(header, batch)):
-        offset, timestamp, key, _, _ = record
-        if offset != header.base_offset + number:
-            raise invalid(f"record {number} has offset delta {offset}")
-        if compacts and key is None:
+        timestamp = record.timestamp
+        newest = max(newest, timestamp)
+        if config.compacts and record.key is None:
             faults.keyless(number, partition)
-        elif (
-            bounded and not oldest <= timestamp <= latest and timestamp != NO_TIMESTAMP
-        ):
+        elif bounded and _is_out_of_time(timestamp, config, now_ms):
             faults.out_of_time(number, timestamp, config, now_ms)
         if number % STEP_RECORDS == STEP_RECORDS - 1:
             if faults.are_enough:
                 break
             yield None
     faults.tell()
-    if out_of_time:
-        raise KafkaError(
-            ErrorCode.invalid_timestamp,
-            f"{newest} is told as the last timestamp of a batch that has none so late",
-        )
+    return newest
 
 
-def _out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
-    oldest, latest = _bounds(config, now_ms)
-    return timestamp != NO_TIMESTAMP and not oldest <= timestamp <= latest
-
-
-def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """Return the oldest and the latest time stamp that a record may have."""
-    return (
-        now_ms - config.message_timestamp_before_max_ms,
-        now_ms + config.message_timestamp_after_max_ms,
+def _is_out_of_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
+    """Return whether Kafka refuses a timestamp, in its 64 bits that wrap around."""
+    age_ms = as_long(now_ms - timestamp)
+    return timestamp != NO_TIMESTAMP and (
+        age_ms > config.message_timestamp_before_max_ms
+        or as_long(-age_ms) > config.message_timestamp_after_max_ms
     )
 
 
@@ -137,7 +140,8 @@ class _Faults:
     def out_of_time(
         self, number: int, timestamp: int, config: LogConfig, now_ms: int
     ) -> None:
-        low, high = _bounds(config, now_ms)
+        low = as_long(now_ms - config.message_timestamp_before_max_ms)
+        high = as_long(now_ms + config.message_timestamp_after_max_ms)
         self._code = ErrorCode.invalid_timestamp
         self._add(
             number,
@@ -180,6 +184,5 @@ def _packed_anew(
             )
         yield None
     anew += packer.end()
-    attributes = header.attributes & ~CODEC_MASK | codec
-    struct.pack_into(">h", anew, _ATTRIBUTES_AT, attributes)
+    struct.pack_into(">h", anew, _ATTRIBUTES_AT, codec)
     return bytes(seal(anew))

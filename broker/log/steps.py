@@ -45,6 +45,20 @@ def watched(inner: Steps[_R], go_on: Callable[[], bool]) -> Steps[_R | None]:
         inner.close()
 
 
+def in_one_step(work: Steps[_R]) -> _R | None:
+    """Do the first step, and return the result if that was all; else None.
+
+    Nothing else is done then.
+    """
+    try:
+        next(work)
+    except StopIteration as done:
+        result: _R = done.value
+        return result
+    work.close()
+    return None
+
+
 def run(work: Steps[_R]) -> _R:
     """Do all of it here and now, and return its result."""
     try:

@@ -1,14 +1,11 @@
 """The header of a v2 record batch: parsed, checked, and rewritten where Kafka does.
 
-The records themselves stay opaque bytes: a log needs the 61 bytes before them and their
-CRC-32C, which covers everything from ``attributes`` on. The base offset and the
-partition leader epoch stand before the CRC, so a leader assigns them without touching
-the rest. Checks and error codes are those of Kafka's ``ProduceRequest``,
-``LogValidator`` and ``DefaultRecordBatch.ensureValid``. Magic 0 and 1 are refused.
-
-The header's ``maxTimestamp`` and record count are believed: to verify them the records
-would have to be decompressed, and a producer that lies spoils only its own partition's
-time index.
+The records themselves are opaque bytes here; `validation` walks them. The header is the
+61 bytes before them, with a CRC-32C that covers all from ``attributes`` on. The base
+offset and the partition leader epoch stand before the CRC, so a leader assigns them
+without touching the rest. Checks and error codes are those of Kafka's
+``ProduceRequest``, ``LogValidator`` and ``DefaultRecordBatch.ensureValid``. Magic 0 and
+1 are refused.
 
 Layout (big endian)::
 
@@ -45,6 +42,8 @@ NO_TIMESTAMP: Final = -1
 PREFIX: Final = struct.Struct(">qii")
 _FROM_CRC: Final = 21
 _MAGIC_AT: Final = 16
+_CODEC_AT: Final = 22
+_MAX_TIMESTAMP_AT: Final = 35
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _CRC: Final = struct.Struct(">I")
@@ -156,6 +155,8 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     )
     if length + LENGTH_OVERHEAD != size:
         _refuse_length(length, size)
+    if offset:
+        raise invalid(f"a base offset of {offset}, expected 0")
     if size > max_message_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
@@ -163,13 +164,18 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
         )
     if crc32c(memoryview(records)[_FROM_CRC:]) != crc:
         raise corrupt("the CRC does not match the bytes")
-    if offset or count <= 0 or delta != count - 1:
-        raise invalid(f"{count} records at {offset}, last offset delta {delta}")
+    if count <= 0 or delta != count - 1:
+        raise invalid(f"{count} records, last offset delta {delta}")
     if attributes & ~CODEC_MASK or attributes > _LAST_CODEC:
         _refuse_attributes(attributes)
     if pid >= 0 and sequence < 0:
         raise invalid(f"producer {pid} with base sequence {sequence}")
     return fields
+
+
+def is_compressed(records: Buffer) -> bool:
+    """Return whether the bytes are of a batch with a codec, unless they are too few."""
+    return len(records) > _CODEC_AT and bool(records[_CODEC_AT] & CODEC_MASK)
 
 
 def check_framing(records: Buffer) -> None:
@@ -227,13 +233,28 @@ def _refuse_attributes(attributes: int) -> None:
         )
 
 
-def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
-    """Return the batch stamped with the broker's time, under a new CRC."""
+def with_max_timestamp(
+    batch: Buffer, timestamp_type: int, max_timestamp: int
+) -> Buffer:
+    """Return the batch with this largest timestamp, under a new CRC if one is needed.
+
+    ``timestamp_type`` is 0 or `LOG_APPEND_TIME`. Of the attributes, a header that
+    changes keeps the codec: no other is allowed to producers, and Kafka drops those
+    that have no meaning. ``DefaultRecordBatch.setMaxTimestamp``.
+    """
+    fields = HEADER.unpack_from(batch)
+    if fields[8] == max_timestamp and fields[5] & LOG_APPEND_TIME == timestamp_type:
+        return batch
     stamped = bytearray(batch)
-    (attributes,) = _ATTRIBUTES.unpack_from(stamped, 21)
-    _ATTRIBUTES.pack_into(stamped, 21, attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(stamped, 35, now_ms)
+    attributes = fields[5] & CODEC_MASK | timestamp_type
+    _ATTRIBUTES.pack_into(stamped, _FROM_CRC, attributes)
+    _MAX_TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, max_timestamp)
     return bytes(seal(stamped))
+
+
+def with_log_append_time(batch: Buffer, now_ms: int) -> Buffer:
+    """Return the batch stamped with the broker's time."""
+    return with_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
 
 
 def seal(batch: bytearray) -> bytearray:

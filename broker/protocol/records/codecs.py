@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final
 
@@ -44,10 +44,25 @@ _LZ4_BLOCK: Final = 64 << 10
 # Magic, flags (version 1, independent blocks), block size 64 KiB, header checksum.
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_STORED: Final = 1 << 31
+_LZ4_MAGIC: Final = 0x184D2204
+# Version 1, independent blocks, nothing reserved, no dictionary; then what may vary.
+_LZ4_FIXED_FLAGS: Final = 0b1110_0011
+_LZ4_INDEPENDENT: Final = 0b0110_0000
+_LZ4_BLOCK_CHECKSUM: Final = 16
+_LZ4_CONTENT_SIZE: Final = 8
+_LZ4_CONTENT_CHECKSUM: Final = 4
+_LZ4_FIXED_SIZES: Final = 0b1000_1111
+_LZ4_LEAST_SIZE: Final = 4
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPABLE: Final = 0x184D2A50
+_ZSTD_RLE: Final = 1
 _ZSTD_LEVEL: Final = 3
 # Kafka's default, which means its fast compressor; any other level the thorough one.
 _LZ4_FAST_LEVEL: Final = 9
 _PIECE_BYTES: Final = 64 << 10
+_PLAIN_PIECE_BYTES: Final = 256 << 10
+# Blocks whose heads are looked at in one step: about half a millisecond.
+_STEP_BLOCKS: Final = 2048
 _GZIP_WINDOW: Final = 31
 _SNAPPY_RATIO_MAX: Final = 22
 
@@ -97,34 +112,112 @@ def unpacked(
         raise corrupt(f"records do not unpack: {error}") from error
 
 
+def check_stream(codec: int, data: Buffer) -> Generator[None, None, None]:
+    """Raise CORRUPT_MESSAGE unless the codec's frames are whole, in steps.
+
+    Of what unpacking does not show: an LZ4 stream must be one frame of independent
+    blocks, since Kafka's clients read no other, and Zstandard's library ends silently
+    within a frame.
+    """
+    check = {LZ4: _check_lz4, ZSTD: _check_zstd}.get(codec)
+    if check is None:
+        return
+    try:
+        yield from check(memoryview(data))
+    except (IndexError, struct.error):
+        raise corrupt("records do not unpack: the codec's stream is cut") from None
+
+
+def _check_lz4(data: memoryview) -> Generator[None, None, None]:
+    """Walk the frame's blocks (LZ4 frame format 1.6.3; ``Lz4BlockInputStream``)."""
+    magic, flags, sizes = struct.unpack_from("<IBB", data)
+    if magic != _LZ4_MAGIC or flags & _LZ4_FIXED_FLAGS != _LZ4_INDEPENDENT:
+        raise corrupt(f"lz4: magic {magic:#x}, flags {flags:#x}")
+    if sizes & _LZ4_FIXED_SIZES or sizes >> 4 < _LZ4_LEAST_SIZE:
+        raise corrupt(f"lz4: block size {sizes:#x}")
+    at = 7 + 8 * bool(flags & _LZ4_CONTENT_SIZE)
+    checksum = 4 * bool(flags & _LZ4_BLOCK_CHECKSUM)
+    blocks = 0
+    while size := struct.unpack_from("<I", data, at)[0] & ~_LZ4_STORED:
+        at += 4 + size + checksum
+        blocks += 1
+        if not blocks % _STEP_BLOCKS:
+            yield None
+    at += 4 + 4 * bool(flags & _LZ4_CONTENT_CHECKSUM)
+    if at != len(data):
+        raise corrupt(f"lz4: the frame ends at {at} of {len(data)} bytes")
+
+
+def _check_zstd(data: memoryview) -> Generator[None, None, None]:
+    """Walk the blocks of all frames (RFC 8878, section 3.1)."""
+    at = blocks = 0
+    while at < len(data):
+        (magic,) = struct.unpack_from("<I", data, at)
+        if magic & ~0xF == _ZSTD_SKIPPABLE:
+            at += 8 + struct.unpack_from("<I", data, at + 4)[0]
+        elif magic == _ZSTD_MAGIC:
+            flags = data[at + 4]
+            single = flags >> 5 & 1
+            content = (single, 2, 4, 8)[flags >> 6]
+            at += 6 - single + (0, 1, 2, 4)[flags & 3] + content
+            last = False
+            while not last:
+                head = int.from_bytes(data[at : at + 3], "little")
+                last = bool(head & 1) or at >= len(data)
+                at += 3 + (1 if head >> 1 & 3 == _ZSTD_RLE else head >> 3)
+                blocks += 1
+                if not blocks % _STEP_BLOCKS:
+                    yield None
+            at += 4 * (flags >> 2 & 1)
+        else:
+            raise corrupt(f"zstd: magic {magic:#x}")
+    if at != len(data):
+        raise corrupt(f"zstd: frames of {at} in {len(data)} bytes")
+
+
 def _plain(data: Buffer) -> Iterator[bytes]:
-    yield bytes(data)
+    view = memoryview(data)
+    for start in range(0, len(view), _PLAIN_PIECE_BYTES):
+        yield bytes(view[start : start + _PLAIN_PIECE_BYTES])
 
 
 def _ungzip(data: Buffer) -> Iterator[bytes]:
-    rest = data
+    # A slice at a time: a library keeps, and so copies, what it has not looked at.
+    given = _slices(data)
+    rest = next(given, b"")
     while rest:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         while not stream.eof:
             piece = stream.decompress(rest, _PIECE_BYTES)
-            if not piece and not stream.eof:
-                raise EOFError("gzip: it ends within a stream")
-            yield piece
             rest = stream.unconsumed_tail
-        rest = stream.unused_data
+            if not rest and not stream.eof and len(piece) < _PIECE_BYTES:
+                rest = next(given, b"")
+                if not rest and not piece:
+                    raise EOFError("gzip: it ends within a stream")
+            yield piece
+        rest = stream.unused_data or next(given, b"")
 
 
 def _unlz4(data: Buffer) -> Iterator[bytes]:
-    rest = bytes(data)
+    given = _slices(data)
+    rest = next(given, b"")
     while rest:
         stream = LZ4FrameDecompressor()
         while not stream.eof:
             piece = stream.decompress(rest, max_length=_PIECE_BYTES)
-            if not piece and not stream.eof and stream.needs_input:
-                raise EOFError("lz4: it ends within a frame")
-            yield piece
             rest = b""
-        rest = stream.unused_data or b""
+            if stream.needs_input and not stream.eof:
+                rest = next(given, b"")
+                if not rest and not piece:
+                    raise EOFError("lz4: it ends within a frame")
+            yield piece
+        rest = stream.unused_data or next(given, b"")
+
+
+def _slices(data: Buffer) -> Iterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(view), _PIECE_BYTES):
+        yield bytes(view[start : start + _PIECE_BYTES])
 
 
 def _unzstd(data: Buffer) -> Iterator[bytes]:

@@ -159,15 +159,15 @@ def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
     elif not -_SIGN <= timestamp < _SIGN:
-        timestamp = _as_long(timestamp)
+        timestamp = as_long(timestamp)
     offset = header.base_offset + offset_delta
     return Record(offset, timestamp, key, value, data[body:end])
 
 
-def _as_long(number: int) -> int:
+def as_long(number: int) -> int:
     """Return what Java's 64 bits make of a sum: Kafka's time stamps wrap around.
 
-    >>> _as_long(2**63)
+    >>> as_long(2**63)
     -9223372036854775808
     """
     return (number + _SIGN) % (2 * _SIGN) - _SIGN
@@ -275,7 +275,7 @@ class BatchBuilder:
         header = self._header
         content = (
             b"\0"
-            + write_varint(_as_long(timestamp - header.base_timestamp))
+            + write_varint(as_long(timestamp - header.base_timestamp))
             + write_varint(offset - header.base_offset)
             + body
         )

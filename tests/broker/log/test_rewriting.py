@@ -4,7 +4,6 @@ import struct
 
 import pytest
 
-from broker.log import rewriting
 from broker.log.segments.log_config import LogConfig
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
@@ -83,34 +82,6 @@ def test_timestamps_are_bounded(config, timestamps, accepted):
         with pytest.raises(KafkaError) as refused:
             log.append(sent, 0, NOW_MS)
         assert refused.value.code is ErrorCode.invalid_timestamp
-
-
-@pytest.mark.parametrize(
-    ("config", "asks"),
-    [
-        ({"compression_type": "gzip"}, False),
-        ({"message_timestamp_type": "LogAppendTime"}, False),
-        (
-            {
-                "message_timestamp_type": "LogAppendTime",
-                "message_timestamp_before_max_ms": 1000,
-            },
-            False,
-        ),
-        ({"message_timestamp_before_max_ms": 1000}, True),
-        ({"cleanup_policy": frozenset({"compact"})}, True),
-    ],
-)
-def test_records_are_looked_at_only_where_a_setting_asks(config, asks, monkeypatch):
-    looked_at = []
-    look = rewriting.iter_records
-    monkeypatch.setattr(
-        rewriting,
-        "iter_records",
-        lambda *batch: looked_at.append(batch) or look(*batch),
-    )
-    open_log(**config).append(batch([b"v"], keys=[b"k"]), 0, NOW_MS)
-    assert bool(looked_at) is asks
 
 
 def test_settings_can_change():

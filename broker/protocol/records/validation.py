@@ -1,0 +1,452 @@
+"""The records of a produced batch: every one is walked before the batch is appended.
+
+Kafka's ``DefaultRecordBatch`` iterators under ``LogValidator``. A batch passes if its
+codec's stream is whole, and holds exactly as many records as the header counts: each of
+the length that it gives, with offset deltas 0, 1, 2 and so on, header keys that are
+there, and nothing behind the last. A batch that passes is read alike by every client.
+
+The walk finds the timestamps' extremes and whether a key is missing, in steps: a few
+kilobytes may unpack to gigabytes. Memory holds one piece of `unpacked` and one record,
+and of a record above `_WINDOW_BYTES` only a piece. Records alike are walked together
+(`uniform_runs`).
+
+Stricter than Kafka 3.9, which stores these though some or all consumers stop at them:
+an offset delta out of order (Kafka checks it in compressed batches only), a compressed
+record whose length and fields disagree, a varint with more bits than its type, bytes
+behind a codec's stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import CODEC_MASK, HEADER_SIZE, invalid
+from broker.protocol.records.codecs import NONE, check_stream, unpacked
+from broker.protocol.records.records import write_varint
+from broker.protocol.records.uniform_runs import RUN_MAX, Layout, run_like
+
+# Work between two steps: one is a record parsed by itself, or about a microsecond.
+STEP_UNITS: Final = 512
+_RECORDS_PER_UNIT: Final = 32
+_UNPACKED_BYTES_PER_UNIT: Final = 512
+_PLAIN_BYTES_PER_UNIT: Final = 1 << 14
+_UNITS_PER_PIECE: Final = 4
+# A record that is larger or has more headers is walked field by field.
+_WINDOW_BYTES: Final = 1 << 16
+_HEADERS_AT_ONCE: Final = 64
+# Sizes of records whose lengths are kept as bytes.
+_SIZES_KEPT: Final = 4096
+# Records alike that a run is tried for, and the wait after a run that was shorter.
+_FIRST_TRY: Final = 32
+_RUN_MIN: Final = 4
+_WAIT_RECORDS: Final = 64
+# Bytes of a varint at most, and the largest that the last of them may be.
+_INT_BYTES: Final = 5
+_INT_LAST: Final = 0x0F
+_LONG_BYTES: Final = 10
+_LONG_LAST: Final = 0x01
+
+
+class Contents(NamedTuple):
+    """The extremes of the timestamp deltas in a batch; whether a record has no key."""
+
+    smallest_delta: int
+    largest_delta: int
+    lacks_key: bool
+
+
+def contents_of(
+    attributes: int, record_count: int, batch: Buffer
+) -> Generator[None, None, Contents]:
+    """Walk the records of a whole batch, in steps; raise INVALID_RECORD.
+
+    ``attributes`` and ``record_count`` are the header's, the count above zero.
+    """
+    codec = attributes & CODEC_MASK
+    packed = memoryview(batch)[HEADER_SIZE:]
+    try:
+        yield from check_stream(codec, packed)
+        return (yield from _Walk(codec, packed, record_count).run())
+    except KafkaError as error:
+        # Not CORRUPT_MESSAGE, which producers repeat: the CRC shows what was sent.
+        raise invalid(error.message or "records do not unpack") from error
+
+
+_NEW_FIELDS: Final = tuple.__new__
+
+
+def is_one_record(batch: Buffer) -> bool:
+    """Return whether a plain batch holds one valid record, at the base timestamp.
+
+    The shape of nearly all batches that are small: no headers, a key of less than 64
+    bytes or none. Of any other the answer is False, which proves nothing.
+    """
+    size = len(batch)
+    start = _one_record_start(size - HEADER_SIZE)
+    key_at = HEADER_SIZE + len(start) + 1
+    if size < key_at or bytes(batch[HEADER_SIZE : key_at - 1]) != start:
+        return False
+    code = batch[key_at - 1]
+    if code & 1:
+        value_length_at = key_at
+    elif code < 0x80:
+        value_length_at = key_at + (code >> 1)
+    else:
+        return False
+    length = _last_field_length(size - value_length_at)
+    value_at = value_length_at + len(length)
+    return bytes(batch[value_length_at:value_at]) == length and not batch[-1]
+
+
+@lru_cache(maxsize=_SIZES_KEPT)
+def _one_record_start(size: int) -> bytes:
+    """Return length, attributes and deltas of a first record of ``size`` bytes."""
+    return _length_before(size) + bytes(3)
+
+
+@lru_cache(maxsize=_SIZES_KEPT)
+def _last_field_length(size: int) -> bytes:
+    """Return the length of a value that ends the record with no headers behind it."""
+    return _length_before(size - 1)
+
+
+def _length_before(size: int) -> bytes:
+    """Return the varint that with as many bytes as it says makes up ``size``.
+
+    There is none at some sizes: a varint that fits nothing then.
+    """
+    for width in range(1, _INT_BYTES + 1):
+        varint = write_varint(max(size - width, 0))
+        if len(varint) == width:
+            return varint
+    return b""
+
+
+class _Walk:
+    """One walk: a window of plain bytes, and the place of the next record in it."""
+
+    def __init__(self, codec: int, packed: memoryview, count: int) -> None:
+        self._pieces = unpacked(codec, packed)
+        self._bytes_per_unit = (
+            _PLAIN_BYTES_PER_UNIT if codec == NONE else _UNPACKED_BYTES_PER_UNIT
+        )
+        self._count = count
+        self._window = b""
+        self._at = 0
+        self._number = 0
+        self._units = STEP_UNITS
+        # Before this record no run is tried; and how many records to try next.
+        self._try_from = 0
+        self._try_records = _FIRST_TRY
+        self._smallest, self._largest = 1 << 64, -1 << 64
+        self._lacks_key = False
+        # Of a large record's bytes, those behind the place.
+        self._left = 0
+
+    def run(self) -> Generator[None, None, Contents]:
+        while self._number < self._count:
+            wanted = self._scan()
+            if wanted > _WINDOW_BYTES:
+                yield from self._walk_large_record()
+            elif wanted and not (yield from self._fill()):
+                raise invalid(f"{self._number} records, the header has {self._count}")
+            elif self._units <= 0:
+                yield from self._step()
+        while self._at == len(self._window):
+            if not (yield from self._fill()):
+                return Contents(self._smallest, self._largest, self._lacks_key)
+        raise invalid(f"more bytes than {self._count} records")
+
+    def _step(self) -> Generator[None, None, None]:
+        self._units = STEP_UNITS
+        yield None
+
+    def _fill(self) -> Generator[None, None, bool]:
+        """Add a piece to the window; False at the end."""
+        piece = next(self._pieces, None)
+        if piece is None:
+            return False
+        rest = self._window[self._at :]
+        self._window = rest + piece if rest else piece
+        self._at = 0
+        self._units -= _UNITS_PER_PIECE + len(piece) // self._bytes_per_unit
+        if self._units <= 0:
+            yield from self._step()
+        return True
+
+    def _scan(self) -> int:
+        """Walk the whole records in the window, as far as the step's units go.
+
+        Returns how many bytes the next record needs in the window, as far as that is
+        known; 0 if the step has ended or the last record has been walked.
+        """
+        data, size, count = self._window, len(self._window), self._count
+        at, number = self._at, self._number
+        wanted = 0
+        try:
+            while number < count and self._units > 0:
+                lead = length = data[at]
+                body = at + 1
+                if lead >= 0x80:
+                    length, body = _varint(data, at)
+                else:
+                    length = lead >> 1 ^ -(lead & 1)
+                end = body + length
+                if end > size:
+                    wanted = end - at
+                    break
+                fields = _fields(data, body + 1, number)
+                headers_at = fields.headers_at
+                if data[headers_at] or headers_at + 1 != end:
+                    headers, headers_at = _varint(data, headers_at)
+                    _check_headers(headers, size - headers_at)
+                    if headers > _HEADERS_AT_ONCE:
+                        wanted = _WINDOW_BYTES + 1
+                        break
+                    self._units -= headers
+                    if _after_headers(data, headers_at, headers) != end:
+                        raise invalid(f"record {number} is not as long as it says")
+                    headers_at = end
+                self._note(fields)
+                number += 1
+                if headers_at < end < size and data[end] == lead:
+                    found = self._run_like(data, at, body, end, fields, number)
+                    number += found
+                    end += found * (end - at)
+                at = end
+        except IndexError:
+            wanted = self._reach(data, at, number)
+        self._at, self._number = at, number
+        return wanted
+
+    def _note(self, fields: _Fields) -> None:
+        self._units -= 1
+        if fields.delta < self._smallest:
+            self._smallest = fields.delta
+        if fields.delta > self._largest:
+            self._largest = fields.delta
+        if fields.key_length < 0:
+            self._lacks_key = True
+
+    def _run_like(
+        self, data: bytes, at: int, body: int, end: int, fields: _Fields, number: int
+    ) -> int:
+        """Walk the records alike behind the one at ``at``; return how many they are.
+
+        That record has no headers.
+        """
+        if number < self._try_from:
+            return 0
+        limit = min(self._count - number, self._try_records)
+        run = run_like(data, at, _layout(at, body, fields, end), number, limit)
+        self._units -= run.records // _RECORDS_PER_UNIT + _RUN_MIN
+        if run.records:
+            self._smallest = min(self._smallest, run.smallest)
+            self._largest = max(self._largest, run.largest)
+        if run.records >= _RUN_MIN:
+            self._try_records = RUN_MAX
+        else:
+            self._try_records = _FIRST_TRY
+            self._try_from = number + _WAIT_RECORDS
+        return run.records
+
+    def _reach(self, data: bytes, at: int, number: int) -> int:
+        """Say how much is wanted where the window ended within a record."""
+        try:
+            _varint(data, at)
+        except IndexError:
+            return len(data) - at + 1
+        raise invalid(f"record {number} ends within a field") from None
+
+    # ---- one that is too large to be held ----
+
+    def _walk_large_record(self) -> Generator[None, None, None]:
+        self._left = 0
+        length = yield from self._next_number(_INT_BYTES, _INT_LAST)
+        self._left = length
+        yield from self._skip(1)
+        delta = yield from self._next_number(_LONG_BYTES, _LONG_LAST)
+        self._smallest = min(self._smallest, delta)
+        self._largest = max(self._largest, delta)
+        offset = yield from self._next_number(_INT_BYTES, _INT_LAST)
+        if offset != self._number:
+            raise invalid(f"record {self._number} has offset delta {offset}")
+        key = yield from self._skip_field()
+        self._lacks_key |= key < 0
+        yield from self._skip_field()
+        headers = yield from self._next_number(_INT_BYTES, _INT_LAST)
+        _check_headers(headers, self._left)
+        for _ in range(headers):
+            _check_header_key((yield from self._skip_field()))
+            yield from self._skip_field()
+        if self._left:
+            raise invalid(f"record {self._number} is not as long as it says")
+        self._number += 1
+
+    def _skip_field(self) -> Generator[None, None, int]:
+        length = yield from self._next_number(_INT_BYTES, _INT_LAST)
+        yield from self._skip(length)
+        return length
+
+    def _next_number(self, bytes_max: int, last: int) -> Generator[None, None, int]:
+        while len(self._window) - self._at < bytes_max:
+            if not (yield from self._fill()):
+                break
+        try:
+            number, at = _number(self._window, self._at, bytes_max, last)
+        except IndexError:
+            raise invalid(f"record {self._number} ends within a field") from None
+        self._left -= at - self._at
+        self._at = at
+        self._units -= 1
+        if self._units <= 0:
+            yield from self._step()
+        return number
+
+    def _skip(self, size: int) -> Generator[None, None, None]:
+        if size > self._left:
+            raise invalid(f"record {self._number} is not as long as it says")
+        self._left -= max(size, 0)
+        while size > len(self._window) - self._at:
+            size -= len(self._window) - self._at
+            self._at = len(self._window)
+            if not (yield from self._fill()):
+                raise invalid(f"record {self._number} ends within a field")
+        self._at += max(size, 0)
+
+
+class _Fields(NamedTuple):
+    """Fields of a record from its timestamp delta on, and the places of some."""
+
+    delta: int
+    offset_at: int
+    key_length_at: int
+    key_length: int
+    key_at: int
+    value_length_at: int
+    value_at: int
+    headers_at: int
+
+
+def _fields(data: bytes, at: int, number: int) -> _Fields:
+    """Return the fields of the record whose timestamp delta stands at ``at``.
+
+    It must have offset delta ``number``. Raises INVALID_RECORD or ``IndexError``; that
+    the fields are within the record is to be checked by their end.
+    """
+    code = data[at]
+    offset_at = at + 1
+    if code >= 0x80:
+        delta, offset_at = _varlong(data, at)
+    else:
+        delta = code >> 1 ^ -(code & 1)
+    code = data[offset_at]
+    key_length_at = offset_at + 1
+    if code >= 0x80:
+        code, key_length_at = _code(data, offset_at)
+    if code != number << 1:
+        raise invalid(f"an offset delta in place of {number}")
+    code = data[key_length_at]
+    key_at = key_length_at + 1
+    if code >= 0x80:
+        code, key_at = _code(data, key_length_at)
+    if code & 1:
+        key_length, value_length_at = -1, key_at
+    else:
+        key_length = code >> 1
+        value_length_at = key_at + key_length
+    code = data[value_length_at]
+    value_at = value_length_at + 1
+    if code >= 0x80:
+        code, value_at = _code(data, value_length_at)
+    headers_at = value_at if code & 1 else value_at + (code >> 1)
+    return _NEW_FIELDS(
+        _Fields,
+        (
+            delta,
+            offset_at,
+            key_length_at,
+            key_length,
+            key_at,
+            value_length_at,
+            value_at,
+            headers_at,
+        ),
+    )
+
+
+def _code(data: bytes, at: int) -> tuple[int, int]:
+    """Return an integer of several bytes as it is, unsigned, and the place behind."""
+    high = data[at + 1]
+    if high < 0x80:
+        return data[at] & 0x7F | high << 7, at + 2
+    number, behind = _varint(data, at)
+    return number << 1 ^ number >> 31, behind
+
+
+def _layout(at: int, body: int, fields: _Fields, end: int) -> Layout:
+    """Return where the fields of a record without headers stand, from its first byte.
+
+    ``body`` is where its attributes do.
+    """
+    return Layout(
+        end - at,
+        (body + 1 - at, fields.offset_at - at),
+        (fields.offset_at - at, fields.key_length_at - at),
+        (
+            *range(body - at),
+            *range(fields.key_length_at - at, fields.key_at - at),
+            *range(fields.value_length_at - at, fields.value_at - at),
+            end - at - 1,
+        ),
+    )
+
+
+def _after_headers(data: bytes, at: int, count: int) -> int:
+    """Return the place behind ``count`` headers."""
+    for _ in range(count):
+        length, at = _varint(data, at)
+        _check_header_key(length)
+        length, at = _varint(data, at + length)
+        at += max(length, 0)
+    return at
+
+
+def _check_headers(count: int, left: int) -> None:
+    if not 0 <= count <= left:
+        raise invalid(f"{count} headers in {left} bytes")
+
+
+def _check_header_key(length: int) -> None:
+    if length < 0:
+        raise invalid("a header without a key")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    return _number(data, at, _INT_BYTES, _INT_LAST)
+
+
+def _varlong(data: bytes, at: int) -> tuple[int, int]:
+    return _number(data, at, _LONG_BYTES, _LONG_LAST)
+
+
+def _number(data: bytes, at: int, bytes_max: int, last: int) -> tuple[int, int]:
+    """Return a zig-zag varint and the place behind it; raise ``IndexError``.
+
+    ``last`` is the largest that the last of ``bytes_max`` bytes may be.
+    """
+    code = shift = 0
+    for number in range(1, bytes_max + 1):
+        byte = data[at]
+        at += 1
+        code |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number == bytes_max and byte > last:
+                break
+            return code >> 1 ^ -(code & 1), at
+        shift += 7
+    raise invalid("a varint has more bits than its type")
