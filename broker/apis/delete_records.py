@@ -22,6 +22,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.delete_records import DelayedDeleteRecords, Outcome
 from broker.cluster.topics import INTERNAL_TOPICS
 from broker.log.trimming import delete_records_before
@@ -32,7 +33,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import parked, preempt
+from planes.slices import Pace, in_steps, preempt
 
 _HIGH_WATERMARK: Final = -1
 _NS_PER_MS: Final = 1_000_000
@@ -40,32 +41,28 @@ _NS_PER_MS: Final = 1_000_000
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete here, then wait for the followers."""
+    pace = Pace()
+    # Kafka collects them in a map, too: of a partition named twice the last counts.
+    offsets: dict[TopicPartition, int] = {}
+    async for topic in pace.over(body.topics):
+        async for each in pace.over(topic.partitions):
+            offsets[TopicPartition(topic.name, each.partition_index)] = each.offset
     wanted: dict[TopicPartition, int] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
-    for topic in body.topics:
-        for each in topic.partitions:
-            key = TopicPartition(topic.name, each.partition_index)
-            try:
-                wanted[key] = _delete(key, each.offset, broker)
-            except KafkaError as error:
-                outcomes[key] = Outcome(error.code)
-            await preempt()
+    for key, offset in offsets.items():
+        try:
+            wanted[key] = _delete(key, offset, broker)
+        except KafkaError as error:
+            outcomes[key] = Outcome(error.code)
+        await preempt()
     await _keep(wanted, outcomes, broker)
-    outcomes |= await _wait(wanted, to_ms(body.timeout), broker)
+    delayed = await _waited(request, wanted, to_ms(body.timeout), broker)
+    topics: dict[str, list[Row]] = {}
+    async for key in in_steps(offsets):
+        outcome = outcomes.get(key) or delayed.outcome_of(key)
+        topics.setdefault(key.topic, []).append(_row(key.partition, outcome))
     return answer(
-        topics=[
-            Row(
-                name=topic.name,
-                partitions=[
-                    _row(
-                        each.partition_index,
-                        outcomes[TopicPartition(topic.name, each.partition_index)],
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in body.topics
-        ]
+        topics=[Row(name=name, partitions=rows) for name, rows in topics.items()]
     )
 
 
@@ -103,7 +100,9 @@ async def _keep(
 ) -> None:
     """Write down where the logs start now; what cannot be is an outcome."""
     homes = {
-        key: broker.logs.logs[key].home for key in wanted if key in broker.logs.logs
+        key: broker.logs.logs[key].home
+        async for key in in_steps(wanted)
+        if key in broker.logs.logs
     }
     for home, call in broker.logs.keeping_starts(homes).items():
         try:
@@ -115,18 +114,15 @@ async def _keep(
                 outcomes[key] = Outcome(ErrorCode.kafka_storage_error)
 
 
-async def _wait(
-    wanted: dict[TopicPartition, int], wait_ms: int, broker: Broker
-) -> dict[TopicPartition, Outcome]:
+async def _waited(
+    request: Request, wanted: dict[TopicPartition, int], wait_ms: int, broker: Broker
+) -> DelayedDeleteRecords:
     delayed = DelayedDeleteRecords(broker.replicas.partitions, wanted)
-    if not delayed.try_complete():
+    if wanted:
         deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
         purgatory = broker.replicas.delete_records_purgatory
-        keys = tuple(delayed.waiting)
-        await parked(
-            lambda wake: purgatory.watch(delayed, keys, deadline_ns, wake) is not None
-        )
-    return delayed.outcomes
+        await wait_in(purgatory, request, delayed, wanted, deadline_ns)
+    return delayed
 
 
 API: Final = Api(

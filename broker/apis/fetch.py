@@ -40,6 +40,8 @@ from broker.apis.common.answer import ISOLATION_LEVELS, Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.load import Occasion, Shape, at_least
+from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
@@ -52,13 +54,14 @@ from broker.protocol.wire.codec import Entity
 from broker.protocol.wire.hot import (
     EpochEnd,
     FetchPartition,
+    encode_fetch_in_steps,
     encode_fetch_response,
     size_of,
 )
 from broker.requests.classifier import FETCH
 from broker.requests.request import Request, Response
 from broker.requests.throttling import throttle_ms
-from planes.slices import Wake, parked, preempt
+from planes.slices import in_steps, preempt
 
 _NS_PER_MS: Final = 1_000_000
 _CONSUMER: Final = -1
@@ -72,16 +75,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Response:
     """Read what there is; if that is too little, wait and read again."""
     fetch = _Fetch(request, body, broker)
     try:
-        context = fetch.context()
+        context = await fetch.context()
     except KafkaError as error:
         return fetch.refuse(error.code)
-    if body.isolation_level not in ISOLATION_LEVELS and fetch.finds_any(context):
-        return fetch.refuse_each(context, ErrorCode.invalid_request)
+    if body.isolation_level not in ISOLATION_LEVELS and await fetch.finds_any(context):
+        return await fetch.refuse_each(context, ErrorCode.invalid_request)
     outcome = await fetch.read(context)
     if not fetch.is_enough():
         await fetch.wait(context)
         outcome = await fetch.read(context)
-    return fetch.response(context, outcome)
+    return await fetch.response(context, outcome)
 
 
 class _Fetch:
@@ -115,17 +118,19 @@ class _Fetch:
 
     # ---- what is wanted ---------------------------------------------------------
 
-    def context(self) -> Context:
+    async def context(self) -> Context:
         """Return what the request and its session want; raise their errors."""
         body, version = self.body, self.request.api_version
-        return self.broker.fetch_sessions.context(
-            body.session_id if version >= 7 else 0,
-            body.session_epoch if version >= 7 else -1,
-            targets(body, version),
-            forgotten(body, version),
-            uses_topic_ids=uses_ids(version),
-            is_follower=self.is_follower,
-            now_ns=self.broker.now_ns(),
+        return await preemptibly(
+            self.broker.fetch_sessions.context(
+                body.session_id if version >= 7 else 0,
+                body.session_epoch if version >= 7 else -1,
+                await targets(body, version),
+                await forgotten(body, version),
+                uses_topic_ids=uses_ids(version),
+                is_follower=self.is_follower,
+                now_ns=self.broker.now_ns(),
+            )
         )
 
     def _key(self, target: Target) -> TopicPartition | None:
@@ -238,16 +243,14 @@ class _Fetch:
         if not context.targets:
             return
         broker = self.broker
-        wanted = []
-        for target in context.targets:
+        wanted: dict[TopicPartition, Wanted] = {}
+        async for target in in_steps(context.targets):
             key = self._key(target)
             if key is None:
                 # The topic has gone since it was read: the next read tells so.
                 return
-            wanted.append(
-                Wanted(
-                    key, target.offset, target.max_bytes, target.current_leader_epoch
-                )
+            wanted[key] = Wanted(
+                target.offset, target.max_bytes, target.current_leader_epoch
             )
         delayed = DelayedFetch(
             broker.replicas.partitions,
@@ -257,35 +260,38 @@ class _Fetch:
             leader_only=self.leader_only,
             is_held_back=self._is_held_back if self.is_follower else None,
         )
-        deadline_ns = broker.now_ns() + to_ms(self.body.max_wait) * _NS_PER_MS
-        keys = [each.key for each in wanted]
-        purgatory = broker.replicas.fetch_purgatory
-
-        def register(wake: Wake) -> bool:
-            return purgatory.watch(delayed, keys, deadline_ns, wake) is not None
-
-        while broker.now_ns() < deadline_ns and not delayed.try_complete():
-            await parked(register)
+        await wait_in(
+            broker.replicas.fetch_purgatory,
+            self.request,
+            delayed,
+            wanted,
+            broker.now_ns() + to_ms(self.body.max_wait) * _NS_PER_MS,
+            lambda: delayed.held_back,
+        )
 
     # ---- answering --------------------------------------------------------------
 
-    def response(self, context: Context, outcome: Answered) -> Response:
+    async def response(self, context: Context, outcome: Answered) -> Response:
         """Encode what the session has to be told."""
-        session_id, told = context.told(outcome, self.broker.now_ns())
+        session_id, told = await preemptibly(
+            context.told(outcome, self.broker.now_ns())
+        )
         topics: dict[str | UUID, list[FetchPartition]] = {}
-        for target, row in told:
+        async for target, row in in_steps(told):
             topics.setdefault(target.topic, []).append(row)
             if self.is_follower and row.records:
                 self._note_sent(target, row)
         self.request.error_code = next(
             (r.error_code for _, r in told if r.error_code), 0
         )
-        return encode_fetch_response(
-            self.request.api_version,
-            self.request.correlation_id,
-            list(topics.items()),
-            throttle_ms=throttle_ms(self.request, self.broker.now_ns()),
-            session_id=session_id,
+        return await preemptibly(
+            encode_fetch_in_steps(
+                self.request.api_version,
+                self.request.correlation_id,
+                list(topics.items()),
+                throttle_ms=throttle_ms(self.request, self.broker.now_ns()),
+                session_id=session_id,
+            )
         )
 
     def _note_sent(self, target: Target, row: FetchPartition) -> None:
@@ -304,17 +310,23 @@ class _Fetch:
             error_code=int(error),
         )
 
-    def finds_any(self, context: Context) -> bool:
+    async def finds_any(self, context: Context) -> bool:
         """Tell whether one of the partitions that are wanted is here."""
         held = self.broker.replicas.partitions
-        return any(self._key(target) in held for target in context.targets)
+        async for target in in_steps(context.targets):
+            if self._key(target) in held:
+                return True
+        return False
 
-    def refuse_each(self, context: Context, error: ErrorCode) -> Response:
+    async def refuse_each(self, context: Context, error: ErrorCode) -> Response:
         """Encode an error of all partitions, where the request has none of its own."""
         if self.request.api_version >= 7:
             return self.refuse(error)
-        rows = [(target, self._refused(target, error)) for target in context.targets]
-        return self.response(context, rows)
+        rows = [
+            (target, self._refused(target, error))
+            async for target in in_steps(context.targets)
+        ]
+        return await self.response(context, rows)
 
     def _refused(self, target: Target, error: ErrorCode) -> FetchPartition:
         version = self.request.api_version

@@ -59,7 +59,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             supports_skipping_assignment=version >= _SKIPPING_SINCE,
         )
     )
-    return await _row(await answer_to(waiting), version)
+    return await _row(await answer_to(waiting, request), version)
 
 
 async def _row(joined: JoinAnswer, version: int) -> Row:

@@ -33,6 +33,7 @@ from broker.apis.common.answer import Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.waiting import wait_in
 from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
@@ -44,12 +45,16 @@ from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from broker.protocol.records.batch import check_framing, is_compressed
 from broker.protocol.topic_partition import TopicPartition
-from broker.protocol.wire.hot import ProducePartition, encode_produce_response
+from broker.protocol.wire.hot import (
+    ProducePartition,
+    encode_produce_in_steps,
+    encode_produce_response,
+)
 from broker.protocol.wire.single import decode_single_produce, encode_single_produce
 from broker.requests.classifier import PRODUCE
 from broker.requests.request import CLOSE, NO_RESPONSE, Request, Response
 from broker.requests.throttling import throttle_ms
-from planes.slices import parked, preempt
+from planes.slices import Pace, in_steps, preempt
 
 # A plain batch up to this size has so few records that they need no steps.
 SMALL_BATCH_BYTES: Final = 2048
@@ -115,14 +120,10 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
 async def handle(request: Request, body: Any, broker: Broker) -> Response:
     """Append each partition's batch, wait as ``acks`` says, and answer."""
     produce = _Produce(request, body.acks, broker)
-    topics = body.topic_data
-    first = True
-    for topic in topics:
-        for data in topic.partition_data:
-            if not first:
-                await preempt()
-            first = False
-            await produce.append(topic.name, data.index, data.records or b"")
+    for key, records in (await _batches(body)).items():
+        if produce.rows:
+            await preempt()
+        await produce.append(key, records)
     for key, partition in produce.to_flush.items():
         try:
             await broker.flush.by_handler(partition.log)
@@ -132,33 +133,39 @@ async def handle(request: Request, body: Any, broker: Broker) -> Response:
             broker.replicas.note_flush(partition)
     if produce.acks == ALL_REPLICAS and produce.required:
         await _wait_for_replicas(produce, broker, to_ms(body.timeout))
-    rows = iter(produce.rows)
-    answers = [
-        (topic.name, [next(rows) for _ in topic.partition_data]) for topic in topics
-    ]
-    request.error_code = next((row[1] for row in produce.rows if row[1]), 0)
+    answers: dict[str, list[ProducePartition]] = {}
+    async for key, row in in_steps(produce.rows.items()):
+        answers.setdefault(key.topic, []).append(row)
+        request.error_code = request.error_code or row.error_code
     if produce.acks == 0:
         return CLOSE if request.error_code else NO_RESPONSE
-    version = request.api_version
     told_ms = throttle_ms(request, broker.now_ns())
-    correlation_id = request.correlation_id
-    return (encode_produce_response(version, correlation_id, answers, told_ms),)
+    encoding = encode_produce_in_steps(
+        request.api_version, request.correlation_id, list(answers.items()), told_ms
+    )
+    return (await preemptibly(encoding),)
+
+
+async def _batches(body: Any) -> dict[TopicPartition, Buffer]:
+    """Return the batch of each partition: of several the last, as in Kafka's map."""
+    batches: dict[TopicPartition, Buffer] = {}
+    pace = Pace()
+    async for topic in pace.over(body.topic_data):
+        async for data in pace.over(topic.partition_data):
+            batches[TopicPartition(topic.name, data.index)] = data.records or b""
+    return batches
 
 
 async def _wait_for_replicas(produce: _Produce, broker: Broker, wait_ms: int) -> None:
     """Wait until the ISR has all that was appended, or until that cannot be."""
-    replicas = broker.replicas
-    delayed = DelayedProduce(replicas.partitions, produce.required)
-    if not delayed.try_complete():
-        deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
-        keys = tuple(produce.required)
-        await parked(
-            lambda wake: (
-                replicas.produce_purgatory.watch(delayed, keys, deadline_ns, wake)
-                is not None
-            )
-        )
-    for key, error in delayed.errors.items():
+    replicas, required = broker.replicas, produce.required
+    delayed = DelayedProduce(replicas.partitions, required)
+    deadline_ns = broker.now_ns() + max(wait_ms, 0) * _NS_PER_MS
+    await wait_in(
+        replicas.produce_purgatory, produce.request, delayed, required, deadline_ns
+    )
+    async for key in in_steps(tuple(required)):
+        error = delayed.error_of(key)
         if error is not ErrorCode.none:
             produce.fail(key, KafkaError(error))
 
@@ -169,37 +176,34 @@ class _Produce:
     ``required`` holds, for what was appended, what all replicas in sync must have.
     """
 
-    __slots__ = ("_broker", "_keys", "_request", "acks", "required", "rows", "to_flush")
+    __slots__ = ("_broker", "acks", "request", "required", "rows", "to_flush")
 
     def __init__(self, request: Request, acks: int, broker: Broker) -> None:
-        self._request = request
         self._broker = broker
-        self._keys: list[TopicPartition] = []
+        self.request = request
         self.acks = acks
-        self.rows: list[ProducePartition] = []
+        self.rows: dict[TopicPartition, ProducePartition] = {}
         self.required: dict[TopicPartition, Required] = {}
         self.to_flush: dict[TopicPartition, Partition] = {}
 
-    async def append(self, topic: str, index: int, records: Buffer) -> None:
+    async def append(self, key: TopicPartition, records: Buffer) -> None:
         """Append one partition's batch and note the outcome in a row.
 
         It can be preempted while the batch's records are validated.
         """
-        key = TopicPartition(topic, index)
-        self._keys.append(key)
         broker = self._broker
         now_ms = broker.now_ms()
         try:
             partition = broker.replicas.get(key)
-            self._check(topic, records)
+            self._check(key.topic, records)
             partition.check_append(self.acks)
             prepared = await preemptibly(partition.log.prepare(records, now_ms))
             appended = partition.append(records, self.acks, now_ms, prepared)
         except KafkaError as error:
-            self.rows.append(_refused(broker, self._request.api_version, key, error))
+            self.rows[key] = _refused(broker, self.request.api_version, key, error)
             return
-        self.rows.append(
-            ProducePartition(index, 0, appended[0], appended[2], appended[3])
+        self.rows[key] = ProducePartition(
+            key.partition, 0, appended[0], appended[2], appended[3]
         )
         self.required[key] = Required.by(partition.log, appended[1])
         if partition.withheld.any:
@@ -210,13 +214,10 @@ class _Produce:
             broker.replicas.note_append(partition)
 
     def fail(self, key: TopicPartition, error: KafkaError) -> None:
-        """Turn the rows of a partition that had gone well into errors."""
+        """Turn the row of a partition that had gone well into an error."""
         self.required.pop(key, None)
-        for number, known in enumerate(self._keys):
-            if known == key and not self.rows[number].error_code:
-                self.rows[number] = _refused(
-                    self._broker, self._request.api_version, key, error
-                )
+        version = self.request.api_version
+        self.rows[key] = _refused(self._broker, version, key, error)
 
     def _check(self, topic: str, records: Buffer) -> None:
         if not -1 <= self.acks <= 1:
@@ -225,7 +226,7 @@ class _Produce:
                 ErrorCode.invalid_required_acks,
                 f"acks is {self.acks}, expected -1 to 1",
             )
-        if topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT_ID:
+        if topic in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception, f"{topic} is an internal topic"
             )

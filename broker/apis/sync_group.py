@@ -51,7 +51,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             assignments={one.member_id: one.assignment for one in body.assignments},
         )
     )
-    return _row(await answer_to(waiting))
+    return _row(await answer_to(waiting, request))
 
 
 def _row(synced: SyncAnswer) -> Row:

@@ -12,14 +12,17 @@ is worth less than the new one: followers are worth more than consumers, then mo
 partitions more than few, and nobody's session goes within its first two minutes but a
 consumer's for a follower. Else the reader gets no session and goes on in full, which is
 legal.
+
+A reader may want very many partitions, so all that goes through them is a generator
+that yields after every 64: its driver lets others have their turn.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from sortedcontainers import SortedList
@@ -33,7 +36,15 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 EVICTION_NS: Final = 120_000_000_000
 
+# Partitions that pass between two steps.
+_STEP: Final = 64
+# Partitions of one session: what a follower of a large cluster may want.
+_PARTITIONS_MAX: Final = 250_000
+
 Address = tuple[str | UUID, int]
+R = TypeVar("R")
+# Yields between pieces of the work.
+InSteps: TypeAlias = Generator[None, None, R]
 
 
 class Target(NamedTuple):
@@ -55,10 +66,10 @@ class Context(Protocol):
     """One Fetch: what it wants, and what of the outcome it is told."""
 
     @property
-    def targets(self) -> Sequence[Target]:
+    def targets(self) -> Collection[Target]:
         """What to fetch, in order."""
 
-    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         """Return the session id to answer, and the rows to answer with."""
 
 
@@ -105,14 +116,31 @@ class _Session:
     epoch: int = INITIAL_EPOCH + 1
     entries: dict[Address, _Entry] = field(default_factory=dict)
 
-    def want(self, targets: Iterable[Target]) -> None:
-        for target in targets:
+    def want(self, targets: Iterable[Target]) -> InSteps[None]:
+        for number, target in enumerate(targets, 1):
+            if not number % _STEP:
+                yield
             address = (target.topic, target.partition)
             entry = self.entries.get(address)
             if entry is None:
                 self.entries[address] = _Entry(target)
             else:
                 entry.target = target
+
+    def forget(self, addresses: Iterable[Address]) -> InSteps[None]:
+        for number, address in enumerate(addresses, 1):
+            if not number % _STEP:
+                yield
+            self.entries.pop(address, None)
+
+    def wanted(self) -> InSteps[list[Target]]:
+        targets = []
+        # A copy, since entries come and go between two steps.
+        for number, entry in enumerate(tuple(self.entries.values()), 1):
+            if not number % _STEP:
+                yield
+            targets.append(entry.target)
+        return targets
 
 
 class FetchSessions:
@@ -134,13 +162,13 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        targets: Sequence[Target],
+        targets: Collection[Target],
         forgotten: Iterable[Address],
         *,
         uses_topic_ids: bool,
         is_follower: bool,
         now_ns: int,
-    ) -> Context:
+    ) -> InSteps[Context]:
         """Return what a Fetch wants, all in all.
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
@@ -158,20 +186,30 @@ class FetchSessions:
             raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
-        session.want(targets)
-        for address in forgotten:
-            session.entries.pop(address, None)
+        # At once: another request of the session may come between two steps.
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        yield from session.want(targets)
+        yield from session.forget(forgotten)
         if not session.entries:
             self._end(session_id)
             return _Sessionless(())
-        self._use(session, now_ns)
-        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
-        return _Incremental(session)
+        if len(session.entries) > _PARTITIONS_MAX:
+            self._end(session_id)
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if self._sessions.get(session_id) is session:
+            self._use(session, now_ns)
+        return _Incremental(session, (yield from session.wanted()))
 
     def create(
         self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
-    ) -> int:
+    ) -> InSteps[int]:
         """Begin a session in which ``outcome`` has been told; 0 if there is no room."""
+        entries: dict[Address, _Entry] = {}
+        for number, (target, row) in enumerate(outcome, 1):
+            if not number % _STEP:
+                yield
+            entry = entries[target.topic, target.partition] = _Entry(target)
+            entry.tell(row)
         if not self._make_room(_Worth(is_follower, len(outcome), NO_SESSION), now_ns):
             return NO_SESSION
         session_id = self._rng.randint(1, 2**31 - 1)
@@ -183,10 +221,8 @@ class FetchSessions:
             is_follower=is_follower,
             created_ns=now_ns,
             used_ns=now_ns,
+            entries=entries,
         )
-        session.want(target for target, _ in outcome)
-        for target, row in outcome:
-            session.entries[target.topic, target.partition].tell(row)
         self._use(session, now_ns)
         return session_id
 
@@ -237,10 +273,11 @@ class FetchSessions:
 
 
 class _Sessionless:
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Collection[Target]) -> None:
         self.targets = targets
 
-    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+        yield from ()
         return NO_SESSION, outcome
 
 
@@ -248,7 +285,7 @@ class _Full:
     def __init__(
         self,
         sessions: FetchSessions,
-        targets: Sequence[Target],
+        targets: Collection[Target],
         uses_topic_ids: bool,
         is_follower: bool,
     ) -> None:
@@ -257,8 +294,8 @@ class _Full:
         self._uses_topic_ids = uses_topic_ids
         self._is_follower = is_follower
 
-    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
-        session_id = self._sessions.create(
+    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+        session_id = yield from self._sessions.create(
             outcome,
             now_ns,
             uses_topic_ids=self._uses_topic_ids,
@@ -268,14 +305,16 @@ class _Full:
 
 
 class _Incremental:
-    def __init__(self, session: _Session) -> None:
+    def __init__(self, session: _Session, targets: Collection[Target]) -> None:
+        self.targets = targets
         self._session = session
-        self.targets = [entry.target for entry in session.entries.values()]
 
-    def told(self, outcome: Answered, now_ns: int) -> tuple[int, Answered]:
+    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         entries = self._session.entries
         told = []
-        for target, row in outcome:
+        for number, (target, row) in enumerate(outcome, 1):
+            if not number % _STEP:
+                yield
             address = (target.topic, target.partition)
             entry = entries.get(address)
             if entry is not None and entry.tell(row):

@@ -15,6 +15,7 @@ from typing import Any
 
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
+from broker.apis.common.waiting import ConnectionGone
 from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_metrics
@@ -125,7 +126,7 @@ class KafkaApis:
                     response = answer
                 else:
                     response = await preemptibly(_encoded(request, answer, broker))
-        except MalformedFrame:
+        except (MalformedFrame, ConnectionGone):
             return CLOSE
         except BrokenRule:
             raise

@@ -67,6 +67,11 @@ class KafkaChannel:
         state = self.mute_state.name
         return f"<channel {self.connection_id} {self.listener} {self.host} {state}>"
 
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the peer has finished sending."""
+        return self.receive.peer_finished
+
     def release(self, count: int) -> None:
         """Give back memory that a request was read into."""
         if self._pool is not None:

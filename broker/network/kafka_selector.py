@@ -195,9 +195,11 @@ class KafkaSelector:
         """Close a channel that no response can reach; say whether it was one.
 
         A peer that has only finished sending may still read, so what it has sent is
-        served, and the channel closed when nothing is left to read.
+        served, and the channel closed when nothing is left to read. But it is not
+        waited for: a client that has closed its socket looks the same.
         """
-        if events & BROKEN:
+        request = channel.request
+        if events & BROKEN or (request is not None and request.end_wait is not None):
             self.close(channel)
             return True
         channel.receive.peer_finished = True

@@ -378,14 +378,21 @@ class Processor:
     # ---- connections that end -------------------------------------------------------
 
     def _process_disconnected(self) -> None:
-        """Count closed connections out; their handlers' responses will be dropped."""
+        """Count closed connections out, and end what waits for their sake.
+
+        Responses of handlers that do not wait will be dropped.
+        """
         disconnected, self._selector.disconnected = self._selector.disconnected, []
         for channel in disconnected:
             self._context.quotas.close(self.listener, channel.host)
             request = channel.request
             channel.request = None
-            if request is not None and request.response_dequeued_ns >= 0:
+            if request is None:
+                continue
+            if request.response_dequeued_ns >= 0:
                 self._finish(request)
+            else:
+                request.abandon()
 
     def _close_idle(self) -> None:
         """Close what has been idle for ``connections.max.idle.ms``."""

@@ -116,7 +116,7 @@ class ReplicatedGroupLog:
         delayed = DelayedProduce({key: led}, {key: required})
 
         def settle() -> None:
-            done(delayed.errors[key])
+            done(delayed.error_of(key))
 
         deadline_ns = now.ns + self._timeout_ns
         purgatory = self._replicas.produce_purgatory

@@ -39,6 +39,10 @@ class Peer(Protocol):
     host: str
     listener: str
 
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the peer has finished sending."""
+
     def release(self, count: int) -> None:
         """Give back memory that a request was read into."""
 
@@ -77,6 +81,16 @@ class Request(Task):
     body_offset: int
     peer: Peer
     error_code: int = 0
+    # Ends the wait of a handler that waits no longer than there is a connection.
+    end_wait: Callable[[], None] | None = None
+    # Whether the connection has ended.
+    is_orphaned: bool = False
+
+    def abandon(self) -> None:
+        """Note that the connection has ended, and end the wait for its sake."""
+        self.is_orphaned = True
+        if self.end_wait is not None:
+            self.end_wait()
 
     def may_be_refused(self) -> bool:
         """Say whether the answer can be THROTTLING_QUOTA_EXCEEDED (KIP-599)."""

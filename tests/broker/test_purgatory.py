@@ -17,7 +17,7 @@ class Waiting:
         self.expirations = 0
         self.wakes = 0
 
-    def try_complete(self) -> bool:
+    def try_key(self, key: str) -> bool:
         self.tries += 1
         return self.satisfied
 
@@ -36,6 +36,15 @@ def watch(
     purgatory: Purgatory, waiting: Waiting, *keys: str, deadline_ns: int = TICK_NS
 ) -> DelayedOperation | None:
     return purgatory.watch(waiting, keys, deadline_ns, waiting.wake)
+
+
+def enter(purgatory: Purgatory, waiting: Waiting, *keys: str) -> DelayedOperation:
+    """Do as a handler does, which tries in turns of its own."""
+    operation = purgatory.enter(waiting, TICK_NS)
+    for key in keys:
+        operation.watch(key)
+    assert operation.park(waiting.wake)
+    return operation
 
 
 def test_an_operation_that_is_complete_at_once_is_neither_watched_nor_woken() -> None:
@@ -70,7 +79,7 @@ def test_expiration_comes_once_and_before_the_wake() -> None:
     assert purgatory.expire(5 * TICK_NS - 1) == 0
     assert purgatory.expire(5 * TICK_NS) == 1
     assert (waiting.expirations, waiting.wakes) == (1, 1)
-    assert not operation.force_complete()
+    assert not operation.complete()
     assert purgatory.expire(50 * TICK_NS) == 0
     assert purgatory.expired_total == 1
 
@@ -84,15 +93,44 @@ def test_a_deadline_inside_a_tick_expires_at_the_end_of_that_tick() -> None:
 def test_where_operations_try_in_their_own_turns_a_change_only_wakes_them() -> None:
     purgatory = Purgatory("Fetch", tries_here=False)
     first, second, other = Waiting(), Waiting(), Waiting()
-    first.satisfied = True
-    watch(purgatory, first, "a", "b")
-    watch(purgatory, second, "a")
-    watch(purgatory, other, "b")
+    parked = [
+        enter(purgatory, first, "a", "b"),
+        enter(purgatory, second, "a"),
+        enter(purgatory, other, "b"),
+    ]
     assert purgatory.check_and_complete("a") == 2
     assert (first.wakes, second.wakes, other.wakes) == (1, 1, 0)
-    assert first.tries == second.tries == other.tries == 0
+    # A change that comes before the handler's turn is noted, and wakes nobody again.
     assert purgatory.check_and_complete("b") == 1
-    assert (first.wakes, other.wakes, purgatory.size) == (1, 1, 0)
+    assert (first.wakes, other.wakes, purgatory.size) == (1, 1, 3)
+    assert first.tries == second.tries == other.tries == 0
+    assert [list(each.changed) for each in parked] == [["a", "b"], ["a"], ["b"]]
+    # One that was tried in vain parks again, without a word to the purgatory.
+    assert not parked[0].park(first.wake)
+    parked[0].changed.clear()
+    assert not parked[0].try_key("a")
+    assert parked[0].park(first.wake)
+    assert purgatory.check_and_complete("b") == 1
+    assert (first.wakes, other.wakes) == (2, 1)
+    purgatory.check()
+
+
+def test_an_operation_of_many_keys_costs_a_change_no_more_than_one_of_one() -> None:
+    """It is tried under the key that changed, and leaves its keys in pieces."""
+    purgatory = Purgatory("Produce")
+    waiting = Waiting()
+    keys = [f"k{number}" for number in range(10 * PIECE)]
+    operation = enter(purgatory, waiting, *keys)
+    for key in keys[:3]:
+        purgatory.check_and_complete(key)
+    assert waiting.tries == 3
+    waiting.satisfied = True
+    assert purgatory.check_and_complete(keys[0]) == 1
+    assert (waiting.wakes, purgatory.size, len(operation.keys)) == (1, 0, len(keys))
+    purgatory.check()
+    assert purgatory.check_and_complete(keys[1]) == 0
+    assert len(list(operation.leaving())) == 9
+    assert (waiting.tries, purgatory.watchers) == (4, {})
     purgatory.check()
 
 
@@ -100,20 +138,27 @@ def test_a_crowd_is_woken_in_pieces_and_each_of_it_once() -> None:
     purgatory = Purgatory("Fetch", tries_here=False)
     crowd = [Waiting() for _ in range(2 * PIECE + 1)]
     for waiting in crowd[:PIECE]:
-        watch(purgatory, waiting, "a")
+        enter(purgatory, waiting, "a")
     assert not purgatory.are_many("a")
-    for waiting in crowd[PIECE:]:
-        watch(purgatory, waiting, "a")
+    *_, last = [enter(purgatory, waiting, "a") for waiting in crowd[PIECE:]]
     assert purgatory.are_many("a")
     assert not purgatory.are_many("b")
     woken = []
     for _ in purgatory.completing("a"):
         woken.append(sum(waiting.wakes for waiting in crowd))
-        # One that is gone by its turn is not woken again.
-        purgatory.expire(TICK_NS if len(woken) == 2 else 0)
+        if len(woken) == 2:
+            # It is gone by its turn, and not woken again.
+            last.complete()
     assert woken == [PIECE, 2 * PIECE]
     assert {waiting.wakes for waiting in crowd} == {1}
-    assert sum(waiting.expirations for waiting in crowd) == 1
+
+
+def test_a_crowd_expires_in_pieces() -> None:
+    purgatory = Purgatory("Fetch")
+    for _ in range(2 * PIECE + 1):
+        enter(purgatory, Waiting(), "a")
+    assert [purgatory.expire(TICK_NS) for _ in range(4)] == [PIECE, PIECE, 1, 0]
+    assert purgatory.next_expiry_ns() is None
 
 
 def test_a_completed_operation_does_not_expire() -> None:
@@ -219,10 +264,10 @@ class Failing(Waiting):
 
     failures = 0
 
-    def try_complete(self) -> bool:
+    def try_key(self, key: str) -> bool:
         if self.tries:
             raise ZeroDivisionError("a device fails")
-        return super().try_complete()
+        return super().try_key(key)
 
     def on_failure(self) -> None:
         assert self.wakes == 0, "failed after it was woken"

@@ -108,14 +108,14 @@ async def a_produce_meets_a_crowd(world):
     await create_topic(producer, 1)
     consumers = [world.connect() for _ in range(CROWD)]
     dispatcher, tried = world.server.dispatcher, []
-    look = DelayedFetch.try_complete
+    look = DelayedFetch.try_key
 
-    def try_complete(delayed):
+    def try_key(delayed, key):
         tried.append(world.clock.now_ns())
-        return look(delayed)
+        return look(delayed, key)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DelayedFetch, "try_complete", try_complete)
+        patch.setattr(DelayedFetch, "try_key", try_key)
         async with trio.open_nursery() as nursery:
             fields = fetch_fields({("t", 0): 0}, max_wait_ms=60_000)
             for number, consumer in enumerate(consumers, FETCH):

@@ -1,12 +1,14 @@
-"""What a Fetch asks for, whatever its version: targets, and what to forget."""
+"""The partitions that a Fetch asks for and those to forget, whatever its version."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
-from broker.cluster.fetch_sessions import Target
+from broker.cluster.fetch_sessions import Address, Target
 from broker.protocol.wire.codec import Entity
+from planes.slices import Pace
 
 _NO_ID: Final = UUID(int=0)
 
@@ -16,30 +18,38 @@ def uses_ids(version: int) -> bool:
     return version >= 13
 
 
-def targets(body: Entity, version: int) -> list[Target]:
-    """Return what the request asks of each partition, in its order."""
-    return [
-        Target(
-            _topic(topic, version),
-            wanted.partition,
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
-            wanted.current_leader_epoch if version >= 9 else -1,
-            wanted.last_fetched_epoch if version >= 12 else -1,
-            wanted.log_start_offset if version >= 5 else -1,
-        )
-        for topic in body.topics
-        for wanted in topic.partitions
-    ]
+async def targets(body: Entity, version: int) -> Collection[Target]:
+    """Return what the request asks of each partition, in its order.
+
+    A partition that is named several times stands where it was named first, as it was
+    asked for last: Kafka collects them in a ``LinkedHashMap``.
+    """
+    found: dict[Address, Target] = {}
+    pace = Pace()
+    async for topic in pace.over(body.topics):
+        named = _topic(topic, version)
+        async for wanted in pace.over(topic.partitions):
+            found[named, wanted.partition] = Target(
+                named,
+                wanted.partition,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch if version >= 9 else -1,
+                wanted.last_fetched_epoch if version >= 12 else -1,
+                wanted.log_start_offset if version >= 5 else -1,
+            )
+    return found.values()
 
 
-def forgotten(body: Entity, version: int) -> list[tuple[str | UUID, int]]:
+async def forgotten(body: Entity, version: int) -> list[Address]:
     """Return the partitions that the session is to forget (KIP-227)."""
-    return [
-        (_topic(topic, version), index)
-        for topic in (body.forgotten_topics_data if version >= 7 else ())
-        for index in topic.partitions
-    ]
+    found: list[Address] = []
+    pace = Pace()
+    async for topic in pace.over(body.forgotten_topics_data if version >= 7 else ()):
+        named = _topic(topic, version)
+        async for index in pace.over(topic.partitions):
+            found.append((named, index))
+    return found
 
 
 def _topic(topic: Entity, version: int) -> str | UUID:

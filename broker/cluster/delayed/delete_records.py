@@ -23,9 +23,9 @@ class Outcome(NamedTuple):
 
 
 class DelayedDeleteRecords:
-    """The partitions of one request, and in ``outcomes`` what became of each."""
+    """The partitions of one request, and the outcome of each (`outcome_of`)."""
 
-    __slots__ = ("_partitions", "outcomes", "waiting")
+    __slots__ = ("_offsets", "_otherwise", "_outcomes", "_partitions")
 
     def __init__(
         self,
@@ -33,35 +33,39 @@ class DelayedDeleteRecords:
         offsets: Mapping[TopicPartition, int],
     ) -> None:
         self._partitions = partitions
-        self.waiting = dict(offsets)
-        self.outcomes: dict[TopicPartition, Outcome] = {}
+        self._offsets = offsets
+        # The outcome of a partition that has waited in vain.
+        self._otherwise = ErrorCode.request_timed_out
+        self._outcomes: dict[TopicPartition, Outcome] = {}
 
-    def try_complete(self) -> bool:
-        """Settle the partitions that can be; True once none waits."""
-        for key, offset in tuple(self.waiting.items()):
-            partition = self._partitions.get(key)
-            if partition is None:
-                self._settle(key, Outcome(ErrorCode.unknown_topic_or_partition))
-            elif partition.is_offline:
-                self._settle(key, Outcome(ErrorCode.kafka_storage_error))
-            elif not partition.is_leader:
-                self._settle(key, Outcome(ErrorCode.not_leader_or_follower))
-            elif partition.low_watermark >= offset:
-                self._settle(key, Outcome(ErrorCode.none, partition.low_watermark))
-        return not self.waiting
+    def try_key(self, key: TopicPartition) -> bool:
+        """Settle a partition if it can be; True once none waits. Cost: O(1)."""
+        if key not in self._outcomes:
+            outcome = _outcome(self._partitions.get(key), self._offsets[key])
+            if outcome is not None:
+                self._outcomes[key] = outcome
+        return len(self._outcomes) == len(self._offsets)
 
     def on_expiration(self) -> None:
-        """Fail what still waits."""
-        self._fail(ErrorCode.request_timed_out)
+        """What still waits has timed out."""
 
     def on_failure(self) -> None:
         """Fail what still waits."""
-        self._fail(ErrorCode.unknown_server_error)
+        self._otherwise = ErrorCode.unknown_server_error
 
-    def _fail(self, error: ErrorCode) -> None:
-        for key in tuple(self.waiting):
-            self._settle(key, Outcome(error))
+    def outcome_of(self, key: TopicPartition) -> Outcome:
+        """Return the outcome of a partition, once the wait is over."""
+        return self._outcomes.get(key) or Outcome(self._otherwise)
 
-    def _settle(self, key: TopicPartition, outcome: Outcome) -> None:
-        self.outcomes[key] = outcome
-        del self.waiting[key]
+
+def _outcome(partition: Partition | None, offset: int) -> Outcome | None:
+    """Return the outcome for one partition, None while it must wait."""
+    if partition is None:
+        return Outcome(ErrorCode.unknown_topic_or_partition)
+    if partition.is_offline:
+        return Outcome(ErrorCode.kafka_storage_error)
+    if not partition.is_leader:
+        return Outcome(ErrorCode.not_leader_or_follower)
+    if partition.low_watermark >= offset:
+        return Outcome(ErrorCode.none, partition.low_watermark)
+    return None

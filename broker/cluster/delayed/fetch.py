@@ -8,13 +8,15 @@ is left of one segment could stay below ``min_bytes`` for good. At its deadline 
 completes with whatever there is. It keeps no bytes: the reader reads again afterwards.
 What is held back from the reader by a quota counts for nothing.
 
-A change under one of its partitions wakes the reader, which tries in a turn of its own:
-what it costs to look at all its partitions is not the producer's to pay.
+A change under one of its partitions wakes the reader, which looks at that partition in
+a turn of its own. The bytes that each partition had when it was last looked at are kept
+and summed up, so that a change costs the same however many partitions are waited for.
+What a quota holds back is looked at again with each change: time alone frees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from broker.cluster.partition import Partition
@@ -25,28 +27,30 @@ from broker.protocol.topic_partition import TopicPartition
 class Wanted(NamedTuple):
     """What a Fetch asks of one partition."""
 
-    key: TopicPartition
     offset: int
     max_bytes: int
     current_leader_epoch: int
 
 
 class DelayedFetch:
-    """One Fetch in purgatory. Cost of a try: O(partitions) until enough is found."""
+    """One Fetch in purgatory. Cost of a try: O(1), and O(1) for each held back."""
 
     __slots__ = (
+        "_found_bytes",
+        "_held_back",
         "_is_follower",
         "_is_held_back",
         "_leader_only",
         "_min_bytes",
         "_partitions",
+        "_sum_bytes",
         "_wanted",
     )
 
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
-        wanted: Sequence[Wanted],
+        wanted: Mapping[TopicPartition, Wanted],
         *,
         min_bytes: int,
         is_follower: bool,
@@ -59,35 +63,50 @@ class DelayedFetch:
         self._is_follower = is_follower
         self._leader_only = leader_only
         self._is_held_back = is_held_back
+        # What there is to read of partitions that have anything.
+        self._found_bytes: dict[TopicPartition, int] = {}
+        self._sum_bytes = 0
+        self._held_back: set[TopicPartition] = set()
 
-    def try_complete(self) -> bool:
-        """Return True if a read now would not come back with too little."""
-        found_bytes = 0
-        for each in self._wanted:
-            partition = self._partitions.get(each.key)
-            if partition is None or partition.is_offline:
-                return True
-            try:
-                partition.check_epoch(
-                    each.current_leader_epoch, leader_only=self._leader_only
-                )
-                if self._holds_back(partition, each.offset):
-                    continue
-                if self._is_behind(partition, each.offset):
-                    return True
-                region = partition.read(
-                    each.offset,
-                    each.max_bytes,
-                    is_follower=self._is_follower,
-                    min_one=True,
-                )
-            except KafkaError:
-                return True
-            if region is not None:
-                found_bytes += region.size
-                if found_bytes >= self._min_bytes:
-                    return True
-        return False
+    @property
+    def held_back(self) -> Collection[TopicPartition]:
+        """Partitions of which a quota held something back."""
+        return self._held_back
+
+    def try_key(self, key: TopicPartition) -> bool:
+        """Look at one partition; True if a read now would not find too little."""
+        try:
+            found_bytes = self._readable_bytes(key)
+        except KafkaError:
+            found_bytes = None
+        if found_bytes is None:
+            return True
+        self._sum_bytes += found_bytes - self._found_bytes.pop(key, 0)
+        if found_bytes:
+            self._found_bytes[key] = found_bytes
+        return self._sum_bytes >= self._min_bytes
+
+    def _readable_bytes(self, key: TopicPartition) -> int | None:
+        """Return the bytes to read of a partition; None if the reader cannot wait."""
+        wanted, partition = self._wanted[key], self._partitions.get(key)
+        if partition is None or partition.is_offline:
+            return None
+        partition.check_epoch(
+            wanted.current_leader_epoch, leader_only=self._leader_only
+        )
+        self._held_back.discard(key)
+        if self._holds_back(partition, wanted.offset):
+            self._held_back.add(key)
+            return 0
+        if self._is_behind(partition, wanted.offset):
+            return None
+        region = partition.read(
+            wanted.offset,
+            wanted.max_bytes,
+            is_follower=self._is_follower,
+            min_one=True,
+        )
+        return 0 if region is None else region.size
 
     def _holds_back(self, partition: Partition, offset: int) -> bool:
         """Say whether a quota keeps from this reader what it could read."""

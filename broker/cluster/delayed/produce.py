@@ -17,47 +17,47 @@ from broker.protocol.topic_partition import TopicPartition
 
 
 class DelayedProduce:
-    """The partitions of one Produce; ``errors`` fills as they are settled.
+    """The partitions of one Produce, and the outcome of each (`error_of`).
 
     ``required`` is, for each, what all replicas in sync must have.
     """
 
-    __slots__ = ("_partitions", "errors", "waiting")
+    __slots__ = ("_errors", "_otherwise", "_partitions", "_required")
 
     def __init__(
         self,
         partitions: Mapping[TopicPartition, Partition],
         required: Mapping[TopicPartition, Required],
     ) -> None:
-        self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.waiting = dict(required)
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+        # The outcome of a partition that has waited in vain.
+        self._otherwise = ErrorCode.request_timed_out
+        self._required = required
         self._partitions = partitions
 
-    def try_complete(self) -> bool:
-        """Settle the partitions that can be; True once none waits."""
-        for key, required in tuple(self.waiting.items()):
+    def try_key(self, key: TopicPartition) -> bool:
+        """Settle a partition if it can be; True once none waits. Cost: O(1)."""
+        if key not in self._errors:
             partition = self._partitions.get(key)
             outcome = (
                 ErrorCode.unknown_topic_or_partition
                 if partition is None
-                else _outcome(partition, required)
+                else _outcome(partition, self._required[key])
             )
             if outcome is not None:
-                self.errors[key] = outcome
-                del self.waiting[key]
-        return not self.waiting
+                self._errors[key] = outcome
+        return len(self._errors) == len(self._required)
 
     def on_expiration(self) -> None:
-        """Fail what still waits."""
-        self._fail(ErrorCode.request_timed_out)
+        """What still waits has timed out."""
 
     def on_failure(self) -> None:
         """Fail what still waits: nobody knows whether it is replicated."""
-        self._fail(ErrorCode.unknown_server_error)
+        self._otherwise = ErrorCode.unknown_server_error
 
-    def _fail(self, error: ErrorCode) -> None:
-        self.errors.update(dict.fromkeys(self.waiting, error))
-        self.waiting.clear()
+    def error_of(self, key: TopicPartition) -> ErrorCode:
+        """Return the outcome of a partition, once the wait is over."""
+        return self._errors.get(key, self._otherwise)
 
 
 def _outcome(partition: Partition, required: Required) -> ErrorCode | None:

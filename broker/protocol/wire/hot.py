@@ -12,13 +12,15 @@ Left out: ``NodeEndpoints`` (KIP-951), which clients find by Metadata, and
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from broker.protocol.buffer import Piece
 from broker.protocol.wire.varint import encode_varint
 from broker.protocol.wire.writer import cut, encode_string
+
+R = TypeVar("R")
 
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
@@ -27,6 +29,8 @@ _FLEXIBLE_FRAME: Final = struct.Struct(">iib")
 _EPOCH_TAG: Final = struct.Struct(">BBiqB")
 _LEADER_TAG: Final = struct.Struct(">BBiiB")
 _ABORTED: Final = struct.Struct(">qq")
+
+_STEP_PARTITIONS: Final = 128
 
 # ---- Produce ----
 
@@ -72,14 +76,34 @@ def encode_produce_response(
     throttle_ms: int = 0,
 ) -> bytes:
     """Return the frame of a ProduceResponse, versions 3 to 12, its size included."""
+    return _at_once(
+        encode_produce_in_steps(version, correlation_id, topics, throttle_ms)
+    )
+
+
+def encode_produce_in_steps(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[tuple[str, Sequence[ProducePartition]]],
+    throttle_ms: int = 0,
+) -> Generator[None, None, bytes]:
+    """Return the same, and yield after every 128 partitions."""
     assert 3 <= version <= 12, version
     flexible = version >= 9
     pieces = [_array(len(topics), flexible)]
     append = pieces.append
+    before: list[bytes] = []
+    passed = 0
     for topic, partitions in topics:
         append(_string(topic, flexible))
         append(_array(len(partitions), flexible))
         for partition in partitions:
+            passed += 1
+            if not passed % _STEP_PARTITIONS:
+                # Joined as it goes, so that the last step is a short one.
+                before.append(b"".join(pieces))
+                pieces.clear()
+                yield
             if version >= 5:
                 append(_PRODUCE_V5.pack(*partition[:5]))
             else:
@@ -91,7 +115,7 @@ def encode_produce_response(
     append(_I32.pack(throttle_ms))
     if flexible:
         append(b"\0")
-    body = b"".join(pieces)
+    body = b"".join((*before, *pieces))
     if flexible:
         return _FLEXIBLE_FRAME.pack(5 + len(body), correlation_id, 0) + body
     return _FRAME.pack(4 + len(body), correlation_id) + body
@@ -161,6 +185,28 @@ def encode_fetch_response(
     Topics go by name up to version 12 and by id from 13 on. The first piece holds
     the size of the whole; records are pieces of their own, uncopied.
     """
+    return _at_once(
+        encode_fetch_in_steps(
+            version,
+            correlation_id,
+            topics,
+            throttle_ms=throttle_ms,
+            error_code=error_code,
+            session_id=session_id,
+        )
+    )
+
+
+def encode_fetch_in_steps(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[tuple[str | UUID, Sequence[FetchPartition]]],
+    *,
+    throttle_ms: int = 0,
+    error_code: int = 0,
+    session_id: int = 0,
+) -> Generator[None, None, list[Piece]]:
+    """Return the same, and yield after every 128 partitions."""
     assert 4 <= version <= 17, version
     flexible = version >= 12
     pieces: list[Piece] = []
@@ -171,11 +217,18 @@ def encode_fetch_response(
     else:
         append(_I32.pack(throttle_ms))
     append(_array(len(topics), flexible))
-    size_bytes = 0
+    size_bytes = passed = 0
     for topic, partitions in topics:
         append(topic.bytes if isinstance(topic, UUID) else _string(topic, flexible))
         append(_array(len(partitions), flexible))
         for partition in partitions:
+            passed += 1
+            if not passed % _STEP_PARTITIONS:
+                before = b"".join(pending)
+                pending.clear()
+                pieces.append(before)
+                size_bytes += len(before)
+                yield
             append(_fetch_head(partition, version))
             records = partition.records
             size = size_of(records)
@@ -244,6 +297,15 @@ def size_of(records: Piece | None) -> int:
     if isinstance(records, (bytes, memoryview)):
         return len(records)
     return records.size
+
+
+def _at_once(steps: Generator[None, None, R]) -> R:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: R = done.value
+            return result
 
 
 # ---- lengths and strings ----

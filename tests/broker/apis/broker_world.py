@@ -56,7 +56,11 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
 }
 PEER = SimpleNamespace(
-    connection_id=1, host="10.0.0.1", listener="PLAINTEXT", release=lambda count: None
+    connection_id=1,
+    host="10.0.0.1",
+    listener="PLAINTEXT",
+    release=lambda count: None,
+    has_hung_up=False,
 )
 
 

@@ -100,7 +100,9 @@ class Client:
             api_version=version,
             correlation_id=7,
             client_id="app",
-            peer=SimpleNamespace(host="10.0.0.1"),
+            peer=SimpleNamespace(host="10.0.0.1", has_hung_up=False),
+            is_orphaned=False,
+            end_wait=None,
         )
         return _Call(key, version, APIS[key].handle(request, body, self.broker))
 

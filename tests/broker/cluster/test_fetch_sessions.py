@@ -14,6 +14,7 @@ from broker.cluster.fetch_sessions import (
     FetchSessions,
     Target,
 )
+from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.hot import FetchPartition
 
@@ -39,7 +40,7 @@ class Reader:
         **fields: Any,
     ) -> list[tuple[str, int]]:
         """Fetch from these offsets; return the partitions that the answer tells of."""
-        context = self.sessions.context(
+        steps = self.sessions.context(
             fields.get("session_id", self.session_id),
             fields.get("epoch", self.epoch),
             [target(key, offset) for key, offset in wanted.items()],
@@ -48,9 +49,10 @@ class Reader:
             is_follower=self.is_follower,
             now_ns=now_ns,
         )
+        context = run(steps)
         self.asked = [((t.topic, t.partition), t.offset) for t in context.targets]
         outcome = [(t, found[str(t.topic), t.partition]) for t in context.targets]
-        self.session_id, told = context.told(outcome, now_ns)
+        self.session_id, told = run(context.told(outcome, now_ns))
         self.epoch += 1
         return [(str(t.topic), t.partition) for t, _ in told]
 

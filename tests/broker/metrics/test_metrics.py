@@ -178,7 +178,7 @@ def fetch(request_class):
 
 def test_purgatories_are_counted_by_kafkas_names():
     class Waits:
-        def try_complete(self):
+        def try_key(self, key):
             return False
 
         def on_expiration(self):
