@@ -9,8 +9,10 @@ Behaviour:
   ``max_bytes`` of the request (``fetch.max.bytes`` bounds it), in the order of the
   request (KIP-74).
 - Records are answered as regions of their files: the network sends them uncopied.
-- Consumers read up to the high watermark. Followers read to the end, and what they ask
-  for tells how far they have come, which may move the high watermark.
+- Consumers read up to the high watermark, those of committed records up to the last
+  stable offset, with the aborted transactions that they have to leave out.
+- Followers read to the end, and what they ask for tells how far they have come, which
+  may move the high watermark.
 - A follower outside the ISR gets nothing of a throttled partition while
   ``leader.replication.throttled.rate`` is exceeded (KIP-73).
 - A consumer of v11 or later may read from a follower too (KIP-392).
@@ -25,8 +27,7 @@ Version notes:
   (KIP-516), v15 moves the replica id into a tagged field (KIP-903), v16 names the
   current leader with errors (KIP-951).
 
-Left out: transactions (the last stable offset is the high watermark and no transaction
-was ever aborted), preferred read replicas (KIP-392's other half), clients' quotas.
+Left out: preferred read replicas (KIP-392's other half), clients' quotas.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from broker.apis.common.answer import ISOLATION_LEVELS, Row, to_ms
+from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, Row, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.fetch_targets import forgotten, targets, uses_ids
 from broker.apis.common.load import Occasion, Shape, at_least
@@ -46,6 +47,8 @@ from broker.cluster.delayed.fetch import DelayedFetch, Wanted
 from broker.cluster.fetch_sessions import Answered, Context, Target
 from broker.cluster.partition import Partition
 from broker.config import FETCH_MAX_BYTES
+from broker.disk.storage import FileSlice
+from broker.log.reading import aborted_in
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -166,12 +169,14 @@ class _Fetch:
         if target.last_fetched_epoch >= 0:
             diverging = _divergence(partition, target)
         records = None
+        committed = self.body.isolation_level == READ_COMMITTED
         if diverging is None:
             records = partition.read(
                 target.offset,
                 min(target.max_bytes, max(self.max_bytes - self._bytes_read, 0)),
                 is_follower=self.is_follower,
                 min_one=not self._bytes_read,
+                committed=committed,
             )
         else:
             # The reader has to truncate: nothing to wait for.
@@ -192,7 +197,9 @@ class _Fetch:
             partition.last_stable_offset,
             partition.log.log_start_offset,
             b"" if records is None else records,
-            aborted_transactions=() if self.body.isolation_level == 1 else None,
+            aborted_transactions=(
+                _aborted(partition, target, records) if committed else None
+            ),
             diverging_epoch=diverging,
         )
 
@@ -258,6 +265,7 @@ class _Fetch:
             min_bytes=min(self.body.min_bytes, self.max_bytes),
             is_follower=self.is_follower,
             leader_only=self.leader_only,
+            committed=self.body.isolation_level == READ_COMMITTED,
             is_held_back=self._is_held_back if self.is_follower else None,
         )
         await wait_in(
@@ -340,6 +348,19 @@ class _Fetch:
         return FetchPartition(
             target.partition, int(error), -1, -1, -1, b"", current_leader=leader
         )
+
+
+def _aborted(
+    partition: Partition, target: Target, records: FileSlice | None
+) -> list[tuple[int, int]]:
+    """Return producer and first offset of the aborted transactions in an answer."""
+    if records is None:
+        return []
+    end = partition.last_stable_offset
+    return [
+        (each.producer_id, each.first_offset)
+        for each in aborted_in(partition.log, target.offset, records, end)
+    ]
 
 
 def _divergence(partition: Partition, target: Target) -> EpochEnd | None:

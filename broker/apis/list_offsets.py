@@ -4,9 +4,9 @@ Versions: 1-9 served, 0-9 advertised.
 
 Behaviour:
 - A time stamp gets the first record at or after it, or -1. Special ones: -1 the end for
-  this reader (high watermark, for a follower the log's end), -2 the start, -3 the
-  largest time stamp's record, -4 the local start, -5 the tiered end (nothing is tiered:
-  -1).
+  this reader (high watermark or last stable offset, for a follower the log's end), -2
+  the start, -3 the largest time stamp's record, -4 the local start, -5 the tiered end
+  (nothing is tiered: -1).
 - A leader whose high watermark has not reached its epoch's start yet does not tell
   offsets beyond it: OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5; KIP-207).
 - A partition that is named twice is INVALID_REQUEST, both times; so is everything to a
@@ -27,7 +27,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from broker.apis.common.answer import ISOLATION_LEVELS, Row, answer
+from broker.apis.common.answer import ISOLATION_LEVELS, READ_COMMITTED, Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape, at_least
 from broker.apis.common.log_steps import preemptibly
@@ -100,6 +100,7 @@ async def _row(
             wanted.timestamp,
             request.api_version,
             is_follower=replica_id >= 0,
+            committed=getattr(body, "isolation_level", 0) == READ_COMMITTED,
         )
     except KafkaError as error:
         return _refused(wanted, error.code)
@@ -126,9 +127,15 @@ def _check_special(timestamp: int, version: int) -> None:
 
 
 async def _find(
-    partition: Partition, timestamp: int, version: int, *, is_follower: bool
+    partition: Partition,
+    timestamp: int,
+    version: int,
+    *,
+    is_follower: bool,
+    committed: bool,
 ) -> TimestampOffset:
-    log, end = partition.log, partition.read_end(is_follower=is_follower)
+    log = partition.log
+    end = partition.read_end(is_follower=is_follower, committed=committed)
     if timestamp == LATEST:
         _check_end(partition, end, version, is_follower=is_follower)
         return TimestampOffset(-1, end, partition.leader_epoch)

@@ -5,8 +5,8 @@ Kafka's ``Partition``. The controller's word comes as a
 watermark is the smallest log end offset in the ISR: of a lone replica its own, else
 what its followers' fetches have shown. It waits for those, too, that keep up and may
 join the ISR, and stays where it is while fewer are in sync than acks=all needs
-(KIP-966). Consumers read up to the high watermark (with no transactions it is also the
-last stable offset), followers to the end.
+(KIP-966). Consumers read up to the high watermark, those of committed records up to the
+last stable offset, followers to the end.
 
 One thread runs all this, and nothing here suspends: a partition needs neither Kafka's
 ``leaderIsrUpdateLock`` nor a re-check after each append.
@@ -344,23 +344,32 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where a reader of committed records stops."""
-        return self.high_watermark
+        return self.log.stable_below(self.high_watermark)
 
     @property
     def low_watermark(self) -> int:
         """The smallest log start offset of all that live, -1 while one's is unknown."""
         return self._sync.common_start(self.log.log_start_offset, self.followers)
 
-    def read_end(self, *, is_follower: bool) -> int:
+    def read_end(self, *, is_follower: bool, committed: bool = False) -> int:
         """Return the offset that this kind of reader may read up to."""
-        return self.log.log_end_offset if is_follower else self.high_watermark
+        if is_follower:
+            return self.log.log_end_offset
+        return self.last_stable_offset if committed else self.high_watermark
 
     def read(
-        self, offset: int, max_bytes: int, *, is_follower: bool, min_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        is_follower: bool,
+        min_one: bool,
+        committed: bool = False,
     ) -> FileSlice | None:
         """Return records from ``offset`` on; None if there are none yet.
 
-        Raises OFFSET_OUT_OF_RANGE outside log start to log end.
+        ``committed``: of no transaction that is open. Raises OFFSET_OUT_OF_RANGE
+        outside log start to log end.
         """
         log = self.log
         if not log.log_start_offset <= offset <= log.log_end_offset:
@@ -369,7 +378,7 @@ class Partition:
                 f"offset {offset}, the log holds {log.log_start_offset} "
                 f"to {log.log_end_offset}",
             )
-        end = self.read_end(is_follower=is_follower)
+        end = self.read_end(is_follower=is_follower, committed=committed)
         if offset >= end:
             log.check_open()
             return None

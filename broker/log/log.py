@@ -12,8 +12,7 @@ holds (Kafka takes the whole log directory offline): it can be read, and a resta
 recovers it, or mending if the disk was full. A log that is closed, because the broker
 stops or the partition was deleted, refuses everything to everybody.
 
-Where it ends for readers (high watermark, last stable offset) is the partition's
-affair, and handed in.
+Where it ends for readers (the high watermark) is the partition's affair, and handed in.
 """
 
 from __future__ import annotations
@@ -35,9 +34,16 @@ from broker.log.segments.log_config import LogConfig
 from broker.log.segments.segment import RELATIVE_MAX, Segment
 from broker.log.segments.segment_list import Segments
 from broker.log.steps import Steps, run
+from broker.log.transactions import marker_of
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.records.batch import HEADER, PREFIX, check_produced, split_batches
+from broker.protocol.records.batch import (
+    CONTROL,
+    HEADER,
+    PREFIX,
+    check_produced,
+    split_batches,
+)
 from broker.protocol.records.validation import is_one_record
 from broker.protocol.wire.hot import EpochEnd
 
@@ -247,6 +253,8 @@ class Log:
                     f"offset {header.base_offset} from the leader, the log ends at "
                     f"{self.log_end_offset}",
                 )
+            is_control = header.attributes & CONTROL
+            marker = marker_of(header, batch) if is_control else None
             self._write(
                 header.base_offset,
                 header.last_offset,
@@ -256,7 +264,9 @@ class Log:
                 header.partition_leader_epoch,
                 now_ms,
             )
-            self.producers.replay(header)
+            aborted = self.producers.replay(header, marker)
+            if aborted is not None:
+                self.segments.active.aborted.add(aborted)
             first = header.base_offset if first is None else first
         if first is None:
             return None
@@ -321,6 +331,14 @@ class Log:
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
         """Return the largest epoch up to ``epoch``, and where it ended."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def stable_below(self, high_watermark: int) -> int:
+        """Return the last stable offset: every transaction below it has ended."""
+        unstable = self.producers.unstable
+        if not unstable:
+            return high_watermark
+        start = min(self.log_start_offset, high_watermark)
+        return max(unstable.stable_below(high_watermark), start)
 
     @property
     def size_bytes(self) -> int:

@@ -12,6 +12,8 @@ one. Kafka stores one batch per producer and so forgets four at a restart. Here 
 the five is an entry of its own, oldest first: Kafka reads the same file and keeps the
 last.
 
+Open transactions are in the snapshots, too; `replay` follows them (transactions.py).
+
 A client may use a new id for every batch, and nothing but their age bounds how many are
 remembered. So whatever looks at all of them does it in steps. Where they are many when
 a segment begins, their state is frozen there and then, and encoded later.
@@ -32,10 +34,13 @@ from broker.disk.storage import (
     read_whole,
     remove_if_there,
 )
+from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
+from broker.log.segments.transaction_index import AbortedTransaction
 from broker.log.steps import Steps
+from broker.log.transactions import Marker, Unstable, marker_of
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.protocol.records.batch import BatchHeader
+from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
 # What is looked at in one step, where all are: some milliseconds.
@@ -61,13 +66,32 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState:
-    """One producer's epoch and its last five batches in this log, oldest first."""
+    """One producer's epoch and its last five batches in this log, oldest first.
 
-    __slots__ = ("batches", "epoch")
+    ``marked_ms`` is the time of its last marker, which ``coordinator_epoch`` wrote;
+    ``transaction_from`` is the first offset of its open transaction. -1: none.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "marked_ms",
+        "transaction_from",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: list[BatchMetadata] = []
+        self.marked_ms = -1
+        self.coordinator_epoch = -1
+        self.transaction_from = -1
+
+    @property
+    def last_ms(self) -> int:
+        """Return the time stamp of the last batch or marker."""
+        of_batch = self.batches[-1].timestamp if self.batches else -1
+        return max(of_batch, self.marked_ms)
 
 
 class Producers:
@@ -80,9 +104,10 @@ class Producers:
     100
     """
 
-    __slots__ = ("_states", "frozen")
+    __slots__ = ("_states", "frozen", "unstable")
 
     def __init__(self) -> None:
+        self.unstable = Unstable()
         # All of them; or those that have appended since ``frozen`` was all of them.
         self._states: dict[int, ProducerState] = {}
         self.frozen: dict[int, ProducerState] | None = None
@@ -152,25 +177,63 @@ class Producers:
         """Return what a producer goes on from in this epoch: what is frozen stays."""
         state = ProducerState(epoch)
         known = self._known(producer_id)
-        if known is not None and known.epoch == epoch:
-            state.batches += known.batches
+        if known is not None:
+            state.marked_ms = known.marked_ms
+            state.coordinator_epoch = known.coordinator_epoch
+            state.transaction_from = known.transaction_from
+            if known.epoch == epoch:
+                state.batches += known.batches
         return state
 
-    def replay(self, header: BatchHeader) -> None:
+    def replay(
+        self, header: BatchHeader, marker: Marker | None = None
+    ) -> AbortedTransaction | None:
         """Remember a batch that is in the log (recovery, and followers).
 
-        A control batch carries an epoch but no sequence numbers; an older epoch
+        ``marker`` is what a control batch holds. Returns the transaction that it
+        aborts. A control batch carries an epoch but no sequence numbers; an older epoch
         changes nothing.
         """
-        if header.producer_id < 0:
-            return
-        state = self._known(header.producer_id)
-        if state is not None and header.producer_epoch < state.epoch:
-            return
-        if header.base_sequence < 0:
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        known = self._known(producer_id)
+        if known is not None and header.producer_epoch < known.epoch:
+            return None
+        if header.attributes & CONTROL or header.base_sequence < 0:
+            state = self._states.get(producer_id)
             if state is None or state.epoch != header.producer_epoch:
-                self._states[header.producer_id] = ProducerState(header.producer_epoch)
-            return
+                state = self._begun(producer_id, header.producer_epoch)
+                self._states[producer_id] = state
+            state.marked_ms = max(state.marked_ms, header.max_timestamp)
+            return None if marker is None else self._end(state, header, marker)
+        self._remember(header)
+        if header.attributes & TRANSACTIONAL:
+            state = self._states[producer_id]
+            if state.transaction_from < 0:
+                state.transaction_from = header.base_offset
+                self.unstable.begin(header.base_offset)
+        return None
+
+    def _end(
+        self, state: ProducerState, header: BatchHeader, marker: Marker
+    ) -> AbortedTransaction | None:
+        """End the producer's transaction; return it if it is taken back."""
+        state.coordinator_epoch = marker.coordinator_epoch
+        first_offset, state.transaction_from = state.transaction_from, -1
+        if first_offset < 0:
+            return None
+        self.unstable.end(first_offset, header.last_offset)
+        if not marker.is_abort:
+            return None
+        return AbortedTransaction(
+            header.producer_id,
+            first_offset,
+            header.last_offset,
+            self.unstable.first_open(header.last_offset + 1),
+        )
+
+    def _remember(self, header: BatchHeader) -> None:
         self.append(
             header.producer_id,
             header.producer_epoch,
@@ -209,7 +272,8 @@ class Producers:
             if self.frozen is not None or self._states is not states:
                 return
             state = states.get(producer_id)
-            if state and state.batches and state.batches[-1].timestamp < before_ms:
+            # One with an open transaction does not expire, as in Kafka.
+            if state and state.transaction_from < 0 and state.last_ms < before_ms:
                 del states[producer_id]
             if not number % PRODUCERS_PER_STEP:
                 yield None
@@ -221,6 +285,7 @@ class Producers:
     def clear(self) -> None:
         """Forget all."""
         self._states, self.frozen = {}, None
+        self.unstable.clear()
 
     # ---- many of them ----
 
@@ -273,7 +338,10 @@ class Producers:
             state = self._states.get(producer_id)
             if state is None or state.epoch != epoch:
                 state = self._states[producer_id] = ProducerState(epoch)
-            if last_offset >= 0:
+            state.coordinator_epoch, state.transaction_from = fields[6:]
+            if last_offset < 0:
+                state.marked_ms = timestamp
+            else:
                 first_sequence = (last_sequence - delta) & _SEQUENCE_MASK
                 state.batches.append(
                     BatchMetadata(
@@ -285,6 +353,8 @@ class Producers:
                     )
                 )
                 del state.batches[:-BATCHES_KEPT]
+        firsts = (state.transaction_from for state in self._states.values())
+        self.unstable.load(each for each in firsts if each >= 0)
         return True
 
     def check_invariants(self) -> None:
@@ -307,11 +377,11 @@ def _entries(states: Iterable[tuple[int, ProducerState]]) -> bytes:
             batch.last_offset,
             batch.last_offset - batch.first_offset,
             batch.timestamp,
-            -1,
-            -1,
+            state.coordinator_epoch,
+            state.transaction_from,
         )
         for producer_id, state in states
-        for batch in state.batches or (BatchMetadata(-1, -1, -1, -1, -1),)
+        for batch in state.batches or (BatchMetadata(-1, -1, -1, -1, state.marked_ms),)
     )
 
 
@@ -361,14 +431,16 @@ def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:
 
 
 def _load_snapshot(
-    storage: Storage, directory: str, up_to: int, producers: Producers
+    storage: Storage, directory: str, up_to: int, producers: Producers, not_after: int
 ) -> int | None:
-    """Take over the newest sound snapshot at most at ``up_to``; return its offset.
+    """Take over the newest sound snapshot at most at ``not_after``; return its offset.
 
     Snapshots beyond ``up_to`` and damaged ones are removed: the log does not bear them
     out.
     """
     for offset in reversed(snapshot_offsets(storage, directory)):
+        if not_after < offset <= up_to:
+            continue
         if offset <= up_to:
             path = snapshot_path(directory, offset)
             if producers.decode(read_whole(storage, path)):
@@ -384,16 +456,29 @@ def replay_producers(
     segments: Iterable[Segment],
     producers: Producers,
     up_to: int,
+    from_offset: int = LONG_MAX,
 ) -> None:
-    """Rebuild the state before ``up_to``: the newest snapshot, then the batches."""
-    known_to = _load_snapshot(storage, directory, up_to, producers) or 0
+    """Rebuild the state before ``up_to``: the newest snapshot, then the batches.
+
+    Batches from ``from_offset`` on are read in any case, since the transactions that
+    they abort are not listed yet.
+    """
+    not_after = min(up_to, from_offset)
+    known_to = _load_snapshot(storage, directory, up_to, producers, not_after) or 0
     in_order = tuple(segments)
     for segment, following in zip_longest(in_order, in_order[1:]):
         if following is not None and following.base_offset <= known_to:
             continue
         found = segment.locate(known_to)
-        if found is not None:
-            position, _ = found
-            for _, header in segment.headers(position):
-                if header.base_offset >= known_to:
-                    producers.replay(header)
+        if found is None:
+            continue
+        position, _ = found
+        for at, header in segment.headers(position):
+            if header.base_offset < known_to:
+                continue
+            marker = None
+            if header.attributes & CONTROL:
+                marker = marker_of(header, segment.file.read(at, header.size))
+            aborted = producers.replay(header, marker)
+            if aborted is not None:
+                segment.aborted.add(aborted)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from broker.disk.storage import FileSlice
 from broker.log.log import Log
+from broker.log.segments.transaction_index import AbortedTransaction
+from broker.log.transactions import aborted_between
 from broker.protocol.errors import ErrorCode, KafkaError
 
 
@@ -57,3 +59,24 @@ def read(
         )
     except OSError as error:
         raise log.storage.failure(log.directory, error) from error
+
+
+def aborted_in(
+    log: Log, offset: int, records: FileSlice, up_to_offset: int
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions that a slice from ``offset`` on may belong to.
+
+    Raises KAFKA_STORAGE_ERROR.
+    """
+    segments = log.segments
+    number = segments.index_of(offset)
+    if segments[number].file is not records.file:
+        # Compaction emptied the rest of that segment: the slice is of a later one.
+        return aborted_between(segments, offset, up_to_offset)
+    try:
+        behind = segments[number].offset_behind(records.position + records.size)
+    except OSError as error:
+        raise log.storage.failure(log.directory, error) from error
+    if behind is None:
+        behind = segments.end_of(number, log.log_end_offset)
+    return aborted_between(segments, offset, min(behind, up_to_offset))

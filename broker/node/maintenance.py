@@ -80,7 +80,7 @@ class Maintenance:
         self._now_ns = now_ns
         self._first_ns = now_ns() + config()[LOG_INITIAL_TASK_DELAY_MS] * _NS_PER_MS
         self._cleaner = LogCleaner(
-            logs, self._cleaner_config, self._safe_below, self._log_failed
+            logs, self._cleaner_config, self._stable_below, self._log_failed
         )
         self._retention = self._chore(
             lambda: rounds.retention(logs, self._safe_below, self._log_failed),
@@ -208,6 +208,10 @@ class Maintenance:
     def _safe_below(self, key: TopicPartition) -> int:
         partition = self._replicas.partitions.get(key)
         return 0 if partition is None else partition.high_watermark
+
+    def _stable_below(self, key: TopicPartition) -> int:
+        partition = self._replicas.partitions.get(key)
+        return 0 if partition is None else partition.last_stable_offset
 
     def _log_failed(self, path: str, error: Exception) -> None:
         self.failures += 1

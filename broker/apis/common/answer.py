@@ -24,8 +24,9 @@ Row = SimpleNamespace
 
 NO_ID: Final = UUID(int=0)
 NOT_ASKED: Final = -(2**31)
-# Read uncommitted, read committed.
-ISOLATION_LEVELS: Final = (0, 1)
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 # Bits of Kafka's ``AclOperation``, for a resource on which all is allowed.
 TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))

@@ -36,6 +36,7 @@ class DelayedFetch:
     """One Fetch in purgatory. Cost of a try: O(1), and O(1) for each held back."""
 
     __slots__ = (
+        "_committed",
         "_found_bytes",
         "_held_back",
         "_is_follower",
@@ -55,6 +56,7 @@ class DelayedFetch:
         min_bytes: int,
         is_follower: bool,
         leader_only: bool,
+        committed: bool = False,
         is_held_back: Callable[[Partition], bool] | None = None,
     ) -> None:
         self._partitions = partitions
@@ -62,6 +64,7 @@ class DelayedFetch:
         self._min_bytes = min_bytes
         self._is_follower = is_follower
         self._leader_only = leader_only
+        self._committed = committed
         self._is_held_back = is_held_back
         # What there is to read of partitions that have anything.
         self._found_bytes: dict[TopicPartition, int] = {}
@@ -105,6 +108,7 @@ class DelayedFetch:
             wanted.max_bytes,
             is_follower=self._is_follower,
             min_one=True,
+            committed=self._committed,
         )
         return 0 if region is None else region.size
 
@@ -117,7 +121,9 @@ class DelayedFetch:
 
     def _is_behind(self, partition: Partition, offset: int) -> bool:
         """Say whether the reader cannot wait for more where it is."""
-        end = partition.read_end(is_follower=self._is_follower)
+        end = partition.read_end(
+            is_follower=self._is_follower, committed=self._committed
+        )
         if offset >= end:
             return offset > end
         segments = partition.log.segments

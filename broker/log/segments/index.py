@@ -108,6 +108,11 @@ class SparseIndex:
         number = self._count_up_to(first, 0) - 1
         return self.entry(number) if number >= 0 else None
 
+    def first_at(self, second: int) -> int | None:
+        """Return the first column of the first entry whose second is at least this."""
+        number = self._count_up_to(second - 1, 1)
+        return self.entry(number)[0] if number < len(self) else None
+
     def truncate(self, value: int, *, column: int) -> None:
         """Remove the entries whose ``column`` (0 or 1) is at least ``value``."""
         keep = self._count_up_to(value - 1, column)

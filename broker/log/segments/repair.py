@@ -103,6 +103,7 @@ def truncate(segment: Segment, offset: int) -> int:
     segment.file.truncate(position)
     segment.size = position
     segment.indexes_full = False
+    segment.aborted.truncate(offset)
     try:
         segment.offset_index.truncate(position, column=1)
         segment.time_index.truncate(header.base_offset - segment.base_offset, column=1)

@@ -21,6 +21,7 @@ from broker.disk.doomed import DELETED
 from broker.disk.storage import File, Storage, join, remove_if_there
 from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.log.segments.transaction_index import TRANSACTION_INDEX, TransactionIndex
 from broker.protocol.buffer import Buffer
 from broker.protocol.records.batch import (
     HEADER_SIZE,
@@ -62,6 +63,7 @@ class Segment:
         "_tail_from",
         "_tail_lasts",
         "_tail_positions",
+        "aborted",
         "base_offset",
         "created_ms",
         "directory",
@@ -102,6 +104,7 @@ class Segment:
             self.size = 0
         self.offset_index = SparseIndex(storage, path(".index"), OFFSET_ENTRY)
         self.time_index = SparseIndex(storage, path(".timeindex"), TIME_ENTRY)
+        self.aborted = TransactionIndex(storage, path(TRANSACTION_INDEX))
         # Of the first batch; segment.ms counts from it. None: not known.
         self.first_timestamp: int | None = None
         self.forget()
@@ -223,10 +226,14 @@ class Segment:
         """Cut off what a failed write left behind the last batch."""
         self.file.truncate(self.size)
 
-    def write_indexes(self) -> tuple[File, File]:
-        """Bring both index files up to date, as a segment that ends needs it."""
+    def write_indexes(self) -> tuple[File, ...]:
+        """Bring the index files up to date, as a segment that ends needs it."""
         self.index_time()
-        return self.offset_index.write_out(), self.time_index.write_out()
+        return (
+            self.offset_index.write_out(),
+            self.time_index.write_out(),
+            *self.aborted.write_out(),
+        )
 
     def release_indexes(self) -> None:
         """Close the index files, which few readers of an ended segment need."""
@@ -252,6 +259,14 @@ class Segment:
         number += 1
         end = positions[number] if number < len(positions) else self.size
         return position, end - position
+
+    def offset_behind(self, position: int) -> int | None:
+        """Return an offset that every batch before ``position`` is below.
+
+        None if only the segment's end is known. Kafka's ``fetchUpperBoundOffset``.
+        """
+        relative = self.offset_index.first_at(position)
+        return None if relative is None else self.base_offset + relative
 
     def _locate_from(self, position: int, offset: int) -> tuple[int, int] | None:
         """Go through the headers from an index entry's position on."""
@@ -297,7 +312,7 @@ class Segment:
         Slices of the log stay readable.
         """
         doomed = []
-        for kind in (".log", ".index", ".timeindex", ".txnindex"):
+        for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
             path = self.path(kind)
             with suppress(FileNotFoundError):
                 self._storage.rename(path, path + DELETED)
@@ -309,7 +324,7 @@ class Segment:
         remove_if_there(self._storage, self.path(".log"))
         self.offset_index.remove()
         self.time_index.remove()
-        remove_if_there(self._storage, self.path(".txnindex"))
+        self.aborted.remove()
 
     def path(self, suffix: str) -> str:
         """Return the path of one of the segment's files."""
@@ -322,6 +337,7 @@ class Segment:
         """Assert that file, indexes and memory agree."""
         self.offset_index.check()
         self.time_index.check()
+        self.aborted.check()
         assert self.file.size() >= self.size, (self.file.size(), self.size)
         batches = dict(self.headers())
         ends = [position + header.size for position, header in batches.items()]

@@ -9,8 +9,9 @@ the hour of its removal in the base timestamp field (the delete horizon).
 
 A batch that keeps all its records is copied as it is. Else it is built anew with its
 offsets, producer fields and codec; one that lost everything stays as an empty header
-if it is its producer's last, for the sake of the sequence numbers. Control records
-stay.
+if it is its producer's last, for the sake of the sequence numbers. Records of aborted
+transactions count for nothing and go. Control records stay, where Kafka removes them
+some time after the records of their transaction.
 
 Work is cut into steps: `compaction` is a generator, so that whoever drives it can do
 something else in between. The log may grow, roll and lose its oldest segments
@@ -29,6 +30,7 @@ from broker.log.operation import in_steps, operation
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
 from broker.log.steps import STEP_RECORDS, Steps, watched
+from broker.log.transactions import AbortedBatches
 from broker.log.upkeep.swap import Swap
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import (
@@ -100,7 +102,7 @@ def compaction(
     keys_max: int = KEYS_MAX,
     moved: Callable[[int], None] = lambda size: None,
 ) -> Steps[None]:
-    """Compact the ended segments below ``up_to_offset``.
+    """Compact the ended segments below ``up_to_offset``, the last stable offset.
 
     ``moved`` is told the bytes read and written. Raises KAFKA_STORAGE_ERROR; before the
     last rename of a segment the log is then as it was, after it out of service. Ends
@@ -126,12 +128,14 @@ def _passes(
     keys_max: int,
     moved: Callable[[int], None],
 ) -> Steps[None]:
-    offsets = _LastOffsets(keys_max, moved)
+    aborted = AbortedBatches()
+    yield from aborted.read(log.segments)
+    offsets = _LastOffsets(keys_max, moved, aborted)
     yield from offsets.read(log, start, end)
     if not offsets.end:
         return
     last_of_producers = yield from log.producers.last_offsets()
-    work = _Copy(log, offsets, last_of_producers, now_ms, moved)
+    work = _Copy(log, offsets, last_of_producers, now_ms, moved, aborted)
     for group in _groups(log, offsets.end):
         yield from work.rewrite(group)
     log.cleaner_offset = max(log.cleaner_offset, offsets.end)
@@ -140,7 +144,10 @@ def _passes(
 class _LastOffsets:
     """The last offset of each key in a range of the log; long keys by their hash."""
 
-    def __init__(self, keys_max: int, moved: Callable[[int], None]) -> None:
+    def __init__(
+        self, keys_max: int, moved: Callable[[int], None], aborted: AbortedBatches
+    ) -> None:
+        self._aborted = aborted
         self._offsets: dict[bytes, int] = {}
         self._keys_max = keys_max
         self._moved = moved
@@ -169,7 +176,7 @@ class _LastOffsets:
         self, segment: Segment, position: int, header: BatchHeader
     ) -> Steps[None]:
         """Note the keys of a batch, if all of it can be read; else it stays."""
-        if _is_left_alone(header):
+        if _is_left_alone(header) or header in self._aborted:
             return
         found: dict[bytes, int] = {}
         batch = segment.file.read(position, header.size)
@@ -237,7 +244,9 @@ class _Copy:
         last_of_producers: frozenset[int],
         now_ms: int,
         moved: Callable[[int], None],
+        aborted: AbortedBatches,
     ) -> None:
+        self._aborted = aborted
         self._log = log
         self._offsets = offsets
         self._now_ms = now_ms
@@ -272,6 +281,8 @@ class _Copy:
             return self._empty(header)
         if _is_left_alone(header):
             return header, batch
+        if header in self._aborted and header.last_offset < self._offsets.end:
+            return self._empty(header)
         try:
             kept = yield from self._looked_through(header, batch)
         except KafkaError:

@@ -49,7 +49,7 @@ class CleanerConfig(NamedTuple):
 class LogCleaner:
     """The cleaner of one broker; ``config`` is asked anew each time, being dynamic.
 
-    ``up_to`` gives the offset (the high watermark) below which records may go.
+    ``up_to`` gives the offset (the last stable one) below which records may go.
     """
 
     def __init__(

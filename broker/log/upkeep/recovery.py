@@ -19,7 +19,7 @@ Left-overs of interrupted work are finished or undone: a compaction that had com
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -35,9 +35,10 @@ from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.log.segments.repair import Recovered, load_indexes, recover, resume
 from broker.log.segments.segment import RELATIVE_MAX, Segment, file_name
 from broker.log.segments.segment_list import Segments
+from broker.log.segments.transaction_index import TRANSACTION_INDEX
 from broker.log.upkeep.swap import GAPS_MARKER, SWAP, mark_gaps
 from broker.protocol.errors import KafkaError
-from broker.protocol.records.batch import BatchHeader
+from broker.protocol.records.batch import CONTROL, BatchHeader
 
 _LOG: Final = re.compile(r"(\d{20})\.log")
 _OF_SEGMENT: Final = re.compile(r"(\d{20})\.(index|timeindex|txnindex)")
@@ -119,7 +120,8 @@ def _open(
     look_at_all: bool,
 ) -> Log:
     segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
-    has_gaps = GAPS_MARKER in storage.names(directory)
+    names = frozenset(storage.names(directory))
+    has_gaps = GAPS_MARKER in names
     epochs = LeaderEpochs(storage, directory)
     segments = [segment(base) for base in _base_offsets(storage, directory)]
     opening = _Opening(
@@ -140,7 +142,10 @@ def _open(
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producers = Producers()
-    replay_producers(storage, directory, segments, producers, log_end_offset)
+    from_offset = opening.take_aborted(names)
+    replay_producers(
+        storage, directory, segments, producers, log_end_offset, from_offset
+    )
     durability = Durability(
         storage,
         directory,
@@ -195,6 +200,9 @@ class _Opening:
         self.repaired: list[Segment] = []
         # Segments were kept behind one that ends before they begin.
         self.found_gaps = False
+        # Those that were read from end to end, and whether one holds a marker.
+        self._read: set[int] = set()
+        self._has_markers = False
 
     def run(self) -> int:
         """Return the log's end.
@@ -215,7 +223,8 @@ class _Opening:
             segment.release_indexes()
             if next_offset is None:
                 limit = LONG_MAX if is_last else segments[number + 1].base_offset
-                kept = recover(segment, self._note_epoch, limit)
+                kept = recover(segment, self._note_batch, limit)
+                self._read.add(segment.base_offset)
                 next_offset = kept.next_offset
                 if not is_last:
                     self.repaired.append(segment)
@@ -256,7 +265,24 @@ class _Opening:
             and self._segments[following].base_offset <= self._noted.recovery_point
         )
 
-    def _note_epoch(self, header: BatchHeader) -> None:
+    def take_aborted(self, names: Collection[str]) -> int:
+        """Take over the lists of aborted transactions of the segments believed.
+
+        Those of other segments are removed. Returns the offset from which on lists have
+        to be made anew.
+        """
+        anew = {base for base in self._read if self._has_markers}
+        for segment in self._segments:
+            base = segment.base_offset
+            if file_name(base, TRANSACTION_INDEX) not in names:
+                continue
+            if base in self._read or not segment.aborted.load():
+                segment.aborted.remove()
+                anew.add(base)
+        return min(anew, default=LONG_MAX)
+
+    def _note_batch(self, header: BatchHeader) -> None:
+        self._has_markers |= bool(header.attributes & CONTROL)
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def end_offset(self, log_start_offset: int) -> int:
@@ -331,7 +357,8 @@ def _finish_swap(
         if base_offset < base <= end:
             for kind in (".log", ".index", ".timeindex", ".txnindex"):
                 remove_if_there(storage, join(directory, file_name(base, kind)))
-    for kind in (".index", ".timeindex"):
+    # Without these the segment is read, and its aborted transactions are found again.
+    for kind in (".index", ".timeindex", TRANSACTION_INDEX):
         remove_if_there(storage, join(directory, file_name(base_offset, kind)))
     storage.rename(
         join(directory, file_name(base_offset, ".log" + SWAP)),

@@ -17,6 +17,7 @@ from broker.disk.storage import File, join, remove_if_there
 from broker.log.durability import sync_names
 from broker.log.log import Log
 from broker.log.segments.segment import Segment, file_name
+from broker.log.segments.transaction_index import TRANSACTION_INDEX
 from broker.log.steps import Steps
 from broker.protocol.records.batch import BatchHeader
 
@@ -60,6 +61,9 @@ class Swap:
     def commit(self) -> Steps[None]:
         """Replace the group by the copy, unless the group changes meanwhile."""
         log, copy = self._log, self._copy
+        for segment in self._group:
+            for aborted in segment.aborted.entries:
+                copy.aborted.add(aborted)
         yield partial(_sync, (copy.file, *copy.write_indexes()))
         first = self._still_there()
         if first is None:
@@ -95,6 +99,10 @@ class Swap:
             for path in old.doom():
                 log.doomed.add(path)
         self._rename(".log", SWAP, "")
+        # First of the indexes: one that lacks another is built again, this with it.
+        if copy.aborted.is_on_file:
+            self._rename(TRANSACTION_INDEX, CLEANED, "")
+        copy.aborted.path = copy.path(TRANSACTION_INDEX)
         for index, kind in (
             (copy.offset_index, ".index"),
             (copy.time_index, ".timeindex"),
@@ -117,7 +125,7 @@ class Swap:
         """
         if self._done or self._log.closed is not None:
             return
-        for kind in (".log", ".index", ".timeindex"):
+        for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
             name = file_name(self._base_offset, kind + CLEANED)
             remove_if_there(self._log.storage, join(self._log.directory, name))
 

@@ -17,7 +17,16 @@ from tests.broker.log.witness import NOW_MS, batch, open_log, values_of
 
 # What tells of a log's state, and touches neither files nor state.
 QUESTIONS = {
-    Log: {"check", "check_open", "epoch_end_offset", "size_bytes", "recovery_point"},
+    Log: {
+        "check",
+        "check_open",
+        "epoch_end_offset",
+        "size_bytes",
+        "recovery_point",
+        "stable_below",
+    },
+    # Of a slice that `read` gave out.
+    reading: {"aborted_in"},
     flushing: {"flush_due", "flushed"},
     cleaner: {"compaction_due", "dirty_ratio", "cleanable_end"},
 }

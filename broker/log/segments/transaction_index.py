@@ -1,0 +1,107 @@
+"""The aborted transactions of a segment, in Kafka's format: ``.txnindex``.
+
+A transaction is listed where its abort marker stands. Consumers of committed records
+are sent the list and leave those records out; a compaction removes them. Kafka's
+``TransactionIndex`` and ``AbortedTxn``: entries of 34 bytes (version 0, producer id,
+first and last offset, last stable offset), ordered by last offset. The last stable
+offset is where the first transaction begins that was still open at the marker: whatever
+aborts later begins there or behind it.
+
+Like the other indexes it is a cache of the log: written when the segment ends, synced
+with it, and derived from the batches again after a kill.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from broker.disk.storage import File, Storage, read_whole, remove_if_there
+
+TRANSACTION_INDEX: Final = ".txnindex"
+_ENTRY: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
+_last_offset_of = attrgetter("last_offset")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted; the last offset is its marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers are in one segment. Cost: in memory."""
+
+    __slots__ = ("_is_on_file", "_storage", "entries", "path")
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.path = path
+        self._storage = storage
+        self._is_on_file = False
+        self.entries: list[AbortedTransaction] = []
+
+    def load(self) -> bool:
+        """Take over the file; return False, and take nothing, unless it is sane."""
+        content = read_whole(self._storage, self.path)
+        self._is_on_file = True
+        if len(content) % _ENTRY.size:
+            return False
+        versions, found = [], []
+        for version, *fields in _ENTRY.iter_unpack(content):
+            versions.append(version)
+            found.append(AbortedTransaction._make(fields))
+        ends = [each.last_offset for each in found]
+        if max(versions, default=_VERSION) > _VERSION or ends != sorted(set(ends)):
+            return False
+        self.entries = found
+        return True
+
+    def add(self, aborted: AbortedTransaction) -> None:
+        """Note a transaction, unless it or a later one is known."""
+        if not self.entries or aborted.last_offset > self.entries[-1].last_offset:
+            self.entries.append(aborted)
+
+    def from_offset(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Iterate over the transactions that end at ``offset`` or later."""
+        first = bisect_left(self.entries, offset, key=_last_offset_of)
+        for number in range(first, len(self.entries)):
+            yield self.entries[number]
+
+    def truncate(self, offset: int) -> None:
+        """Remove the transactions whose marker is at ``offset`` or later."""
+        del self.entries[bisect_left(self.entries, offset, key=_last_offset_of) :]
+
+    def write_out(self) -> list[File]:
+        """Bring the file to exactly these entries; return it if there is one."""
+        if not self.entries and not self._is_on_file:
+            return []
+        content = b"".join(_ENTRY.pack(_VERSION, *each) for each in self.entries)
+        file = self._storage.open(self.path, create=True)
+        file.write(0, (content,), len(content))
+        file.truncate(len(content))
+        self._is_on_file = True
+        return [file]
+
+    @property
+    def is_on_file(self) -> bool:
+        """Tell whether there may be a file."""
+        return self._is_on_file
+
+    def remove(self) -> None:
+        """Remove the file."""
+        remove_if_there(self._storage, self.path)
+
+    def check(self) -> None:
+        """Assert the order of the entries."""
+        ends = [each.last_offset for each in self.entries]
+        assert ends == sorted(set(ends)), (self.path, ends)
+        for each in self.entries:
+            assert each.first_offset < each.last_offset, (self.path, each)
+            assert each.last_stable_offset <= each.last_offset + 1, (self.path, each)

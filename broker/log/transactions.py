@@ -1,0 +1,152 @@
+"""Transactions in a log: where they begin, the markers that end them, what is stable.
+
+Kafka's ``ProducerStateManager`` keeps open transactions, and completed ones whose
+marker is not below the high watermark yet. Consumers of committed records read up to
+the first offset of all these, the last stable offset. Transactional batches reach this
+broker from leaders of Kafka's and in directories of Kafka's; it begins none itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from broker.log.segments.segment_list import Segments
+from broker.log.segments.transaction_index import AbortedTransaction
+from broker.log.steps import Steps
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from broker.protocol.records.records import iter_records
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+_ENTRIES_PER_STEP: Final = 1000
+_last_offset_of = attrgetter("last_offset")
+
+
+class Marker(NamedTuple):
+    """A control record that ends a transaction: Kafka's ``EndTransactionMarker``."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+def marker_of(header: BatchHeader, batch: Buffer) -> Marker | None:
+    """Return the marker in a control batch; None if it is no or another one.
+
+    Kafka ignores control records of types that it does not know, too. Compaction
+    leaves control batches without a record.
+    """
+    try:
+        record = next(iter_records(header, batch), None)
+        if record is None or record.key is None or record.value is None:
+            return None
+        _, kind = _KEY.unpack_from(record.key)
+        _, coordinator_epoch = _VALUE.unpack_from(record.value)
+    except (KafkaError, struct.error):
+        return None
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    return Marker(kind == _ABORT, coordinator_epoch)
+
+
+class Unstable:
+    """Transactions that are open, or whose marker may not be replicated yet.
+
+    Cost: O(1) each, but for `first_open` and `load`.
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        # By first offset, ascending: the offset of the marker, None while open.
+        self._ends: dict[int, int | None] = {}
+
+    def begin(self, first_offset: int) -> None:
+        """Note that a transaction begins, behind all others."""
+        self._ends[first_offset] = None
+
+    def load(self, first_offsets: Iterable[int]) -> None:
+        """Take over the open transactions of a snapshot."""
+        self._ends = dict.fromkeys(sorted(first_offsets))
+
+    def end(self, first_offset: int, marker_offset: int) -> None:
+        """Note where the marker of a transaction stands."""
+        self._ends[first_offset] = marker_offset
+
+    def first_open(self, default: int) -> int:
+        """Return where the first transaction begins that has no marker."""
+        for first_offset, end in self._ends.items():
+            if end is None:
+                return first_offset
+        return default
+
+    def stable_below(self, high_watermark: int) -> int:
+        """Return the last stable offset; forget what has become stable."""
+        ends = self._ends
+        while ends:
+            first_offset = next(iter(ends))
+            end = ends[first_offset]
+            if end is None or end >= high_watermark:
+                return min(first_offset, high_watermark)
+            del ends[first_offset]
+        return high_watermark
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._ends.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self._ends)
+
+
+def aborted_between(
+    segments: Segments, offset: int, up_to_offset: int
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions with records from ``offset`` to ``up_to_offset``.
+
+    Kafka's ``collectAbortedTxns``.
+    """
+    found: list[AbortedTransaction] = []
+    for number in range(segments.index_of(offset), len(segments)):
+        for each in segments[number].aborted.from_offset(offset):
+            if each.first_offset < up_to_offset:
+                found.append(each)
+            if each.last_stable_offset >= up_to_offset:
+                return found
+    return found
+
+
+class AbortedBatches:
+    """Which batches of a log belong to aborted transactions."""
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+
+    def read(self, segments: Segments) -> Steps[None]:
+        """Take in what the segments list."""
+        number = 0
+        for segment in tuple(segments):
+            for each in segment.aborted.from_offset(0):
+                self._by_producer.setdefault(each.producer_id, []).append(each)
+                number += 1
+                if not number % _ENTRIES_PER_STEP:
+                    yield None
+
+    def __contains__(self, header: BatchHeader) -> bool:
+        """Tell whether a batch's records were taken back."""
+        if header.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL:
+            return False
+        of_producer = self._by_producer.get(header.producer_id)
+        if not of_producer:
+            return False
+        # A producer has one transaction at a time: they do not overlap.
+        number = bisect_left(of_producer, header.base_offset, key=_last_offset_of)
+        if number == len(of_producer):
+            return False
+        return of_producer[number].first_offset <= header.base_offset
