@@ -26,6 +26,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -46,12 +47,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         except KafkaError as error:
             outcome = failure(error)
         rows.append(Row(resource_type=kind, resource_name=name, **outcome))
+        await preempt()
     return answer(responses=rows)
 
 
-def _wanted(resource: Entity) -> dict[str, str]:
+async def _wanted(resource: Entity) -> dict[str, str]:
     wanted: dict[str, str] = {}
-    for config in resource.configs:
+    async for config in in_steps(resource.configs):
         if config.name in wanted:
             raise KafkaError(
                 ErrorCode.invalid_request, f"{config.name} is named more than once"

@@ -32,6 +32,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.request import Request
+from planes.slices import Pace
 
 _WITH_EPOCHS: Final = 3
 # Beside an error there is nothing to tell.
@@ -43,8 +44,12 @@ _NOTHING: Final = Leadership(
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer what the controller makes of each proposal."""
     coordinator = broker.coordinator
+    pace = Pace()
     try:
-        names = [coordinator.topic_name(topic.topic_id) for topic in body.topics]
+        names = [
+            coordinator.topic_name(topic.topic_id)
+            async for topic in pace.over(body.topics)
+        ]
         judgements = await coordinator.alter_partition(
             body.broker_id,
             body.broker_epoch,
@@ -52,9 +57,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 TopicPartition(name, each.partition_index): _proposal(
                     each, request.api_version
                 )
-                for name, topic in zip(names, body.topics, strict=True)
+                async for name, topic in pace.over(zip(names, body.topics, strict=True))
                 if name is not None
-                for each in topic.partitions
+                async for each in pace.over(topic.partitions)
             },
         )
     except KafkaError as refused:
@@ -69,10 +74,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                     if name is None
                     else judgements[TopicPartition(name, each.partition_index)],
                 )
-                for each in topic.partitions
+                async for each in pace.over(topic.partitions)
             ],
         )
-        for name, topic in zip(names, body.topics, strict=True)
+        async for name, topic in pace.over(zip(names, body.topics, strict=True))
     ]
     return answer(error_code=ErrorCode.none, topics=topics)
 

@@ -25,16 +25,18 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import Pace
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
+    pace = Pace()
     wanted = {
         TopicPartition(topic.name, each.partition_index): (
             None if each.replicas is None else tuple(map(int, each.replicas))
         )
-        for topic in body.topics
-        for each in topic.partitions
+        async for topic in pace.over(body.topics)
+        async for each in pace.over(topic.partitions)
     }
     try:
         refusals = await broker.coordinator.alter_partition_reassignments(wanted)
@@ -51,10 +53,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                         each.partition_index,
                         refusals[TopicPartition(topic.name, each.partition_index)],
                     )
-                    for each in topic.partitions
+                    async for each in pace.over(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in pace.over(body.topics)
         ],
     )
 

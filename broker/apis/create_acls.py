@@ -22,12 +22,15 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Create none."""
-    check_known(body.creations)
-    return answer(results=[Row(**SECURITY_DISABLED) for _ in body.creations])
+    await check_known(body.creations)
+    return answer(
+        results=[Row(**SECURITY_DISABLED) async for _ in in_steps(body.creations)]
+    )
 
 
 API: Final = Api(

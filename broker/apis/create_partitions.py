@@ -29,12 +29,16 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Add the partitions, topic by topic."""
-    named = Counter(topic.name for topic in body.topics)
-    by_name = {topic.name: topic for topic in body.topics}
+    named: Counter[str] = Counter()
+    by_name: dict[str, Entity] = {}
+    async for topic in in_steps(body.topics):
+        named[topic.name] += 1
+        by_name[topic.name] = topic
     rows = []
     for topic in by_name.values():
         outcome = {"error_code": ErrorCode.none, "error_message": None}
@@ -48,6 +52,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         except KafkaError as error:
             outcome = failure(error)
         rows.append(Row(name=topic.name, **outcome))
+        await preempt()
     return answer(results=rows)
 
 
@@ -89,12 +94,12 @@ def _added(topic: Entity, broker: Broker) -> tuple[int, Assignment]:
         return present, place(
             brokers, added, wanted, broker.rng, first=present, leader=replicas[0]
         )
-    assignment = tuple(tuple(each.broker_ids) for each in topic.assignments)
-    if len(assignment) != added:
+    if len(topic.assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
-            f"{len(assignment)} assignments for {added} new partitions",
+            f"{len(topic.assignments)} assignments for {added} new partitions",
         )
+    assignment = tuple(tuple(each.broker_ids) for each in topic.assignments)
     check_replicas(assignment, brokers)
     return present, assignment
 

@@ -45,18 +45,21 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 _DEFAULT = -1
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Create the topics one after the other."""
-    named = Counter(topic.name for topic in body.topics)
-    by_name = {topic.name: topic for topic in body.topics}
-    asked = sum(
-        topic.num_partitions if topic.num_partitions > 0 else len(topic.assignments)
-        for topic in body.topics
-    )
+    named: Counter[str] = Counter()
+    by_name: dict[str, Entity] = {}
+    asked = 0
+    async for topic in in_steps(body.topics):
+        named[topic.name] += 1
+        by_name[topic.name] = topic
+        count = topic.num_partitions
+        asked += count if count > 0 else len(topic.assignments)
     rows = []
     for topic in by_name.values():
         try:
@@ -75,11 +78,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             rows.append(await _create(topic, body, broker))
         except KafkaError as error:
             rows.append(_refused(topic.name, error))
+        await preempt()
     return answer(topics=rows)
 
 
 async def _create(topic: Entity, body: Entity, broker: Broker) -> Row:
-    new = _checked(topic, broker)
+    new = await _checked(topic, broker)
     topic_id = NO_ID
     if not body.validate_only:
         timeout_ms = max(to_ms(body.timeout), 1)
@@ -118,11 +122,11 @@ def _refused(name: str, error: KafkaError) -> Row:
     )
 
 
-def _checked(topic: Entity, broker: Broker) -> NewTopic:
+async def _checked(topic: Entity, broker: Broker) -> NewTopic:
     """Return what is to be created, or raise why it cannot be."""
     check_new_name(topic.name, broker)
     configs: dict[str, str] = {}
-    for entry in topic.configs:
+    async for entry in in_steps(topic.configs):
         if entry.value is None:
             raise KafkaError(ErrorCode.invalid_config, f"{entry.name} has no value")
         configs[entry.name] = entry.value

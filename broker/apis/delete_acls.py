@@ -22,12 +22,15 @@ from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete none."""
-    check_known(body.filters)
-    rows = [Row(matching_acls=(), **SECURITY_DISABLED) for _ in body.filters]
+    await check_known(body.filters)
+    rows = [
+        Row(matching_acls=(), **SECURITY_DISABLED) async for _ in in_steps(body.filters)
+    ]
     return answer(filter_results=rows)
 
 

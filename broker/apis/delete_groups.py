@@ -20,6 +20,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.collecting import distinct
 from broker.apis.common.group_common import answer_to
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -33,7 +34,7 @@ from planes.slices import preempt
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete each group, in the order named."""
     results = []
-    for group_id in dict.fromkeys(body.groups_names):
+    for group_id in await distinct(body.groups_names):
         error = await _delete(group_id, broker)
         results.append(Row(group_id=group_id, error_code=error))
         await preempt()

@@ -33,6 +33,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 # A name and an id, of which one is to be given.
 Wanted = tuple[str | None, UUID]
@@ -41,10 +42,13 @@ Wanted = tuple[str | None, UUID]
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete the topics one after the other."""
     if request.api_version >= 6:
-        wanted = [(topic.name, topic.topic_id or NO_ID) for topic in body.topics]
+        wanted = [
+            (topic.name, topic.topic_id or NO_ID)
+            async for topic in in_steps(body.topics)
+        ]
     else:
-        wanted = [(name, NO_ID) for name in body.topic_names]
-    wanted, rows = _once(wanted, broker)
+        wanted = [(name, NO_ID) async for name in in_steps(body.topic_names)]
+    wanted, rows = await _once(wanted, broker)
     for name, topic_id in wanted:
         try:
             broker.coordinator.check_is_controller()
@@ -62,13 +66,16 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                     error_message=None,
                 )
             )
+        await preempt()
     return answer(responses=rows)
 
 
-def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]]:
+async def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]]:
     """Return what was asked for once, and rows that refuse the rest."""
-    times = Counter(wanted)
-    for name, topic_id in wanted:
+    times: Counter[Wanted] = Counter()
+    async for each in in_steps(wanted):
+        times[each] += 1
+    async for name, topic_id in in_steps(wanted):
         known = None if name is None else broker.metadata_cache.topic(name)
         if known is None or topic_id != NO_ID:
             continue
@@ -79,10 +86,10 @@ def _once(wanted: list[Wanted], broker: Broker) -> tuple[list[Wanted], list[Row]
             times[name, known_id] = 2
     refusal = KafkaError(ErrorCode.invalid_request, "a topic is given more than once")
     return (
-        [each for each, count in times.items() if count == 1],
+        [each async for each, count in in_steps(times.items()) if count == 1],
         [
             Row(name=name, topic_id=topic_id, **failure(refusal))
-            for (name, topic_id), count in times.items()
+            async for (name, topic_id), count in in_steps(times.items())
             if count > 1
         ],
     )

@@ -26,7 +26,7 @@ from broker.requests.request import Request
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Say that there are no ACLs."""
-    check_known([body])
+    await check_known([body])
     return answer(resources=(), **SECURITY_DISABLED)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
     ResourceType,
     present_configs,
@@ -50,7 +51,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         outcome: dict[str, Any] = {"error_code": ErrorCode.none, "error_message": None}
         configs: list[Row] = []
         try:
-            configs = _configs(resource, body, broker)
+            configs = await _configs(resource, body, broker)
         except KafkaError as error:
             outcome = failure(error)
         rows.append(
@@ -60,7 +61,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     return answer(results=rows)
 
 
-def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
+async def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
     kind, name = resource.resource_type, resource.resource_name
     present = present_configs(kind, name, broker)
     if kind == ResourceType.TOPIC:
@@ -86,7 +87,7 @@ def _configs(resource: Entity, body: Entity, broker: Broker) -> list[Row]:
             # Under ZooKeeper another broker's tool can have set any key.
             if find_key(key) is not None
         ]
-    wanted = resource.configuration_keys
+    wanted = await distinct(resource.configuration_keys or ())
     documented = getattr(body, "include_documentation", False)
     return [
         _row(config, kind, synonyms=body.include_synonyms, documented=documented)

@@ -17,6 +17,7 @@ in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.apis.common.answer import NOT_ASKED, Row, answer
@@ -29,7 +30,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import in_steps, preempt
 
 # Bits of Kafka's ``AclOperation``, for a group on which all is allowed.
 GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8))
@@ -40,7 +41,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     asked = getattr(body, "include_authorized_operations", False)
     described = []
     for group_id in body.groups:
-        row = _describe(group_id, broker)
+        row = await _describe(group_id, broker)
         if asked and row.error_code is ErrorCode.none:
             row.authorized_operations = GROUP_OPERATIONS
         described.append(row)
@@ -48,7 +49,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     return answer(groups=described)
 
 
-def _describe(group_id: str, broker: Broker) -> Row:
+async def _describe(group_id: str, broker: Broker) -> Row:
     try:
         group = broker.groups.describe(group_id)
     except KafkaError as refused:
@@ -61,7 +62,7 @@ def _describe(group_id: str, broker: Broker) -> Row:
         state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol=protocol or "",
-        members=_members(group, protocol),
+        members=await _members(group, protocol),
     )
 
 
@@ -72,7 +73,7 @@ def _row(
     state: str = "",
     protocol_type: str = "",
     protocol: str = "",
-    members: tuple[Row, ...] = (),
+    members: Sequence[Row] = (),
 ) -> Row:
     return Row(
         error_code=error,
@@ -85,8 +86,8 @@ def _row(
     )
 
 
-def _members(group: Group, protocol: str | None) -> tuple[Row, ...]:
-    return tuple(
+async def _members(group: Group, protocol: str | None) -> Sequence[Row]:
+    return [
         Row(
             member_id=member.member_id,
             group_instance_id=member.instance_id,
@@ -95,8 +96,8 @@ def _members(group: Group, protocol: str | None) -> tuple[Row, ...]:
             member_metadata=b"" if protocol is None else member.metadata(protocol),
             member_assignment=b"" if protocol is None else member.assignment,
         )
-        for member in group.roster
-    )
+        async for member in in_steps(tuple(group.roster))
+    ]
 
 
 API: Final = Api(

@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api
+from broker.apis.common.collecting import in_order
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -26,29 +27,34 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import Pace, in_steps, preempt
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Describe the directories."""
     wanted: set[TopicPartition] | None = None
     if body.topics is not None:
+        pace = Pace()
         wanted = {
             TopicPartition(each.topic, index)
-            for each in body.topics
-            for index in each.partitions
+            async for each in pace.over(body.topics)
+            async for index in pace.over(each.partitions)
         }
     rows = []
     for directory in broker.config.log_dirs:
-        rows.append(_row(directory, wanted, broker))
+        rows.append(await _row(directory, wanted, broker))
         await preempt()
     return answer(error_code=ErrorCode.none, results=rows)
 
 
-def _row(directory: str, wanted: set[TopicPartition] | None, broker: Broker) -> Row:
+async def _row(
+    directory: str, wanted: set[TopicPartition] | None, broker: Broker
+) -> Row:
     topics: dict[str, list[Row]] = {}
-    for key, log in sorted(broker.logs.logs.items()):
-        if log.directory.rpartition("/")[0] != directory:
+    logs = broker.logs.logs
+    async for key in in_steps(await in_order(tuple(logs))):
+        log = logs.get(key)
+        if log is None or log.directory.rpartition("/")[0] != directory:
             continue
         if wanted is not None and key not in wanted:
             continue

@@ -15,10 +15,12 @@ may be null, but Kafka's own client cannot read that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.collecting import distinct, in_order
 from broker.apis.common.partition_row import partition_row
 from broker.cluster.metadata_cache import TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
@@ -29,7 +31,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import in_steps, preempt
 
 # Partition rows are those of Metadata's newest version.
 _METADATA_VERSION: Final = 12
@@ -38,20 +40,21 @@ _METADATA_VERSION: Final = 12
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Describe one page."""
     cache = broker.metadata_cache
-    names = {topic.name for topic in body.topics}
+    names = await distinct(topic.name for topic in body.topics)
     if not names:
-        names = {topic.name for topic in cache.topics()}
+        names = await distinct(topic.name for topic in cache.topics())
     cursor = body.cursor
     topic_name, index = "", 0
     if cursor is not None:
         topic_name, index = cursor.topic_name, cursor.partition_index
     if index < 0 or (cursor is not None and body.topics and topic_name not in names):
-        return answer(topics=_refused(body), next_cursor=None)
+        return answer(topics=await _refused(body), next_cursor=None)
     bound = broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT]
     left = min(max(body.response_partition_limit, 1), bound)
     rows: list[Row] = []
     next_cursor = None
-    for name in sorted(name for name in names if name >= topic_name):
+    behind = [name async for name in in_steps(names) if name >= topic_name]
+    async for name in in_steps(await in_order(behind)):
         topic = cache.topic(name)
         first = index if name == topic_name else 0
         if not left:
@@ -60,8 +63,9 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         if topic is None:
             rows.append(_unknown(name))
             continue
-        indexes = [index for index in sorted(topic.partitions) if index >= first]
-        rows.append(_described(request, topic, indexes[:left], broker))
+        indexes = sorted(topic.partitions)
+        del indexes[: bisect_left(indexes, first)]
+        rows.append(await _described(request, topic, indexes[:left], broker))
         if len(indexes) > left:
             next_cursor = Row(topic_name=name, partition_index=indexes[left])
             break
@@ -70,10 +74,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     return answer(topics=rows, next_cursor=next_cursor)
 
 
-def _refused(body: Entity) -> list[Row]:
+async def _refused(body: Entity) -> list[Row]:
     """Say of each topic that the cursor points nowhere."""
     rows = []
-    for topic in body.topics:
+    async for topic in in_steps(body.topics):
         row = _row(topic.name, ErrorCode.invalid_request, None, [])
         row.topic_authorized_operations = NOT_ASKED
         rows.append(row)
@@ -89,12 +93,12 @@ def _unknown(name: str) -> Row:
     return _row(name, error, None, [])
 
 
-def _described(
+async def _described(
     request: Request, topic: TopicMetadata, indexes: list[int], broker: Broker
 ) -> Row:
     listener = request.peer.listener
     partitions = []
-    for index in indexes:
+    async for index in in_steps(indexes):
         row = partition_row(
             topic.partitions[index], listener, _METADATA_VERSION, broker
         )

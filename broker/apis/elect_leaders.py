@@ -29,6 +29,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import Pace, in_steps
 
 _MESSAGES: Final = {
     ErrorCode.none: None,
@@ -44,7 +45,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for each partition."""
     number = getattr(body, "election_type", ElectionType.PREFERRED)
     everyone = body.topic_partitions is None
-    wanted = None if everyone else _named(body)
+    wanted = None if everyone else await _named(body)
     if number in tuple(ElectionType):
         kind = ElectionType(number)
         timeout_ms = to_ms(body.timeout)
@@ -55,10 +56,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         error = ErrorCode.none
     else:
         error = ErrorCode.invalid_request if wanted != [] else ErrorCode.none
-        outcomes = dict.fromkeys(wanted or (), error)
+        outcomes = {key: error async for key in in_steps(wanted or ())}
     topics: dict[str, list[Row]] = {}
     # Whoever names a partition twice is answered twice, as by Kafka.
-    for key in outcomes if wanted is None else wanted:
+    async for key in in_steps(outcomes if wanted is None else wanted):
         outcome = outcomes[key]
         if not (everyone and outcome is ErrorCode.election_not_needed):
             topics.setdefault(key.topic, []).append(
@@ -76,11 +77,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     )
 
 
-def _named(body: Entity) -> list[TopicPartition]:
+async def _named(body: Entity) -> list[TopicPartition]:
+    pace = Pace()
     return [
         TopicPartition(each.topic, index)
-        for each in body.topic_partitions
-        for index in each.partitions
+        async for each in pace.over(body.topic_partitions)
+        async for index in pace.over(each.partitions)
     ]
 
 

@@ -28,6 +28,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
+from planes.slices import preempt
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -47,9 +48,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     batched = request.api_version >= _BATCHED
     keys = body.coordinator_keys if batched else (body.key,)
     kind = getattr(body, "key_type", _GROUP)
-    rows = [
-        await _coordinator(key, kind, request.peer.listener, broker) for key in keys
-    ]
+    rows: list[Row] = []
+    for key in keys:
+        if rows:
+            await preempt()
+        rows.append(await _coordinator(key, kind, request.peer.listener, broker))
     return answer(coordinators=rows) if batched else answer(**vars(rows[0]))
 
 

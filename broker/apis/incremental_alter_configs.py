@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.collecting import distinct
 from broker.apis.common.config_resources import (
     ResourceType,
     configs_to_alter,
@@ -35,6 +36,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 
 class Operation(enum.IntEnum):
@@ -63,17 +65,18 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         except KafkaError as error:
             outcome = failure(error)
         rows.append(Row(resource_type=kind, resource_name=name, **outcome))
+        await preempt()
     return answer(responses=rows)
 
 
-def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
+async def _altered(resource: Entity, broker: Broker) -> dict[str, str]:
     """Return the configs of a resource once the operations are done."""
     kind, name = resource.resource_type, resource.resource_name
-    configs = dict(configs_to_alter(kind, name, broker))
-    names = [entry.name for entry in resource.configs]
-    if len(set(names)) < len(names):
+    names = await distinct(entry.name for entry in resource.configs)
+    if len(names) < len(resource.configs):
         raise KafkaError(ErrorCode.invalid_request, "a config is named more than once")
-    for entry in resource.configs:
+    configs = dict(configs_to_alter(kind, name, broker))
+    async for entry in in_steps(resource.configs):
         _alter(configs, entry, kind, broker)
     return configs
 

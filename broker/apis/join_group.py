@@ -29,11 +29,13 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import in_steps, preempt
 
 _KNOWN_ID_SINCE: Final = 4
 _NULL_PROTOCOL_SINCE: Final = 7
 _SKIPPING_SINCE: Final = 9
+# Clients name the assignors that they know, a handful.
+_PROTOCOLS_MAX: Final = 1_000
 _MEMBERS_PER_SLICE: Final = 512
 
 
@@ -44,6 +46,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     rebalance_timeout_ms = session_timeout_ms
     if version > 0:
         rebalance_timeout_ms = max(to_ms(body.rebalance_timeout), 0)
+    protocols = [
+        GroupProtocol(each.name, each.metadata)
+        async for each in in_steps(body.protocols)
+    ]
     waiting = broker.groups.join(
         JoinRequest(
             group_id=body.group_id,
@@ -53,7 +59,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout_ms,
             protocol_type=body.protocol_type,
-            protocols=tuple(GroupProtocol(p.name, p.metadata) for p in body.protocols),
+            protocols=tuple(protocols),
             instance_id=getattr(body, "group_instance_id", None),
             requires_known_member_id=version >= _KNOWN_ID_SINCE,
             supports_skipping_assignment=version >= _SKIPPING_SINCE,
@@ -94,5 +100,6 @@ API: Final = Api(
     versions=(0, 9),
     request_class=GROUP,
     handle=handle,
+    items_max=_PROTOCOLS_MAX,
     error_answer=ErrorAnswer(try_again=ErrorCode.coordinator_not_available),
 )

@@ -25,8 +25,10 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
+from planes.slices import in_steps, preempt
 
 _BATCHES_SINCE: Final = 3
+_LEAVERS_PER_STEP: Final = 64
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -35,14 +37,17 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     if batch:
         leavers = [
             MemberIdentity(leaver.member_id, leaver.group_instance_id)
-            for leaver in body.members
+            async for leaver in in_steps(body.members)
         ]
     else:
         leavers = [MemberIdentity(body.member_id)]
     error = ErrorCode.none
     left: list[LeftMember] = []
     try:
-        left = broker.groups.leave(body.group_id, leavers)
+        for start in range(0, len(leavers) or 1, _LEAVERS_PER_STEP):
+            some = leavers[start : start + _LEAVERS_PER_STEP]
+            left += broker.groups.leave(body.group_id, some)
+            await preempt()
     except KafkaError as refused:
         error = refused.code
     if not batch and left:
@@ -55,7 +60,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 group_instance_id=one.instance_id,
                 error_code=one.error,
             )
-            for one in left
+            async for one in in_steps(left)
         ],
     )
 

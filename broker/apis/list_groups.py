@@ -25,6 +25,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import in_steps
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -41,7 +42,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 group_state=group.state.value,
                 group_type=CLASSIC,
             )
-            for group in groups
+            async for group in in_steps(groups)
         ],
     )
 

@@ -44,7 +44,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import Pace, preempt
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -63,14 +63,14 @@ NOTHING: Final = TimestampOffset(-1, -1, -1)
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Look the offsets up, partition by partition."""
     topics = []
-    named = Counter(
-        (topic.name, wanted.partition_index)
-        for topic in body.topics
-        for wanted in topic.partitions
-    )
-    for topic in body.topics:
+    pace = Pace()
+    named: Counter[tuple[str, int]] = Counter()
+    async for topic in pace.over(body.topics):
+        async for wanted in pace.over(topic.partitions):
+            named[topic.name, wanted.partition_index] += 1
+    async for topic in pace.over(body.topics):
         rows = []
-        for wanted in topic.partitions:
+        async for wanted in pace.over(topic.partitions):
             if named[topic.name, wanted.partition_index] > 1:
                 rows.append(_refused(wanted, ErrorCode.invalid_request))
                 continue

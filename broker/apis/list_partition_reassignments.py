@@ -16,6 +16,7 @@ from typing import Final
 
 from broker.apis.common.answer import Row, answer, failure
 from broker.apis.common.api import Api
+from broker.apis.common.collecting import in_order
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
+from planes.slices import Pace, in_steps
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
@@ -33,13 +35,15 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
         return answer(**failure(refused), topics=[])
     wanted = None
     if body.topics is not None:
+        pace = Pace()
         wanted = {
             TopicPartition(topic.name, index)
-            for topic in body.topics
-            for index in topic.partition_indexes
+            async for topic in pace.over(body.topics)
+            async for index in pace.over(topic.partition_indexes)
         }
     topics: dict[str, list[Row]] = {}
-    for key, assignment in sorted(under_way.items()):
+    async for key in in_steps(await in_order(tuple(under_way))):
+        assignment = under_way[key]
         if wanted is None or key in wanted:
             topics.setdefault(key.topic, []).append(
                 Row(

@@ -52,7 +52,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import in_steps, preempt
 
 # Partitions that are described at a stretch: a third of a millisecond.
 _PAGE: Final = 100
@@ -74,7 +74,11 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             await preempt()
     else:
         # Kafka tells a topic once, however often it is named.
-        for wanted in dict.fromkeys(body.topics):
+        distinct: dict[tuple[str | None, UUID | None], Entity] = {}
+        async for wanted in in_steps(body.topics):
+            key = wanted.name, getattr(wanted, "topic_id", None)
+            distinct.setdefault(key, wanted)
+        for wanted in distinct.values():
             topics.append(await _wanted(request, body, wanted, broker))
             await preempt()
     asked = getattr(body, "include_cluster_authorized_operations", False)
@@ -158,7 +162,11 @@ async def _described(
 ) -> Row:
     listener, version = request.peer.listener, request.api_version
     rows = []
-    for number, (_, state) in enumerate(sorted(topic.partitions.items()), 1):
+    indexes = sorted(topic.partitions)
+    for number, index in enumerate(indexes, 1):
+        state = topic.partitions.get(index)
+        if state is None:
+            continue
         rows.append(partition_row(state, listener, version, broker))
         if not number % _PAGE:
             await preempt()

@@ -24,7 +24,7 @@ from typing import Final
 from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
-from broker.groups.commits import CommitRequest, Position
+from broker.groups.commits import OFFSETS_PER_STEP, CommitRequest, Position
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import Pace, preempt
 
 _MISSING_GROUP_SINCE: Final = 9
 _BROKERS_RETENTION: Final = timedelta(milliseconds=-1)
@@ -44,9 +44,10 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Commit what exists, and answer for all partitions."""
     outcomes: Outcomes = {}
     positions: dict[TopicPartition, Position] = {}
-    for topic in body.topics:
+    pace = Pace()
+    async for topic in pace.over(body.topics):
         known = broker.metadata_cache.topic(topic.name)
-        for partition in topic.partitions:
+        async for partition in pace.over(topic.partitions):
             target = TopicPartition(topic.name, partition.partition_index)
             if known is None or target.partition not in known.partitions:
                 outcomes[target] = ErrorCode.unknown_topic_or_partition
@@ -56,10 +57,13 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
                 getattr(partition, "committed_leader_epoch", -1),
                 partition.committed_metadata,
             )
+    # In pieces, each of them a batch in the log: Kafka writes one, of any size.
+    remaining = list(positions.items())
+    for start in range(0, len(remaining), OFFSETS_PER_STEP):
+        some = dict(remaining[start : start + OFFSETS_PER_STEP])
+        outcomes |= await _commit(request, body, broker, some)
         await preempt()
-    if positions:
-        outcomes |= await _commit(request, body, broker, positions)
-    return _answer(body, outcomes)
+    return await _answer(body, outcomes)
 
 
 async def _commit(
@@ -89,7 +93,8 @@ async def _commit(
     return dict(committed)
 
 
-def _answer(body: Entity, outcomes: Outcomes) -> Row:
+async def _answer(body: Entity, outcomes: Outcomes) -> Row:
+    pace = Pace()
     return answer(
         topics=[
             Row(
@@ -101,10 +106,10 @@ def _answer(body: Entity, outcomes: Outcomes) -> Row:
                             TopicPartition(topic.name, partition.partition_index)
                         ],
                     )
-                    for partition in topic.partitions
+                    async for partition in pace.over(topic.partitions)
                 ],
             )
-            for topic in body.topics
+            async for topic in pace.over(body.topics)
         ],
     )
 

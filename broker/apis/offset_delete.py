@@ -27,23 +27,26 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import ADMIN
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import Pace, in_steps, preempt
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Delete what exists; an error of the group leaves no topics in the answer."""
     outcomes: dict[TopicPartition, ErrorCode] = {}
-    for topic in body.topics:
+    pace = Pace()
+    async for topic in pace.over(body.topics):
         known = broker.metadata_cache.topic(topic.name)
-        for partition in topic.partitions:
+        async for partition in pace.over(topic.partitions):
             target = TopicPartition(topic.name, partition.partition_index)
             exists = known is not None and target.partition in known.partitions
             outcomes[target] = (
                 ErrorCode.none if exists else ErrorCode.unknown_topic_or_partition
             )
-            if not len(outcomes) % OFFSETS_PER_STEP:
-                await preempt()
-    existing = [one for one, error in outcomes.items() if error is ErrorCode.none]
+    existing = [
+        one
+        async for one, error in in_steps(outcomes.items())
+        if error is ErrorCode.none
+    ]
     try:
         # With nothing to delete, the group is still to be one that there is.
         for start in range(0, len(existing) or 1, OFFSETS_PER_STEP):
@@ -54,19 +57,12 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             await preempt()
     except KafkaError as refused:
         return answer(error_code=refused.code, topics=[])
-    return answer(
-        error_code=ErrorCode.none,
-        topics=[
-            Row(
-                name=topic,
-                partitions=[
-                    Row(partition_index=partition, error_code=error)
-                    for partition, error in partitions
-                ],
-            )
-            for topic, partitions in by_topic(outcomes.items())
-        ],
-    )
+    topics = await by_topic(outcomes.items(), _row)
+    return answer(error_code=ErrorCode.none, topics=topics)
+
+
+def _row(index: int, error: ErrorCode) -> Row:
+    return Row(partition_index=index, error_code=error)
 
 
 API: Final = Api(

@@ -18,13 +18,15 @@ protocol (v9, KIP-848), which classic groups do not check.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from broker.apis.common.answer import Row, answer
 from broker.apis.common.api import Api, ErrorAnswer
+from broker.apis.common.collecting import in_order
 from broker.apis.common.group_common import by_topic
-from broker.groups.commits import FetchedOffset
+from broker.groups.commits import OFFSETS_PER_STEP, FetchedOffset
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +34,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import GROUP
 from broker.requests.request import Request
-from planes.slices import preempt
+from planes.slices import Pace, preempt
 
 _GROUP_ERROR_SINCE: Final = 2
 _GROUPS_SINCE: Final = 8
@@ -44,60 +46,61 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Look up the offsets of one group, or of many."""
     stable = getattr(body, "require_stable", False)
     if request.api_version < _GROUPS_SINCE:
-        error, fetched = _fetch(broker, body.group_id, body.topics, stable)
+        error, fetched = await _fetch(broker, body.group_id, body.topics, stable)
         if error is not ErrorCode.none and request.api_version < _GROUP_ERROR_SINCE:
             failed = FetchedOffset(error=error)
-            fetched = dict.fromkeys(_targets(body.topics), failed)
-        return answer(topics=_rows(fetched), error_code=error)
+            fetched = dict.fromkeys(await _targets(body.topics), failed)
+        return answer(topics=await by_topic(fetched.items(), _row), error_code=error)
     groups = []
     for group in body.groups:
-        error, fetched = _fetch(broker, group.group_id, group.topics, stable)
-        groups.append(
-            Row(group_id=group.group_id, topics=_rows(fetched), error_code=error)
-        )
+        error, fetched = await _fetch(broker, group.group_id, group.topics, stable)
+        topics = await by_topic(fetched.items(), _row)
+        groups.append(Row(group_id=group.group_id, topics=topics, error_code=error))
         await preempt()
     return answer(groups=groups)
 
 
-def _fetch(
+async def _fetch(
     broker: Broker, group_id: str, topics: Iterable[Entity] | None, stable: bool
 ) -> tuple[ErrorCode, Fetched]:
     """Return the error of the group, or its offsets; null topics: all of them."""
     offsets = broker.groups.offsets
+    fetched: Fetched = {}
     try:
         if topics is None:
-            return ErrorCode.none, offsets.fetch_all(group_id, require_stable=stable)
-        targets = _targets(topics)
-        return ErrorCode.none, offsets.fetch(group_id, targets, require_stable=stable)
+            group = broker.groups.describe(group_id)
+            known = () if group is None else tuple(group.offsets)
+            targets: Iterator[TopicPartition] = await in_order(known)
+        else:
+            targets = iter(await _targets(topics))
+        while some := tuple(islice(targets, OFFSETS_PER_STEP)):
+            fetched |= offsets.fetch(group_id, some, require_stable=stable)
+            await preempt()
+        if not fetched:
+            # The group's own error, if there is one.
+            fetched = offsets.fetch(group_id, (), require_stable=stable)
     except KafkaError as refused:
         return refused.code, {}
+    return ErrorCode.none, fetched
 
 
-def _targets(topics: Iterable[Entity]) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, partition)
-        for topic in topics
-        for partition in topic.partition_indexes
-    ]
+async def _targets(topics: Iterable[Entity]) -> dict[TopicPartition, None]:
+    pace = Pace()
+    return {
+        TopicPartition(topic.name, partition): None
+        async for topic in pace.over(topics)
+        async for partition in pace.over(topic.partition_indexes)
+    }
 
 
-def _rows(fetched: Fetched) -> list[Row]:
-    return [
-        Row(
-            name=topic,
-            partitions=[
-                Row(
-                    partition_index=partition,
-                    committed_offset=one.offset,
-                    committed_leader_epoch=one.leader_epoch,
-                    metadata=one.metadata,
-                    error_code=one.error,
-                )
-                for partition, one in partitions
-            ],
-        )
-        for topic, partitions in by_topic(fetched.items())
-    ]
+def _row(index: int, one: FetchedOffset) -> Row:
+    return Row(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
 
 
 API: Final = Api(

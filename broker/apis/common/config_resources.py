@@ -8,7 +8,7 @@ default (KIP-226).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -55,7 +55,7 @@ def _unknown_type(number: int) -> KafkaError:
 async def replace_configs(
     kind: int,
     name: str,
-    wanted: Callable[[], Mapping[str, str]],
+    wanted: Callable[[], Awaitable[Mapping[str, str]]],
     broker: Broker,
     *,
     validate_only: bool,
@@ -69,8 +69,9 @@ async def replace_configs(
     while not done:
         if kind == ResourceType.BROKER:
             # Hosts have to be known to take effect, and a resolver may take its time.
-            await _learn_hosts(_altered(wanted(), name, broker), broker)
-        configs, before = wanted(), configs_to_alter(kind, name, broker)
+            await _learn_hosts(_altered(await wanted(), name, broker), broker)
+        configs = await wanted()
+        before = configs_to_alter(kind, name, broker)
         if kind == ResourceType.TOPIC:
             check_topic_configs(configs, broker.config)
         else:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from broker.apis.common.answer import Row
 from broker.apis.common.waiting import parked_for_client
 from broker.groups.state.waiting import Waiting
 from broker.protocol.topic_partition import TopicPartition
 from broker.requests.request import Request
-from planes.slices import parked
+from planes.slices import in_steps, parked
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -30,9 +30,13 @@ async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
     return waiting.answer()
 
 
-def by_topic(
-    answers: Iterable[tuple[TopicPartition, P]],
-) -> Iterator[tuple[str, list[tuple[int, P]]]]:
-    """Put answers by partition under their topics, in the order they come in."""
-    for topic, group in groupby(answers, key=lambda answer: answer[0].topic):
-        yield topic, [(target.partition, answer) for target, answer in group]
+async def by_topic(
+    answers: Iterable[tuple[TopicPartition, P]], row: Callable[[int, P], Row]
+) -> list[Row]:
+    """Return the rows of topics with those of their partitions, in the order given."""
+    topics: dict[str, list[Row]] = {}
+    async for target, answer in in_steps(answers):
+        topics.setdefault(target.topic, []).append(row(target.partition, answer))
+    return [
+        Row(name=name, partitions=rows) async for name, rows in in_steps(topics.items())
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from broker.protocol.errors import ErrorCode, MalformedFrame
+from planes.slices import in_steps
 
 SECURITY_DISABLED: Final[dict[str, Any]] = {
     "error_code": ErrorCode.security_disabled,
@@ -23,13 +24,13 @@ _KINDS: Final = (
 _UNKNOWN: Final = 0
 
 
-def check_known(acls: Iterable[Any]) -> None:
+async def check_known(acls: Iterable[Any]) -> None:
     """Raise `MalformedFrame` for an ACL, or a filter of them, of an unknown kind.
 
     The code of each kind is a byte, and 0 stands for UNKNOWN: Kafka closes the
     connection of whoever asks for that, with an authorizer or without.
     """
-    for acl in acls:
+    async for acl in in_steps(acls):
         for name in _KINDS:
             if getattr(acl, name, None) == _UNKNOWN:
                 raise MalformedFrame(f"{name} is UNKNOWN")

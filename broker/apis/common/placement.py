@@ -75,6 +75,9 @@ def check_replicas(assignment: Assignment, brokers: Sequence[BrokerRack]) -> Non
     """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas can be placed so."""
     live = {each.id for each in brokers}
     for replicas in assignment:
+        if len(replicas) > len(live):
+            # However many are named: each of them would be looked at.
+            raise bad_assignment(f"{len(replicas)} replicas on {len(live)} brokers")
         if not replicas or len(set(replicas)) < len(replicas):
             raise bad_assignment(f"replicas {replicas} are none, or one is named twice")
         unknown = set(replicas) - live
