@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from broker.config import BrokerConfig, Listener
 from broker.observation.metric import Samples
+from broker.requests.internal_tasks import Submit
 from broker.requests.request import DeclaredApi, Request, Response
 
 TimerMoved: TypeAlias = Callable[[], None]
@@ -44,11 +45,13 @@ class Application(Protocol):
         :raises ConfigError: if what is remembered cannot be read.
         """
 
-    def open(self, listeners: Sequence[Listener], timer_moved: TimerMoved) -> None:
+    def open(
+        self, listeners: Sequence[Listener], timer_moved: TimerMoved, submit: Submit
+    ) -> None:
         """Start, knowing the addresses that clients are to be told.
 
         ``timer_moved`` is to be called when ``next_expiry_ns`` or ``next_upkeep_ns``
-        has come nearer.
+        has come nearer. ``submit`` has work of its own done as tasks of a plane.
         """
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:

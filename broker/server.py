@@ -7,6 +7,7 @@ time. Nothing here decides anything about a request.
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import trio
 
 from broker.application import Application
 from broker.config import (
+    DOORKEEPER_CLASS_LEVELS,
     DOORKEEPER_METRICS_PORT,
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
@@ -52,6 +54,7 @@ from broker.observation.recording.recording import Recorder
 from broker.observation.recording.sampler import Sampler
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.requests.internal_tasks import InternalTasks
 from broker.requests.request import Request
 from broker.requests.timer import DeadlineTimer
 from broker.requests.topology import CONTROL_PLANE, Route, Topology, build
@@ -128,7 +131,14 @@ class BrokerServer:
             plane: _request_channel(config, plane, self.dispatcher)
             for plane in self.topology.planes
         }
-        self.socket_server = self._socket_server()
+        numbers, levels = itertools.count(), config[DOORKEEPER_CLASS_LEVELS]
+        self.internal_tasks = InternalTasks(
+            self.dispatcher,
+            self.topology.planes[0],
+            numbers=numbers,
+            levels=levels,
+        )
+        self.socket_server = self._socket_server(numbers)
         for processor in self.socket_server.processors:
             self.dispatcher.on_empty(processor.poll)
         self.timer = DeadlineTimer(
@@ -140,7 +150,7 @@ class BrokerServer:
             lambda now_ns: self.dispatcher.begin_upkeep(),
             self._now_ns,
         )
-        application.open(self.advertised, self._timer_moved)
+        application.open(self.advertised, self._timer_moved, self.internal_tasks.submit)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -259,11 +269,14 @@ class BrokerServer:
 
     def _in_progress(self) -> bool:
         """Say whether a request waits or is served, or a response is to be written."""
-        return any(
-            plane.seated or len(plane.scheduler) for plane in self.topology.planes
-        ) or any(processor.busy for processor in self.socket_server.processors)
+        tasks = sum(
+            plane.seated + len(plane.scheduler) for plane in self.topology.planes
+        )
+        return tasks > self.internal_tasks.pending or any(
+            processor.busy for processor in self.socket_server.processors
+        )
 
-    def _socket_server(self) -> SocketServer:
+    def _socket_server(self, numbers: Iterator[int]) -> SocketServer:
         context = ProcessorContext(
             now_ns=self._now_ns,
             intake=Intake(
@@ -271,6 +284,7 @@ class BrokerServer:
                 self.classifier,
                 self._application.apis,
                 network_settings.deadline(self._config),
+                numbers,
             ),
             quotas=self.quotas,
             pool=self.pool,

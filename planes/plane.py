@@ -90,6 +90,12 @@ class PlaneCore:
         self.scheduler.arrive(task, now_ns)
         return True
 
+    def enter(self, task: Task, now_ns: int) -> None:
+        """Let in a task that no client sent: without admission, past the bound."""
+        task.arrived_ns = task.enqueued_ns = task.dequeued_ns = now_ns
+        task.plane = self
+        self.scheduler.arrive(task, now_ns)
+
     def has_seat(self) -> bool:
         """Say whether a seat is free, its own or one that it may borrow."""
         if self.pool is None:

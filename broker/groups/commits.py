@@ -164,15 +164,20 @@ class Commits:
             return dict.fromkeys(targets, FetchedOffset())
         return {target: _fetched(group, target, require_stable) for target in targets}
 
+    def pages(self, group_id: str) -> Iterator[Sequence[TopicPartition]]:
+        """Iterate over what a group has offsets of, some partitions at a time."""
+        group = self._shards.group(group_id)
+        if group is not None:
+            yield from _pages(group.offsets)
+
     def fetch_all(
         self, group_id: str, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return all committed offsets of a group."""
-        group = self._shards.group(group_id)
-        if group is None:
-            return {}
-        targets = sorted(group.offsets)
-        return {target: _fetched(group, target, require_stable) for target in targets}
+        """Return all committed offsets of a group. Cost: O(offsets)."""
+        fetched: dict[TopicPartition, FetchedOffset] = {}
+        for some in self.pages(group_id):
+            fetched |= self.fetch(group_id, some, require_stable=require_stable)
+        return fetched
 
     # ---- deletion ---------------------------------------------------------------
 
@@ -247,57 +252,82 @@ class Commits:
         group.require(Event.DELETE)
         return group
 
-    def delete_topics(self, targets: Iterable[TopicPartition]) -> Iterator[int | None]:
+    def delete_topics(self, targets: Sequence[TopicPartition]) -> Iterator[int | None]:
         """Delete all groups' offsets of partitions that are no more, step by step.
 
-        Yields the partition of ``__consumer_offsets`` that a step wrote to. Of the
-        groups that there are when it begins. Cost: O(groups x topics), and O(1) per
-        offset that is there.
+        Yields the partition of ``__consumer_offsets`` that a step writes to. Of the
+        groups that there are when it begins; those that are being loaded forget the
+        offsets when they have read them.
+        """
+        for shard in tuple(self._shards.by_partition.values()):
+            if shard.loading:
+                shard.deleted.append(targets)
+                yield shard.partition
+        yield from self.delete_topics_of(targets, self._shards.groups())
+
+    def delete_topics_of(
+        self, targets: Sequence[TopicPartition], groups: Iterable[Group]
+    ) -> Iterator[int | None]:
+        """Do the same for some groups.
+
+        Cost: O(groups x topics), and O(1) per offset that is there.
         """
         gone: dict[str, set[int]] = {}
         for number, (topic, partition) in enumerate(targets, 1):
             gone.setdefault(topic, set()).add(partition)
             if not number % OFFSETS_PER_STEP:
                 yield None
-        for group in tuple(self._shards.groups()):
-            stored = [
-                target
-                for topic, partitions in gone.items()
-                for target in group.offsets.of(topic)
-                if target.partition in partitions
-            ]
-            for start in range(0, len(stored), OFFSETS_PER_STEP):
-                piece = stored[start : start + OFFSETS_PER_STEP]
-                self.bury(group, piece, whole=False)
-                yield self._shards.partition(group.group_id)
-            yield None
+        looked_at = 0
+        for group in groups:
+            for topic, partitions in gone.items():
+                looked_at += 1
+                if not looked_at % OFFSETS_PER_STEP:
+                    yield None
+                for some in _pages(group.offsets.of(topic)):
+                    stored = [
+                        target for target in some if target.partition in partitions
+                    ]
+                    if not stored or not self._shards.has(group):
+                        yield None
+                        continue
+                    self.bury(group, stored, whole=False)
+                    yield self._shards.partition(group.group_id)
 
-    def expire(self, group: Group, now: Instant) -> bool:
+    def expiring(self, group: Group) -> Iterator[int]:
         """Delete offsets whose time is over, and the group if nothing is left.
 
-        Not all at once: returns True if there may be more to delete right away.
+        Yields after each step the number of offsets that it looked at.
         """
-        config = self._shards.config
-        overdue: Sequence[TopicPartition] = ()
+        for some in _pages(group.offsets):
+            if self._shards.has(group):
+                self._expire(group, some)
+            yield len(some)
+        if self._shards.has(group) and group.is_unused():
+            self._expire(group, ())
+
+    def _expire(self, group: Group, targets: Sequence[TopicPartition]) -> None:
+        """Delete those of some offsets whose time is over."""
+        config, now = self._shards.config, self._shards.clock()
+        overdue: list[TopicPartition] = []
         if _may_expire(group):
             empty_since_ms = None
             if group.protocol_type is not None and group.state is GroupState.EMPTY:
                 empty_since_ms = group.since_ms if group.since_ms >= 0 else None
-            overdue = group.offsets.expired(
-                now.wall_ms,
-                config.offsets_retention_ms,
-                empty_since_ms=empty_since_ms,
-                in_use=group.subscribes_to,
-                at_most=OFFSETS_PER_STEP,
-            )
-        last = len(overdue) == len(group.offsets)
-        whole = last and group.nobody_there()
+            overdue = [
+                target
+                for target in targets
+                if not group.subscribes_to(target.topic)
+                and group.offsets.is_expired(
+                    target,
+                    now.wall_ms,
+                    config.offsets_retention_ms,
+                    empty_since_ms=empty_since_ms,
+                )
+            ]
+        whole = len(overdue) == len(group.offsets) and group.nobody_there()
         if overdue or whole:
             self._shards.counters.offset_expirations += len(overdue)
             self.bury(group, overdue, whole=whole)
-        # Those that still wait for their tombstones would only be found again.
-        is_full = len(overdue) == OFFSETS_PER_STEP
-        return is_full and group.offsets.get(overdue[-1]) is None
 
     def bury(
         self,
@@ -327,7 +357,7 @@ class Commits:
                     if group.offsets.get(target) is commit:
                         group.offsets.drop(target)
                 if whole and group.is_unused():
-                    effects = self._membership.unload(group, now)
+                    self._membership.end(group, now)
                     self._shards.remove(group)
             if then is not None:
                 then(error, effects)
@@ -345,6 +375,14 @@ def _fetched(
     if commit is None:
         return FetchedOffset()
     return FetchedOffset(commit.offset, commit.leader_epoch, commit.metadata)
+
+
+def _pages(
+    targets: Iterable[TopicPartition],
+) -> Iterator[Sequence[TopicPartition]]:
+    rest = iter(targets)
+    while some := list(islice(rest, OFFSETS_PER_STEP)):
+        yield some
 
 
 def _may_expire(group: Group) -> bool:

@@ -2,9 +2,9 @@
 
 It finds the group, checks what does not depend on its state, lets the pure core decide
 and passes the effects on to the log and to the parked requests. Verbs never wait: what
-cannot be answered yet is returned as `Waiting`. ``work`` does what has come due - the
-end of sessions and phases, loading a partition, cleaning up - and ``next_event_ns``
-says when to call it.
+cannot be answered yet is returned as `Waiting`. ``work`` does a step of what has come
+due (the end of sessions and phases, cleaning up), and ``next_event_ns`` says when to
+call it. Partitions are loaded and unloaded by ``loading``, in the same way.
 
 Refuses: everything on groups of partitions that this broker does not lead or has not
 read yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from logging import DEBUG, INFO, getLogger
 from typing import Final
 
-from broker.groups.commits import Commits
+from broker.groups.commits import OFFSETS_PER_STEP, Commits
 from broker.groups.group_log import GroupLog
 from broker.groups.joining import Joining
+from broker.groups.loading import Loading
 from broker.groups.membership import Membership
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.shards import Clock, Counters, Shards
@@ -40,17 +40,14 @@ from broker.groups.state.messages import (
 from broker.groups.state.timers import Timers
 from broker.groups.state.transitions import GroupState
 from broker.groups.state.waiting import Waiting
-from broker.observation.logs import fields
 from broker.observation.metric import PIECE
 from broker.protocol.errors import ErrorCode, KafkaError
-
-logger = getLogger(__name__)
 
 # A deadline whose work failed comes due again then.
 _RETRY_NS = 1000 * NS_PER_MS
 
-# Groups that are looked at in one step for offsets whose time is over.
-GROUPS_PER_STEP: Final = 32
+# A step of expiry is counted in offsets that it looks at; a group costs so many.
+_GROUP_AS_OFFSETS: Final = 8
 
 CLASSIC = "classic"
 
@@ -87,8 +84,10 @@ class GroupCoordinator:
         self._on_earlier_deadline = on_earlier_deadline
         self._timers = Timers[TimerKey](on_earlier_deadline)
         self._cleanups = Timers[int](on_earlier_deadline)
-        # Groups whose offsets are to be looked at, in a round that has begun.
+        # Groups whose offsets are to be looked at, in a round that has begun; and what
+        # is left of the first.
         self._to_expire: deque[Group] = deque()
+        self._expiring: Iterator[int] | None = None
         self._shards = Shards(
             config=config, log=log, clock=clock, on_unsettled=on_earlier_deadline
         )
@@ -97,6 +96,14 @@ class GroupCoordinator:
         self._joining = Joining(rebalance, rng)
         self._membership = Membership(rebalance)
         self.offsets = Commits(self._shards, self._membership)
+        self.loading = Loading(
+            self._shards,
+            rebalance,
+            self._membership,
+            self.offsets,
+            on_loaded=self._schedule_cleanup,
+            on_work=on_earlier_deadline,
+        )
 
     # ---- partitions -------------------------------------------------------------
 
@@ -105,52 +112,34 @@ class GroupCoordinator:
         return self._shards.partition(group_id)
 
     def elect(self, partition: int) -> None:
-        """Begin to coordinate a partition's groups; ``work`` loads them."""
-        self._shards.elect(partition)
-        self._on_earlier_deadline()
+        """Begin to coordinate a partition's groups, once ``loading`` has read them."""
+        self.loading.elect(partition)
 
     def resign(self, partition: int) -> None:
-        """Stop coordinating a partition's groups; whoever waits is sent away."""
-        shard = self._shards.by_partition.pop(partition, None)
+        """Stop coordinating a partition's groups; ``loading`` sends members away."""
         self._cleanups.cancel(partition)
-        if shard is None:
-            return
-        for group in shard.groups.values():
-            self._perform(group, self._membership.unload(group, self._clock()))
+        self.loading.resign(partition)
 
     def load_all(self) -> None:
         """Load every elected partition now: for a start, before anyone is served."""
-        while self.load_some():
+        while self.loading.work():
             pass
-
-    def load_some(self) -> bool:
-        """Load a piece of an elected partition; False if all of them are loaded."""
-        if self._shards.loading() is None:
-            return False
-        self._load_some()
-        return True
 
     # ---- what has come due ------------------------------------------------------
 
     def next_event_ns(self) -> int | None:
         """Return when to call ``work`` next; None: not before the next verb.
 
-        What loads is due since ever: the clock's own time would always be later than
-        that of whoever asked a moment before.
+        What is left of a step that was begun is due since ever.
         """
-        unsettled = self._shards.unsettled
-        if unsettled or self._to_expire or self._shards.loading() is not None:
+        if self._shards.unsettled or self._to_expire:
             return 0
         due = (self._timers.next_ns(), self._cleanups.next_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def work(self) -> bool:
-        """Do a small piece of what has come due; say whether there was anything.
-
-        A partition that loads takes turns with deadlines, so that neither waits long.
-        """
+        """Do a small piece of what has come due; say whether there was anything."""
         settled = self._shards.settle_some()
-        worked = self.load_some() or settled
         now = self._clock()
         key = self._timers.pop_due(now.ns)
         if key is not None:
@@ -167,65 +156,42 @@ class GroupCoordinator:
             self._to_expire.extend(self._shards.by_partition[partition].groups.values())
             return True
         if self._to_expire:
-            self._expire_offsets(now)
+            self._expire_offsets()
             return True
-        return worked
+        return settled
 
-    def _expire_offsets(self, now: Instant) -> None:
-        """Look at the offsets of some groups; what is wrong with one is its own."""
-        failed: Exception | None = None
-        for _ in range(min(len(self._to_expire), GROUPS_PER_STEP)):
-            group = self._to_expire.popleft()
-            if not self._shards.has(group):
-                continue
+    def _expire_offsets(self) -> None:
+        """Look at some offsets, of one group or of several."""
+        looked_at = 0
+        while self._to_expire and looked_at < OFFSETS_PER_STEP:
+            if self._expiring is None:
+                self._expiring = self.offsets.expiring(self._to_expire[0])
             try:
-                if self.offsets.expire(group, now):
-                    self._to_expire.appendleft(group)
-                    break
-            except Exception as error:
+                looked_at += next(self._expiring)
+            except StopIteration:
+                self._next_to_expire()
+                looked_at += _GROUP_AS_OFFSETS
+            except Exception:
                 # The others' offsets expire all the same.
-                failed = error
-        if failed is not None:
-            raise failed
+                self._next_to_expire()
+                raise
+
+    def _next_to_expire(self) -> None:
+        self._to_expire.popleft()
+        self._expiring = None
 
     def _expire(self, key: TimerKey, now: Instant) -> None:
-        group = self._shards.group(key.group_id)
+        shard = self._shards.by_partition.get(self.partition_for(key.group_id))
+        if shard is None or shard.partition in self._shards.unloading:
+            # The group is being unloaded, and its members with it.
+            return
+        if shard.loading:
+            self._timers.schedule(key, now.ns + _RETRY_NS)
+            return
+        group = shard.groups.get(key.group_id)
         assert group is not None, key
         self._perform(group, self._membership.due(group, key, now))
         self._shards.drop_if_unused(group)
-
-    def _load_some(self) -> None:
-        """Load a piece of a partition; with the last one its groups come to life."""
-        shard = self._shards.loading()
-        assert shard is not None, "nothing is loading"
-        now = self._clock()
-        try:
-            groups = shard.load_some(now)
-        except KafkaError as fault:
-            # Its disk fails: its groups have no coordinator here, all others have.
-            logger.error(
-                "groups cannot be loaded",
-                extra=fields(partition=shard.partition, fault=fault),
-            )
-            self.resign(shard.partition)
-            return
-        if shard.loading:
-            return
-        self._shards.counters.partition_loads += 1
-        self._schedule_cleanup(shard.partition)
-        for group in groups:
-            effects = Effects()
-            for member in group.roster:
-                self._rebalance.touch(group, member, now)
-            if len(group.roster) > self._config.group_max_size:
-                # The bound was lowered: let the members commit, then lose the last.
-                self._rebalance.prepare(group, effects, now)
-            self._perform(group, effects)
-        logger.log(
-            INFO if groups else DEBUG,
-            "groups are loaded",
-            extra=fields(partition=shard.partition, groups=len(groups)),
-        )
 
     def _schedule_cleanup(self, partition: int) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
@@ -318,20 +284,23 @@ class GroupCoordinator:
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
-    ) -> tuple[ErrorCode, list[Group]]:
-        """Return the groups in one of ``states`` of one of ``types``; empty: any."""
+    ) -> tuple[ErrorCode, Iterator[Group]]:
+        """Iterate over the groups in one of ``states`` of one of ``types``; empty: any.
+
+        The error is COORDINATOR_LOAD_IN_PROGRESS while some are not known yet.
+        """
         wanted = {state.strip().lower() for state in states}
         kinds = {kind.strip().lower() for kind in types}
         error = ErrorCode.none
-        if self._shards.loading() is not None:
+        if self._shards.is_loading():
             error = ErrorCode.coordinator_load_in_progress
         if kinds and CLASSIC not in kinds:
-            return error, []
-        found = [
+            return error, iter(())
+        found = (
             group
             for group in self._shards.groups()
             if not wanted or group.state.value.lower() in wanted
-        ]
+        )
         return error, found
 
     def statistics(self) -> GroupStatistics:
@@ -370,7 +339,10 @@ class GroupCoordinator:
         self._timers.check()
         self._cleanups.check()
         for key in self._timers:
-            group = self._shards.group(key.group_id)
+            partition = self.partition_for(key.group_id)
+            if partition in self._shards.unloading:
+                continue
+            group = self._shards.by_partition[partition].groups.get(key.group_id)
             assert group is not None, key
             if key.kind is TimerKind.SESSION:
                 known = (*group.roster.members, *group.roster.pending)

@@ -29,10 +29,11 @@ class GroupLog(Protocol):
         the appends to a partition as far as they succeed. Nothing is raised.
         """
 
-    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
-        """Iterate over what the partition holds, oldest first, a piece at a time.
+    def replay(self, partition: int) -> Iterator[Record | None]:
+        """Iterate over what the partition holds when this begins, oldest first.
 
-        Raises KAFKA_STORAGE_ERROR.
+        None is work that gave no record. Each takes bounded work, but for reading and
+        unpacking bytes. Raises KAFKA_STORAGE_ERROR.
         """
 
 

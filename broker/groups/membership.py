@@ -7,7 +7,7 @@ generation current), then does what the table says for the state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from broker.groups.rebalance import Rebalance, TimerKey, TimerKind
 from broker.groups.state.group import Group
@@ -20,6 +20,7 @@ from broker.groups.state.messages import (
     SyncAnswer,
     SyncRequest,
 )
+from broker.groups.state.records import MEMBERS_PER_STEP
 from broker.groups.state.transitions import Action, Event, GroupState
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -159,7 +160,7 @@ class Membership:
         elif key.kind is TimerKind.INITIAL_JOIN:
             self._rebalance.initial_join_due(group, effects, now)
         elif key.kind is TimerKind.JOIN:
-            self._rebalance.complete_join(group, effects, now)
+            self._rebalance.join_overdue(group, effects, now)
         else:
             self._rebalance.sync_overdue(group, effects, now)
         return effects
@@ -178,10 +179,13 @@ class Membership:
             self._rebalance.lose(group, member_id, "its session has ended", effects)
             self._rebalance.after_loss(group, effects, now)
 
-    def unload(self, group: Group, now: Instant) -> Effects:
-        """End a group here: another broker coordinates it, or it was deleted."""
+    def unloading(self, group: Group, now: Instant) -> Iterator[Effects]:
+        """End a group that another broker coordinates, some members at a time."""
+        # The leader is mostly the first: each that goes before others has the next one
+        # looked for.
+        leaving = [*sorted(group.roster.pending), *reversed(group.roster.members)]
         effects = Effects()
-        for member_id in list(group.roster.members) + sorted(group.roster.pending):
+        for number, member_id in enumerate(leaving, 1):
             self._rebalance.lose(
                 group,
                 member_id,
@@ -189,9 +193,16 @@ class Membership:
                 effects,
                 ErrorCode.not_coordinator,
             )
+            if not number % MEMBERS_PER_STEP:
+                yield effects
+                effects = Effects()
+        self.end(group, now)
+        yield effects
+
+    def end(self, group: Group, now: Instant) -> None:
+        """End a group that has no members."""
         self._rebalance.forget(group)
         group.move_to(GroupState.DEAD, now)
-        return effects
 
 
 def _leaving(group: Group, leaver: MemberIdentity) -> str:

@@ -33,6 +33,7 @@ from broker.groups.state.messages import (
     SyncAnswer,
     Write,
 )
+from broker.groups.state.records import MEMBERS_PER_STEP
 from broker.groups.state.roster import Member, metadata_of
 from broker.groups.state.snapshot import group_metadata_record
 from broker.groups.state.timers import Timers
@@ -178,12 +179,21 @@ class Rebalance:
         group.initial_remaining_ms = remaining_ms - delay_ms
         self._put_off(group, delay_ms, effects, now)
 
+    def join_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
+        """Lose some of those who have not joined; with the last, end the join phase."""
+        absent = _absent(group)
+        for member in reversed(absent[-MEMBERS_PER_STEP:]):
+            self.lose(group, member.member_id, "it did not join in time", effects)
+        if len(absent) > MEMBERS_PER_STEP:
+            self.timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now.ns)
+        else:
+            self.complete_join(group, effects, now)
+
     def complete_join(self, group: Group, effects: Effects, now: Instant) -> None:
         """End the join phase: lose who has not joined, begin the next generation."""
         roster = group.roster
         self._cancel_join(group)
-        absent = [m for m in roster if m.joining is None and m.instance_id is None]
-        for member in absent:
+        for member in _absent(group):
             self.lose(group, member.member_id, "it did not join in time", effects)
         if roster and not roster.elect_joined_leader():
             # Static members only, and none came: wait until their sessions end.
@@ -282,13 +292,16 @@ class Rebalance:
             self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_overdue(self, group: Group, effects: Effects, now: Instant) -> None:
-        """Lose the members that have not asked for their part, and rebalance."""
+        """Lose some of those who have not asked for their part; then rebalance."""
         assert group.step(Event.SYNC_OVERDUE).action is Action.REBALANCE
         assert group.roster.unsynced, "the timer outlived its reason"
         overdue = [m for m in group.roster.members if m in group.roster.unsynced]
-        for member_id in overdue:
+        for member_id in reversed(overdue[-MEMBERS_PER_STEP:]):
             self.lose(group, member_id, "it did not sync in time", effects)
-        self.prepare(group, effects, now)
+        if len(overdue) > MEMBERS_PER_STEP:
+            self.timers.schedule(TimerKey(TimerKind.SYNC, group.group_id), now.ns)
+        else:
+            self.prepare(group, effects, now)
 
     def store(
         self, group: Group, assignments: dict[str, bytes], effects: Effects
@@ -366,6 +379,11 @@ class Rebalance:
             # A session that ran out while the request was parked was let pass.
             self._is_told(group, member, now)
             yield parked, replace(told, assignment=assignment)
+
+
+def _absent(group: Group) -> list[Member]:
+    """Return the dynamic members that have not joined."""
+    return [m for m in group.roster if m.joining is None and m.instance_id is None]
 
 
 def _write(group: Group, assignments: dict[str, bytes]) -> Write:

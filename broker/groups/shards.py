@@ -2,7 +2,7 @@
 
 The one place where answers are given and records appended, whatever verb asked for it:
 the verbs of ``coordinator`` and ``commits`` find their group here and hand back the
-core's `Effects`. The clock is handed in; loading is done in pieces by ``work``.
+core's `Effects`. The clock is handed in.
 """
 
 from __future__ import annotations
@@ -46,22 +46,21 @@ class Shards:
     clock: Clock
     counters: Counters = field(default_factory=Counters)
     by_partition: dict[int, Shard] = field(default_factory=dict)
+    # Partitions whose groups, of a term that is over, are not all gone yet.
+    unloading: set[int] = field(default_factory=set)
     # What is left of answers to very many; `settle_some` gives them.
     unsettled: deque[Iterator[Answered]] = field(default_factory=deque)
     on_unsettled: Callable[[], None] = lambda: None
 
-    def elect(self, partition: int) -> None:
-        """Begin to coordinate a partition's groups, unless they are here already."""
-        if partition not in self.by_partition:
-            self.by_partition[partition] = Shard(
-                partition,
-                self.log.replay(partition),
-                lambda group_id: self.partition(group_id) == partition,
-            )
+    def add(self, partition: int) -> None:
+        """Add a shard that is to be loaded."""
+        self.by_partition[partition] = Shard(
+            partition, lambda group_id: self.partition(group_id) == partition
+        )
 
-    def loading(self) -> Shard | None:
-        """Return a shard that is still being read, if there is one."""
-        return next((s for s in self.by_partition.values() if s.loading), None)
+    def is_loading(self) -> bool:
+        """Say whether some partition's groups cannot be asked for yet."""
+        return any(shard.loading for shard in self.by_partition.values())
 
     def partition(self, group_id: str) -> int:
         """Return the partition of ``__consumer_offsets`` that a group belongs to."""
@@ -91,7 +90,8 @@ class Shards:
     def groups(self) -> Iterator[Group]:
         """Iterate over all groups of loaded shards, in the order of partitions."""
         for _, shard in sorted(self.by_partition.items()):
-            yield from tuple(shard.groups.values())
+            if not shard.loading:
+                yield from tuple(shard.groups.values())
 
     def perform(self, group_id: str, effects: Effects) -> None:
         """Append what is to be written, then give the answers that are due."""
@@ -122,13 +122,20 @@ class Shards:
         return given == ANSWERS_PER_STEP
 
     def append(self, group_id: str, write: Write) -> None:
-        """Append a group's records; what follows from the outcome is done then."""
+        """Append a group's records; what follows from the outcome is done then.
+
+        A group that is being unloaded appends nothing: the log may be led here again.
+        """
 
         def done(error: ErrorCode) -> None:
             effects = write.done(coordinator_error(error), self.clock())
             self.perform(group_id, effects)
 
-        self.log.append(self.partition(group_id), write.records, done)
+        partition = self.partition(group_id)
+        if partition in self.unloading:
+            done(ErrorCode.not_coordinator)
+        else:
+            self.log.append(partition, write.records, done)
 
     def has(self, group: Group) -> bool:
         """Tell whether this very group is still one of ours."""

@@ -39,6 +39,7 @@ from broker.protocol.wire.codec import (
 )
 from broker.protocol.wire.first_error import first_error
 from broker.replication.metrics import isr_metrics, replica_fetcher_metrics
+from broker.requests.internal_tasks import Submit
 from broker.requests.request import CLOSE, Request, Response
 from broker.requests.throttling import throttle_time, throttled
 from planes.task import BrokenRule
@@ -82,10 +83,13 @@ class KafkaApis:
         await self.broker.coordinator.prepare()
 
     def open(
-        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+        self,
+        listeners: Sequence[Listener],
+        timer_moved: Callable[[], None],
+        submit: Submit,
     ) -> None:
         """Open the broker; clients are told of ``listeners``."""
-        self.broker.open(listeners, timer_moved)
+        self.broker.open(listeners, timer_moved, submit)
 
     def serve(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         """Return the response, if it can be had at once, or the coroutine for it.

@@ -9,7 +9,7 @@ for it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -42,6 +42,7 @@ class Intake:
     connection, as in Kafka, but for ApiVersions, whose handler answers a version too
     high with the versions that there are (KIP-511).
     ``deadline`` finds a request's own time limit; without it requests have none.
+    ``numbers`` are shared with whatever else enters the same planes.
     """
 
     def __init__(
@@ -50,12 +51,13 @@ class Intake:
         classifier: Classifier,
         apis: Mapping[int, DeclaredApi],
         deadline: Deadline | None = None,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self._serve_request = serve_request
         self._classify = classifier.classify
         self._apis = dict(apis)
         self._deadline = deadline
-        self._numbers = itertools.count()
+        self._numbers = itertools.count() if numbers is None else numbers
 
     def request(
         self, frame: bytes, peer: Peer, received_ns: int, done: Done

@@ -5,6 +5,9 @@ process nor keep the others from their work, and must not be tried in a loop tha
 all the CPU. So a duty that failed is logged and rests for a second. Where a duty has
 many objects, it sees to it itself that one object's fault does not come first for ever.
 
+A duty that may take long is a `PlaneDuty`: its pieces are tasks of a plane, so that the
+configured policy rules them as it rules requests.
+
 Pure: clocks are handed in, and whoever drives it calls `Duty.run`.
 """
 
@@ -18,6 +21,7 @@ from typing import Final
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.supervisor import breaks_a_plane
+from broker.requests.internal_tasks import Submit, piece
 
 logger = getLogger(__name__)
 
@@ -53,15 +57,91 @@ class Duty:
         except Exception as error:
             if breaks_a_plane(error):
                 raise
-            self.failures += 1
-            self._resting_until_ns = now_ns + RETRY_NS
-            logger.exception(
-                "a background duty failed and is tried again",
-                extra=fields(duty=self.name, fault=repr(error)),
-            )
+            self.failed(error, now_ns)
+
+    def failed(self, error: Exception, now_ns: int) -> None:
+        """Note that a piece failed, and rest."""
+        self.failures += 1
+        self._resting_until_ns = now_ns + RETRY_NS
+        logger.error(
+            "a background duty failed and is tried again",
+            extra=fields(duty=self.name, fault=repr(error)),
+            exc_info=error,
+        )
 
 
-def duty_metrics(duties: Iterable[Duty]) -> Iterator[Metric]:
+class PlaneDuty:
+    """A duty whose pieces are tasks of a plane: `run` only submits one.
+
+    ``step`` does a bounded step and says whether it did any; a piece is up to
+    ``steps_per_piece`` of them, with preemption points between. While a piece waits or
+    is in service, nothing is due. ``moved`` is called when that ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request_class: str,
+        next_ns: Callable[[], int | None],
+        step: Callable[[], bool],
+        *,
+        steps_per_piece: int,
+        submit: Submit,
+        now_ns: Callable[[], int],
+        moved: Callable[[], None],
+    ) -> None:
+        self._duty = Duty(name, next_ns, self._submit)
+        self._class = request_class
+        self._step = step
+        self._steps_per_piece = steps_per_piece
+        self._submit_task = submit
+        self._now_ns = now_ns
+        self._moved = moved
+        self._is_submitted = self._is_running = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._duty.name
+
+    @property
+    def failures(self) -> int:
+        """How many pieces have failed."""
+        return self._duty.failures
+
+    def due_ns(self) -> int | None:
+        """Return when `run` has something to do; None: not before something happens."""
+        return None if self._is_submitted else self._duty.due_ns()
+
+    def run(self, now_ns: int) -> None:
+        """Submit a piece if one is due."""
+        if self._is_submitted:
+            return
+        self._is_running = True
+        try:
+            self._duty.run(now_ns)
+        finally:
+            self._is_running = False
+
+    def _submit(self, now_ns: int) -> None:
+        self._is_submitted = True
+        work = piece(self._step, self._steps_per_piece, self._failed)
+        self._submit_task(self._class, self.name, work, self._done)
+
+    def _failed(self, error: Exception) -> None:
+        self._duty.failed(error, self._now_ns())
+
+    def _done(self) -> None:
+        self._is_submitted = False
+        if self._is_running:
+            # It was done at once.
+            return
+        self.run(self._now_ns())
+        if not self._is_submitted:
+            self._moved()
+
+
+def duty_metrics(duties: Iterable[Duty | PlaneDuty]) -> Iterator[Metric]:
     """Iterate over how often each duty has failed."""
     for duty in duties:
         yield Metric(

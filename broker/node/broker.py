@@ -38,12 +38,12 @@ from broker.log.steps import run
 from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
-from broker.node.background import Duty
+from broker.node.background import Duty, PlaneDuty
 from broker.node.blocking import Blocking, call_here
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
-from broker.node.group_coordination import start_groups
+from broker.node.group_coordination import group_duties, start_groups
 from broker.node.hosts import Hosts, LookUp, look_up_here
 from broker.node.maintenance import Maintenance
 from broker.node.producer_ids import ProducerIds
@@ -58,6 +58,7 @@ from broker.protocol.schemas.update_metadata import UpdateMetadataRequest
 from broker.protocol.sentinels import NO_EPOCH
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import CurrentLeader
+from broker.requests.internal_tasks import Submit, submit_here
 from planes.lock import TaskLock
 from planes.slices import preempt
 
@@ -128,16 +129,18 @@ class Broker:
         self,
         listeners: Sequence[Listener],
         timer_moved: Callable[[], None] = lambda: None,
+        submit: Submit = submit_here,
     ) -> None:
         """Open the logs, lead what there is to lead, and load the groups.
 
         ``listeners`` are what clients are told; ``timer_moved`` is called when
-        `next_expiry_ns`, or the time of upkeep, has come nearer. Raises `ConfigError`.
+        `next_expiry_ns`, or the time of upkeep, has come nearer; ``submit`` has work
+        done as tasks of a plane. Raises `ConfigError`.
         """
         with operators_fault(self._static_config):
             if self.cluster_id is None:
                 self._load()
-            self._open(listeners, timer_moved)
+            self._open(listeners, timer_moved, submit)
 
     def _load(self) -> None:
         """Learn whose directories these are, and what was altered."""
@@ -153,7 +156,10 @@ class Broker:
         self.config = self.alterations.load()
 
     def _open(
-        self, listeners: Sequence[Listener], timer_moved: Callable[[], None]
+        self,
+        listeners: Sequence[Listener],
+        timer_moved: Callable[[], None],
+        submit: Submit,
     ) -> None:
         config = self.config
         self._make_replicas(listeners, timer_moved)
@@ -177,7 +183,9 @@ class Broker:
             on_earlier_deadline=timer_moved,
         )
         flush = self.flush.by_handler
-        self.deletions = Deletions(self.logs, self.groups, flush, self.blocking)
+        self.deletions = Deletions(
+            self.logs, self.groups, flush, self.blocking, timer_moved
+        )
         self.maintenance = Maintenance(
             self.logs,
             self.replicas,
@@ -187,7 +195,7 @@ class Broker:
             calls=self._threads,
             moved=timer_moved,
         )
-        self.duties = self._duties()
+        self.duties = self._duties(submit, timer_moved)
         self.upkeep_duty = Duty(
             "upkeep", self.maintenance.next_ns, self.maintenance.work
         )
@@ -271,7 +279,9 @@ class Broker:
         for duty in self.duties:
             duty.run(now_ns)
 
-    def _duties(self) -> tuple[Duty, ...]:
+    def _duties(
+        self, submit: Submit, timer_moved: Callable[[], None]
+    ) -> tuple[Duty | PlaneDuty, ...]:
         flushes, expiration = self._group_flushes, self.replication.expiration
         return (
             *(
@@ -279,7 +289,13 @@ class Broker:
                 for each in self.replicas.purgatories
             ),
             Duty("group flushes", flushes.next_ns, flushes.work),
-            Duty("groups", self.groups.next_event_ns, lambda _: self.groups.work()),
+            *group_duties(
+                self.groups,
+                self.deletions,
+                submit=submit,
+                now_ns=self.now_ns,
+                moved=timer_moved,
+            ),
             Duty("isr expiration", expiration.next_ns, expiration.work),
         )
 
@@ -376,9 +392,7 @@ class Broker:
     ) -> ErrorCode:
         """Tell clients this between two state changes, as Kafka does."""
         async with self.state_change_lock:
-            error = self.update_metadata(request)
-        await self.deletions.forget()
-        return error
+            return self.update_metadata(request)
 
     async def is_meant(self, broker_epoch: int) -> bool:
         """Tell whether a controller means this life of the broker; note its epoch."""

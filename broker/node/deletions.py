@@ -20,11 +20,14 @@ from broker.log.upkeep.manager import LogManager
 from broker.node.blocking import Blocking, carried_out
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
-from planes.slices import preempt
+from planes.slices import asleep, preempt
 
 
 class Deletions:
-    """The traces of deleted topics that may not be durably gone yet."""
+    """The traces of deleted topics that may not be durably gone yet.
+
+    ``moved`` is called when `next_ns` has come nearer.
+    """
 
     def __init__(
         self,
@@ -32,50 +35,66 @@ class Deletions:
         groups: GroupCoordinator,
         flush: Callable[[Log], Awaitable[None]],
         blocking: Blocking,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._logs = logs
         self._groups = groups
         self._flush = flush
         self._blocking = blocking
+        self._moved = moved
         self._to_forget: deque[Sequence[TopicPartition]] = deque()
+        # What is left of the first.
+        self._steps: Iterator[int | None] | None = None
         self._with_tombstones: set[TopicPartition] = set()
 
     def note(self, deleted: Sequence[TopicPartition]) -> None:
-        """Note partitions whose offsets are to be forgotten, by `forget`."""
+        """Note partitions whose offsets are to be forgotten, by `step` or `forget`."""
         self._to_forget.append(deleted)
+        self._moved()
+
+    def next_ns(self) -> int | None:
+        """Return 0 if `step` has something to do, else None."""
+        return 0 if self._to_forget else None
+
+    def step(self) -> bool:
+        """Have groups forget some of what was noted; return False if there is none."""
+        if not self._to_forget:
+            return False
+        if self._steps is None:
+            self._steps = self._groups.offsets.delete_topics(self._to_forget[0])
+        try:
+            partition = next(self._steps)
+        except StopIteration:
+            self._steps = None
+            self._to_forget.popleft()
+        except Exception:
+            # It starts again from the beginning.
+            self._steps = None
+            raise
+        else:
+            if partition is not None:
+                key = TopicPartition(GROUP_METADATA_TOPIC, partition)
+                self._with_tombstones.add(key)
+        return True
 
     async def forget(self) -> None:
-        """Have groups forget the partitions that were noted."""
-        for _ in self._forgetting():
+        """Have groups forget all that was noted; those that load do it then."""
+        while self.step():
             await preempt()
 
     def forget_now(self) -> None:
         """Do the same at once, at a start or a stop."""
-        for _ in self._forgetting():
+        while self.step():
             pass
 
-    def _forgetting(self) -> Iterator[None]:
-        """Forget step by step; note which logs say so.
-
-        Two requests may be at it: each goes on until all is done that it has noted.
-        """
-        while self._to_forget:
-            deleted = self._to_forget[0]
-            # What is still being read would keep the offsets that it finds later.
-            while self._groups.load_some():
-                yield
-            for partition in self._groups.offsets.delete_topics(deleted):
-                if partition is not None:
-                    self._with_tombstones.add(
-                        TopicPartition(GROUP_METADATA_TOPIC, partition)
-                    )
-                yield
-            if self._to_forget and self._to_forget[0] is deleted:
-                self._to_forget.popleft()
-
     async def settle(self) -> None:
-        """Forget, and make it all durable; raise KAFKA_STORAGE_ERROR."""
+        """Forget, and make it all durable; raise KAFKA_STORAGE_ERROR.
+
+        Waits for partitions that are being loaded, since their groups forget then.
+        """
         await self.forget()
+        while self._groups.loading.has_deletions():
+            await asleep(self._groups.loading.register)
         for key in sorted(self._with_tombstones):
             if key in self._logs.logs:
                 await self._flush(self._logs.logs[key])
@@ -87,6 +106,7 @@ class Deletions:
 
     def settle_now(self) -> None:
         """Do the same on this thread, at a start; raise OSError, too."""
+        self._groups.load_all()
         self.forget_now()
         for key in self._with_tombstones & self._logs.logs.keys():
             flush(self._logs.logs[key])

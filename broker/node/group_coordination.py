@@ -7,7 +7,8 @@ The coordinator follows leadership: it begins to coordinate a partition of
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
@@ -28,10 +29,16 @@ from broker.config import (
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.shards import Clock
 from broker.groups.state.config import GroupConfig
+from broker.node.background import PlaneDuty
+from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes
 from broker.node.replicated_group_log import ReplicatedGroupLog
+from broker.requests.classifier import GROUP
+from broker.requests.internal_tasks import Submit
 
 _MS_PER_MINUTE = 60_000
+# So that a piece is about as long as a small request, and a step half as long.
+LOAD_STEPS_PER_PIECE: Final = 2
 
 
 def start_groups(
@@ -74,6 +81,40 @@ def start_groups(
 
     replicas.leadership_listeners.append(follow)
     return groups
+
+
+def group_duties(
+    groups: GroupCoordinator,
+    deletions: Deletions,
+    *,
+    submit: Submit,
+    now_ns: Callable[[], int],
+    moved: Callable[[], None],
+) -> Iterator[PlaneDuty]:
+    """Yield the work of groups that no client asked for, as tasks of class group.
+
+    Each kind fails, and rests, by itself.
+    """
+    for name, next_ns, step, steps_per_piece in (
+        ("groups", groups.next_event_ns, groups.work, 1),
+        (
+            "group loading",
+            groups.loading.next_ns,
+            groups.loading.work,
+            LOAD_STEPS_PER_PIECE,
+        ),
+        ("group deletions", deletions.next_ns, deletions.step, 1),
+    ):
+        yield PlaneDuty(
+            name,
+            GROUP,
+            next_ns,
+            step,
+            steps_per_piece=steps_per_piece,
+            submit=submit,
+            now_ns=now_ns,
+            moved=moved,
+        )
 
 
 def group_config(config: BrokerConfig, partitions: int) -> GroupConfig:

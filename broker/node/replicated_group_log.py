@@ -42,11 +42,13 @@ from broker.protocol.records.batch import (
     corrupt,
     parse_header,
 )
-from broker.protocol.records.records import new_batch, read_records
+from broker.protocol.records.records import iter_records, new_batch
 from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
+# What is read from a device in one piece, unless a batch is larger.
+_READ_BYTES_MAX: Final = 256 << 10
 # The type in a control record's key: version int16, type int16.
 _COMMIT_MARKER: Final = b"\0\1"
 
@@ -69,7 +71,7 @@ class ReplicatedGroupLog:
         self._clock = clock
         self._codec = codec
         self._timeout_ns = timeout_ms * NS_PER_MS
-        self._load_bytes = load_bytes
+        self._load_bytes = min(load_bytes, _READ_BYTES_MAX)
         self.unreadable_batches = 0
 
     def append(
@@ -123,7 +125,7 @@ class ReplicatedGroupLog:
         if purgatory.watch(delayed, [key], deadline_ns, settle) is None:
             settle()
 
-    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+    def replay(self, partition: int) -> Iterator[Record | None]:
         """Iterate over the partition's records, a read of the log at a time."""
         key = TopicPartition(GROUP_METADATA_TOPIC, partition)
         log = self._replicas.get(key).log
@@ -137,13 +139,14 @@ class ReplicatedGroupLog:
                 if piece is None:
                     return
                 content = memoryview(piece.read())
-                yield walk.over(content, segment_end, len(content) < wanted_bytes)
+                yield from walk.over(content, segment_end, len(content) < wanted_bytes)
             except KafkaError as fault:
                 if fault.code is ErrorCode.kafka_storage_error:
                     raise
                 walk.lost.append(Lost(walk.offset, fault))
                 walk.go_on_at(segment_end)
             self._tell(partition, walk.lost)
+            yield None
 
     def _tell(self, partition: int, lost: list[Lost]) -> None:
         for offset, fault in lost:
@@ -181,13 +184,14 @@ class _Walk:
         """Read on with the batch that holds an offset, or the first behind it."""
         self.offset, self.skip, self.reach = offset, 0, 1
 
-    def over(self, piece: memoryview, segment_end: int, is_last: bool) -> list[Record]:
-        """Return the records that count from the whole batches of a read.
+    def over(
+        self, piece: memoryview, segment_end: int, is_last: bool
+    ) -> Iterator[Record | None]:
+        """Yield the records that count from the whole batches of a read.
 
         ``is_last`` says that nothing follows in the segment, which ends at the offset
         ``segment_end``.
         """
-        found: list[Record] = []
         position = self.skip
         try:
             while len(piece) - position >= HEADER_SIZE:
@@ -195,7 +199,7 @@ class _Walk:
                 stop = position + header.size
                 if stop > len(piece):
                     break
-                self._take(header, piece[position:stop], segment_end, found)
+                yield from self._take(header, piece[position:stop], segment_end)
                 position = stop
             if position == self.skip and is_last:
                 if position < len(piece):
@@ -206,45 +210,47 @@ class _Walk:
         except KafkaError as fault:
             self.lost.append(Lost(self.offset, fault))
             self.go_on_at(segment_end)
-        return found
 
     def _take(
-        self,
-        header: BatchHeader,
-        batch: memoryview,
-        segment_end: int,
-        found: list[Record],
-    ) -> None:
-        """Add a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
+        self, header: BatchHeader, batch: memoryview, segment_end: int
+    ) -> Iterator[Record | None]:
+        """Yield a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
         try:
             check_crc(batch, header.crc)
-            records = _committed(header, batch, self._open_transactions)
+            if self.offset <= header.last_offset < segment_end:
+                yield from _committed(header, batch, self._open_transactions)
         except KafkaError as fault:
             self.lost.append(Lost(header.base_offset, fault))
             self.skip += header.size
+            yield None
             return
         if not self.offset <= header.last_offset < segment_end:
             raise corrupt(f"offset {header.last_offset}, not below {segment_end}")
-        found += records
         self.go_on_at(header.last_offset + 1)
 
 
 def _committed(
     header: BatchHeader, batch: memoryview, open_transactions: dict[int, list[Record]]
-) -> list[Record]:
-    """Return the records that count from this batch on.
+) -> Iterator[Record | None]:
+    """Yield the records that count from this batch on, None for each other record.
 
-    Raises CORRUPT_MESSAGE or INVALID_RECORD.
+    Raises CORRUPT_MESSAGE or INVALID_RECORD, perhaps amid the batch: what came before
+    counts.
     """
-    records = read_records(header, batch)
+    marker = None
+    for record in iter_records(header, batch):
+        if header.attributes & CONTROL:
+            marker = marker or record.key
+            yield None
+        elif record.key is None:
+            yield None
+        elif header.attributes & TRANSACTIONAL:
+            found = Record(record.key, record.value)
+            open_transactions.setdefault(header.producer_id, []).append(found)
+            yield None
+        else:
+            yield Record(record.key, record.value)
     if header.attributes & CONTROL:
         ended = open_transactions.pop(header.producer_id, [])
-        marker = (records[0].key or b"") if records else b""
-        return ended if marker[2:4] == _COMMIT_MARKER else []
-    found = [
-        Record(record.key, record.value) for record in records if record.key is not None
-    ]
-    if header.attributes & TRANSACTIONAL:
-        open_transactions.setdefault(header.producer_id, []).extend(found)
-        return []
-    return found
+        if (marker or b"")[2:4] == _COMMIT_MARKER:
+            yield from ended

@@ -107,9 +107,10 @@ def test_a_group_that_kafka_wrote_is_read(
             read_offset(record.value)
         elif record.value is not None and isinstance(key, GroupKey):
             read_group(record.value)
-    shard = Shard(0, pieces(log), lambda group_id: True)
-    while shard.loading:
-        shard.load_some(Instant(0, 0))
+    shard = Shard(0, lambda group_id: True)
+    records = (record for piece in pieces(log) for record in piece)
+    for _ in shard.read(records, lambda: Instant(0, 0)):
+        pass
     shard.check()
     group = shard.groups["group"]
     (member,) = group.roster

@@ -56,7 +56,7 @@ class Handlers:
         self._hosts.learn_now(config)
         return config
 
-    def open(self, listeners, timer_moved):
+    def open(self, listeners, timer_moved, submit):
         self.listeners = listeners
 
     async def serve(self, request):

@@ -10,7 +10,7 @@ for stable offsets (KIP-447) is told to come back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from broker.groups.state.messages import OffsetCommit
 from broker.protocol.topic_partition import TopicPartition
@@ -19,14 +19,15 @@ from broker.protocol.topic_partition import TopicPartition
 class OffsetStore:
     """Committed offsets by topic and partition. Cost: O(1) per partition."""
 
-    __slots__ = ("_offsets", "_pending")
+    __slots__ = ("_count", "_offsets", "_pending")
 
     def __init__(self) -> None:
         self._offsets: dict[str, dict[int, OffsetCommit]] = {}
+        self._count = 0
         self._pending: Counter[TopicPartition] = Counter()
 
     def __len__(self) -> int:
-        return sum(map(len, self._offsets.values()))
+        return self._count
 
     def begin(self, target: TopicPartition) -> None:
         """Note that a commit is on its way into the log."""
@@ -42,13 +43,16 @@ class OffsetStore:
 
     def put(self, target: TopicPartition, commit: OffsetCommit) -> None:
         """Show a commit that is in the log."""
-        self._offsets.setdefault(target.topic, {})[target.partition] = commit
+        partitions = self._offsets.setdefault(target.topic, {})
+        self._count += target.partition not in partitions
+        partitions[target.partition] = commit
 
     def drop(self, target: TopicPartition) -> bool:
         """Forget a partition's offset; say whether there was one."""
         partitions = self._offsets.get(target.topic)
         if partitions is None or partitions.pop(target.partition, None) is None:
             return False
+        self._count -= 1
         if not partitions:
             del self._offsets[target.topic]
         return True
@@ -66,49 +70,37 @@ class OffsetStore:
         return bool(self._pending)
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        for topic, partitions in list(self._offsets.items()):
-            for partition in list(partitions):
+        for topic in list(self._offsets):
+            for partition in list(self._offsets.get(topic, ())):
                 yield TopicPartition(topic, partition)
 
-    def of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic that have an offset."""
-        return [TopicPartition(topic, each) for each in self._offsets.get(topic, ())]
+    def of(self, topic: str) -> Iterator[TopicPartition]:
+        """Iterate over the partitions of a topic that have an offset."""
+        for partition in list(self._offsets.get(topic, ())):
+            yield TopicPartition(topic, partition)
 
-    def expired(
+    def is_expired(
         self,
+        target: TopicPartition,
         now_ms: int,
         retention_ms: int,
         *,
         empty_since_ms: int | None,
-        in_use: Callable[[str], bool],
-        at_most: int,
-    ) -> list[TopicPartition]:
-        """Find offsets whose time is over, the first ``at_most``.
+    ) -> bool:
+        """Say whether there is an offset whose time is over.
 
-        Time runs from ``empty_since_ms`` or, where that is None, from each commit.
-        Offsets of topics in use never expire, nor do those with a commit under way.
+        Time runs from ``empty_since_ms`` or, where that is None, from the commit.
+        Offsets with a commit under way never expire.
         """
-        found: list[TopicPartition] = []
-        for topic, partitions in self._offsets.items():
-            if in_use(topic):
-                continue
-            if len(found) == at_most:
-                break
-            for partition, commit in partitions.items():
-                since = commit.commit_ms if empty_since_ms is None else empty_since_ms
-                end_ms = since + retention_ms
-                if commit.expire_ms >= 0:
-                    end_ms = commit.expire_ms
-                if now_ms < end_ms:
-                    continue
-                target = TopicPartition(topic, partition)
-                if target not in self._pending:
-                    found.append(target)
-                    if len(found) == at_most:
-                        break
-        return found
+        commit = self.get(target)
+        if commit is None or target in self._pending:
+            return False
+        since = commit.commit_ms if empty_since_ms is None else empty_since_ms
+        end_ms = commit.expire_ms if commit.expire_ms >= 0 else since + retention_ms
+        return now_ms >= end_ms
 
     def check(self) -> None:
         """Assert that nothing empty is kept."""
         assert all(self._offsets.values()), self._offsets
+        assert self._count == sum(map(len, self._offsets.values())), self._count
         assert all(count > 0 for count in self._pending.values()), self._pending

@@ -13,6 +13,7 @@ Format: ``group-coordinator/src/main/resources/common/message/*.json`` in Kafka'
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,6 +23,8 @@ from broker.protocol.wire.varint import decode_varint
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
+# Members that are read, built, or lost in one step.
+MEMBERS_PER_STEP: Final = 64
 _NEWEST_VALUE: Final = 4
 _FLEXIBLE_FROM: Final = 4
 # What is written again is written in a version whose lengths are 16 bits.
@@ -169,13 +172,34 @@ def read_offset(data: bytes) -> OffsetCommit:
 
 def read_group(data: bytes) -> GroupValue:
     """Return the generation in a value of versions 0 to 4."""
+    reading = reading_group(data)
+    try:
+        while True:
+            next(reading)
+    except StopIteration as done:
+        value: GroupValue = done.value
+        return value
+
+
+def reading_group(data: bytes) -> Generator[None, None, GroupValue]:
+    """Return the same, read some members at a time."""
     reader = _Reader(data)
     version = reader.value_version()
     protocol_type = reader.string()
     generation = reader.int32()
     protocol_name, leader = reader.nullable_string(), reader.nullable_string()
     since_ms = reader.int64() if version >= 2 else -1
-    members = tuple(_member(reader, version) for _ in range(reader.length()))
+    members: dict[str, MemberValue] = {}
+    instances: set[str] = set()
+    for number in range(reader.length()):
+        member = _member(reader, version)
+        if member.member_id in members or member.instance_id in instances:
+            raise UnreadableRecord("found two members of one id, expected each once")
+        members[member.member_id] = member
+        if member.instance_id is not None:
+            instances.add(member.instance_id)
+        if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
+            yield
     reader.tags()
     return GroupValue(
         protocol_type=protocol_type,
@@ -183,7 +207,7 @@ def read_group(data: bytes) -> GroupValue:
         protocol_name=protocol_name,
         leader=leader,
         since_ms=since_ms,
-        members=members,
+        members=tuple(members.values()),
     )
 
 

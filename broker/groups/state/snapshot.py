@@ -8,11 +8,16 @@ A group read back is Stable, or Empty if it has no members
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from broker.groups.state.group import Group
 from broker.groups.state.messages import GroupProtocol, Instant, Record
-from broker.groups.state.records import GroupValue, MemberValue, group_record
+from broker.groups.state.records import (
+    MEMBERS_PER_STEP,
+    GroupValue,
+    MemberValue,
+    group_record,
+)
 from broker.groups.state.roster import Member
 from broker.groups.state.transitions import GroupState
 
@@ -42,10 +47,15 @@ def group_metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Rec
     return group_record(group.group_id, value)
 
 
-def group_from_value(group_id: str, value: GroupValue, now: Instant) -> Group:
-    """Return the group that a record describes, without offsets and timers."""
+def building_group(
+    group_id: str, value: GroupValue, now: Instant
+) -> Generator[None, None, Group]:
+    """Return the group that a record describes, built some members at a time.
+
+    It has no offsets and no timers.
+    """
     group = Group(group_id, now)
-    for kept in value.members:
+    for number, kept in enumerate(value.members, 1):
         protocol = GroupProtocol(value.protocol_name or "", kept.subscription)
         group.admit(
             Member(
@@ -60,6 +70,8 @@ def group_from_value(group_id: str, value: GroupValue, now: Instant) -> Group:
                 assignment=kept.assignment,
             )
         )
+        if not number % MEMBERS_PER_STEP:
+            yield
     if group.roster:
         group.state = GroupState.STABLE
         if value.leader is not None and value.leader in group.roster:

@@ -65,7 +65,7 @@ class InstantLog:
     ) -> None:
         done(NONE)
 
-    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+    def replay(self, partition: int) -> Iterator[Record | None]:
         return iter(())
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.groups.commits import CommitRequest, Position
+from broker.groups.commits import CommitRequest, Outcomes, Position
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
@@ -63,12 +63,12 @@ class MemoryGroupLog:
             self.partitions.setdefault(partition, []).extend(records)
         done(error)
 
-    def replay(self, partition: int) -> Iterator[Sequence[Record]]:
+    def replay(self, partition: int) -> Iterator[Record | None]:
         if partition == self.read_fails_in:
             raise KafkaError(ErrorCode.kafka_storage_error)
-        records = list(self.partitions.get(partition, ()))
-        for start in range(0, len(records), 3):
-            yield records[start : start + 3]
+        for record in list(self.partitions.get(partition, ())):
+            yield record
+            yield None
 
 
 class GroupWorld:
@@ -99,6 +99,9 @@ class GroupWorld:
         """Let time pass, doing what falls due at the moment it does."""
         end_ms = self.now_ms + ms
         while True:
+            if self.coordinator.loading.work():
+                self.coordinator.check()
+                continue
             due_ns = self.coordinator.next_event_ns()
             if due_ns is None or due_ns > end_ms * NS_PER_MS:
                 break
@@ -158,6 +161,17 @@ class GroupWorld:
         **fields: object,
     ) -> dict[tuple[str, int], ErrorCode]:
         """Commit offsets and return what became of each."""
+        waiting = self.committing(offsets, member_id, generation, **fields)
+        return dict(waiting.answer())
+
+    def committing(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        **fields: object,
+    ) -> Waiting[Outcomes]:
+        """Send OffsetCommit."""
         given: dict[str, object] = {
             "group_id": self.group_id,
             "member_id": member_id,
@@ -170,7 +184,7 @@ class GroupWorld:
             },
         }
         request = CommitRequest(**(given | fields))  # type: ignore[arg-type]  # keywords are the test's
-        return dict(self.coordinator.offsets.commit(request).answer())
+        return self.coordinator.offsets.commit(request)
 
     def fetched(self) -> dict[tuple[str, int], int]:
         """Return all offsets of the group."""

@@ -350,6 +350,7 @@ def test_whoever_waits_is_sent_away_when_the_coordinator_moves(world) -> None:
     waiting = world.sync(follower, 1)
     partition = world.coordinator.partition_for("g")
     world.coordinator.resign(partition)
+    world.advance(0)
     assert waiting.answer().error is ErrorCode.not_coordinator
     assert world.heartbeat(leader, 1) is ErrorCode.not_coordinator
     assert world.join().answer().error is ErrorCode.not_coordinator
@@ -365,8 +366,7 @@ def test_a_partition_that_loads_is_not_asked_yet_but_heartbeats_pass(world) -> N
     assert world.heartbeat(member, 1) is ErrorCode.none
     assert world.join(member).answer().error is loading
     assert world.coordinator.list_groups([], [])[0] is loading
-    while world.coordinator.work():
-        pass
+    world.advance(0)
     assert world.heartbeat(member, 1) is ErrorCode.none
     assert world.state == "Stable"
 
@@ -378,6 +378,7 @@ def test_a_late_outcome_of_a_write_cannot_disturb_a_group_that_moved_away(
     world.log.hold = True
     own = world.sync(leader, 1, assignments={})
     world.coordinator.resign(world.coordinator.partition_for("g"))
+    world.advance(0)
     assert own.answer().error is ErrorCode.not_coordinator
     world.log.release(ErrorCode.not_leader_or_follower)
 

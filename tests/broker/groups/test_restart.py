@@ -262,6 +262,6 @@ def test_what_loads_is_due_to_whoever_read_the_clock_before(world) -> None:
     )
     coordinator.elect(0)
     asked_ns = moving().ns
-    due_ns = coordinator.next_event_ns()
+    due_ns = coordinator.loading.next_ns()
     assert due_ns is not None
     assert due_ns <= asked_ns

@@ -117,6 +117,8 @@ def test_what_fails_in_the_background_is_a_metric() -> None:
         "DeleteRecords purgatory",
         "group flushes",
         "groups",
+        "group loading",
+        "group deletions",
         "isr expiration",
         "upkeep",
     }

@@ -1,0 +1,126 @@
+"""Tasks of a plane that no client sent: a broker's own work, under the plane's policy.
+
+Such work (loading groups, ending sessions) competes with requests for the CPU. So it is
+cut into small pieces, and each piece is a task like a request: it has a class, a level,
+a flow and an expected cost, waits in the scheduler, is preempted, and is billed. Two
+things differ.
+
+- An internal task is let in without admission and past the queue's bound, because no
+  client could receive a refusal. The number of tasks is bounded instead: each kind of
+  work submits its next piece when the last one is done.
+- For the same reason a policy that never preempts alternates between requests and
+  pieces, and a fault costs one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from broker.observation.supervisor import breaks_a_plane
+from planes.dispatcher import Dispatcher
+from planes.plane import PlaneCore
+from planes.slices import PREEMPT, preempt
+from planes.task import Task
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Done = Callable[[], None]
+
+_UNKNOWN_COST_NS: Final = 500_000
+# The expected cost is a moving average over about eight pieces.
+_AVERAGE_SHIFT: Final = 3
+
+
+class Submit(Protocol):
+    """Has a piece of work done as a task, then calls ``done``.
+
+    ``work`` must contain its own faults, as a `piece` does. ``kind`` names it: a flow
+    within its class.
+    """
+
+    def __call__(self, request_class: str, kind: str, work: Work, done: Done) -> None:
+        """Submit it."""
+
+
+class InternalTasks:
+    """Submits internal tasks to one plane.
+
+    ``numbers`` are those of all tasks of the plane, in the order of arrival. ``levels``
+    has the priority of each class.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        plane: PlaneCore,
+        *,
+        numbers: Iterator[int],
+        levels: Mapping[str, int],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._plane = plane
+        self._numbers = numbers
+        self._levels = levels
+        self._cost_ns: dict[str, int] = {}
+        # Tasks that are submitted and not done.
+        self.pending = 0
+
+    def submit(self, request_class: str, kind: str, work: Work, done: Done) -> None:
+        """Submit a piece of work; ``done`` is called at the end of its last slice."""
+        flow = f"{request_class}/{kind}"
+        self.pending += 1
+
+        def ended(task: Task, _: object) -> None:
+            self.pending -= 1
+            known_ns = self._cost_ns.get(flow, task.service_ns)
+            self._cost_ns[flow] = known_ns + (
+                task.service_ns - known_ns >> _AVERAGE_SHIFT
+            )
+            done()
+
+        task = Task(
+            number=next(self._numbers),
+            request_class=request_class,
+            level=self._levels[request_class],
+            flow=flow,
+            cost_ns=self._cost_ns.get(flow, _UNKNOWN_COST_NS),
+            received_ns=self._dispatcher.now_ns(),
+            serve=work,
+            done=ended,
+        )
+        self._dispatcher.enter(self._plane, task)
+
+
+def piece(
+    step: Callable[[], bool], at_most: int, failed: Callable[[Exception], None]
+) -> Work:
+    """Return work of some steps, with preemption points between.
+
+    It ends early where ``step`` returns False, since there is nothing to do, and where
+    a step fails, which ``failed`` is told.
+    """
+
+    async def work() -> None:
+        try:
+            for number in range(at_most):
+                if number:
+                    await preempt()
+                if not step():
+                    return
+        except Exception as error:  # whatever it is, it costs this piece alone
+            if breaks_a_plane(error):
+                raise
+            failed(error)
+
+    return work
+
+
+def submit_here(request_class: str, kind: str, work: Work, done: Done) -> None:
+    """Do a piece of work at once, for a broker without planes."""
+    coroutine = work()
+    try:
+        while True:
+            trap = coroutine.send(None)
+            assert trap is PREEMPT, f"{kind} waits where there is no plane: {trap!r}"
+    except StopIteration:
+        done()
