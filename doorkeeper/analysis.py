@@ -13,13 +13,20 @@ from doorkeeper.shared import DIRECTORY, FILE, RUN_DIR, failing
 @click.argument("run_dir", type=RUN_DIR)
 @click.option("--out", type=DIRECTORY, help="Default RUN_DIR/report.")
 @click.option("--master", metavar="URL", help="A Spark cluster; default local.")
-def analyze(run_dir: Path, out: Path | None, master: str | None) -> None:
+@click.option(
+    "--skip-damaged", is_flag=True, help="Leave out runs whose files cannot be read."
+)
+def analyze(
+    run_dir: Path, out: Path | None, master: str | None, skip_damaged: bool
+) -> None:
     """Compare the arms of a recorded experiment: tables, figures, verdicts."""
     from spark_analysis import analyze as analysis
     from spark_analysis.recordings.contract import RecordingError
+    from spark_analysis.recordings.java import NoJava
+    from spark_analysis.recordings.session import SparkFailed
 
-    with failing(RecordingError):
-        analysis.analyze(run_dir, out, master)
+    with failing(RecordingError, NoJava, SparkFailed):
+        analysis.analyze(run_dir, out, master, skip_damaged=skip_damaged)
 
 
 @click.command()

@@ -25,6 +25,7 @@ from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.study import Study
 from spark_analysis.judging.worlds import Worlds, hold_together
 from spark_analysis.recordings.contract import Manifest, RecordingError
+from spark_analysis.recordings.load import without_damaged
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.session import LOCAL, spark_session
 from spark_analysis.recordings.theory import load_theory
@@ -69,20 +70,29 @@ WRITERS: Final = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
 def analyze(
-    run_dir: Path, out_dir: Path | None = None, master: str | None = None
+    run_dir: Path,
+    out_dir: Path | None = None,
+    master: str | None = None,
+    *,
+    skip_damaged: bool = False,
 ) -> None:
     """Compare a run directory's arms, write the report, and print the comparison.
 
     A directory of worlds, each a run directory of one experiment, gets one report over
     all of them. ``out_dir`` defaults to ``report`` in the directory, ``master`` to this
-    machine.
+    machine. ``skip_damaged`` leaves out runs of which a file cannot be read.
 
     :raises spark_analysis.recordings.contract.RecordingError: if the recordings do not
     hold.
     :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
+    :raises spark_analysis.recordings.session.SparkFailed: if Spark does not start.
     """
     out_dir = out_dir or run_dir / "report"
     manifests, silent = _manifests(run_dir)
+    if skip_damaged:
+        manifests = [without_damaged(manifest) for manifest in manifests]
+    # Before the work, not after it.
+    out_dir.mkdir(parents=True, exist_ok=True)
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PIPED_WIDTH)

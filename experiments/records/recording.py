@@ -141,9 +141,9 @@ def samples_table(labels: RunLabels, samples: Mapping[str, Any]) -> pa.Table:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write a table as Parquet (zstd)."""
+    """Write a table as Parquet (zstd), with a checksum of each page."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="zstd")
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
 def counts(table: pa.Table, sent: int) -> dict[str, int]:

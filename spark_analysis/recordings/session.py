@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -20,7 +21,9 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
+from spark_analysis.recordings.contract import DamagedFile
 from spark_analysis.recordings.java import java_home
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 _PACKAGE: Final = Path(__file__).parents[1]
+# Variables of another Spark, or for one: a local analysis brings its own.
+_OF_OTHERS: Final = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_")
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -36,6 +41,8 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Groups are few but more than the 128 at which Spark would sort instead of hash.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # A damaged page of a recording is refused, not read as something else.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
 }
@@ -51,6 +58,10 @@ _LOCAL: Final = {
 }
 
 
+class SparkFailed(Exception):
+    """Spark does not start, or lacks what it needs to go on; the message says what."""
+
+
 @contextlib.contextmanager
 def spark_session(
     master: str = LOCAL, packages: Sequence[Path] = (_PACKAGE,)
@@ -60,31 +71,34 @@ def spark_session(
     ``packages`` are the directories of those that the workers of a cluster need, and
     that are sent to them; workers on this machine have what this process has.
 
-    Sets ``JAVA_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, where
-    Spark's launcher looks for them: without the latter, Spark's workers would be
-    whatever ``python3`` means on PATH. A cluster may have its Python elsewhere: there a
-    ``PYSPARK_PYTHON`` that is set is left alone.
-
     :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
+    :raises SparkFailed: if it does not start.
+    :raises DamagedFile: if Spark could not read a file of a recording.
     """
     local = master.startswith("local")
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
-    if local or "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    with tempfile.TemporaryFile() as chatter:
+    with tempfile.TemporaryFile() as chatter, _environment(local=local):
         try:
             with _standard_error_to(chatter.fileno()):
                 session = _start(master)
-            try:
-                with contextlib.nullcontext() if local else _sent(packages, session):
-                    yield session
-            finally:
-                session.stop()
-        except BaseException:
+        except Exception as error:
+            chatter.seek(0)
+            said = _telling(chatter.read().decode(errors="replace")) or _telling(
+                str(error)
+            )
+            raise SparkFailed(f"Spark at {master} does not start: {said}") from error
+        try:
+            sent = contextlib.nullcontext() if local else _sent(packages, session)
+            with sent, reading():
+                yield session
+        except DamagedFile:
+            raise
+        except Exception:
             # What Spark said, kept back so far, may say why.
             chatter.seek(0)
             sys.stderr.write(chatter.read().decode(errors="replace"))
             raise
+        finally:
+            session.stop()
 
 
 def apply_to_groups(
@@ -101,7 +115,76 @@ def apply_to_groups(
 
 def settings(master: str) -> dict[str, str]:
     """Return what Spark is told, on this machine or on a cluster."""
-    return _SETTINGS | (_LOCAL if master.startswith("local") else {})
+    if not master.startswith("local"):
+        return dict(_SETTINGS)
+    return _SETTINGS | _LOCAL | {"spark.local.dir": tempfile.gettempdir()}
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Turn Spark's fault about a file of a recording into one that names the file.
+
+    :raises DamagedFile: if Spark could not read it.
+    """
+    try:
+        yield
+    except Exception as error:
+        unreadable = _unreadable(error)
+        if unreadable is None:
+            raise
+        raise unreadable from error
+
+
+@contextlib.contextmanager
+def _environment(*, local: bool) -> Iterator[None]:
+    """Put what Spark's launcher needs into the environment, until the session ends.
+
+    Without ``PYSPARK_PYTHON`` its workers would be whatever ``python3`` means on PATH.
+    For a cluster the variables of the machine's own Spark count.
+
+    For a local session they do not: another Spark's home and settings are no part of
+    this analysis. The driver is bound to the loopback address here, too, because Java
+    otherwise looks up the machine's host name, which need not resolve. File names are
+    bytes to Java in a locale without an encoding, so it gets one that has UTF-8.
+    """
+    before = dict(os.environ)
+    wanted = {"JAVA_HOME": str(java_home(before)), "PYSPARK_PYTHON": sys.executable}
+    if local:
+        for name in before:
+            if name.startswith(_OF_OTHERS):
+                del os.environ[name]
+        wanted |= {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_HOSTNAME": "localhost",
+            "LC_ALL": "C.UTF-8",
+        }
+    else:
+        wanted |= {"PYSPARK_PYTHON": before.get("PYSPARK_PYTHON", sys.executable)}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _telling(text: str) -> str:
+    """Return the line of Java's and Spark's words that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    faults = [it for it in lines if re.search(r"(Error|Exception|^\[[A-Z_.]+\])", it)]
+    return (faults or lines or [""])[0]
+
+
+def _unreadable(error: BaseException) -> DamagedFile | None:
+    """Return Spark's fault as that of a recording, if it names one of its files."""
+    text = str(error)
+    file = re.search(r"file:/*(/[^\n]*?\.parquet)", text)
+    if file is None or not re.search(r"FAILED_READ_FILE|PATH_NOT_FOUND|parquet", text):
+        return None
+    path = unquote(file[1])
+    causes = re.findall(r"Caused by: (.*)", text)
+    why = causes[-1] if causes else _telling(text)
+    return DamagedFile(path, f"damaged, or no Parquet file: {why}")
 
 
 def _start(master: str) -> SparkSession:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import Manifest, RecordingError, Run
-from spark_analysis.recordings.load import aggregates
+from spark_analysis.recordings.load import aggregates, literal
 from spark_analysis.recordings.phases import PHASES
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
     )
     check(found, manifest)
     inside = [it for it in found if it["in_window"]]
+    if not inside:
+        raise RecordingError(
+            f"{manifest.directory}: no requests: the traces have none in the window "
+            "that is analysed (rates of 0, or all before the warm-up's end)"
+        )
     inside.sort(key=lambda it: (it["point_index"], it["class"], it["arm"], it["block"]))
     return tuple(
         Tally(
@@ -162,7 +167,8 @@ def _slo(manifest: Manifest) -> str:
             if entry.slo_ns is not None:
                 indices.setdefault((entry.name, entry.slo_ns), []).append(str(index))
     cases = "".join(
-        f" WHEN class = '{name}' AND point_index IN ({', '.join(found)}) THEN {slo_ns}D"
+        f" WHEN class = {literal(name)} AND point_index IN ({', '.join(found)}) "
+        f"THEN {slo_ns}D"
         for (name, slo_ns), found in indices.items()
     )
     return f"CASE{cases} ELSE {_FOREVER_NS} END" if cases else _FOREVER_NS

@@ -1,0 +1,178 @@
+"""A damaged recording: a report of it, or one sentence that names the file.
+
+Never another exception, and the recording's own files stay as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from doorkeeper.cli import main
+from experiments.records import recording
+from spark_analysis.judging.assembly import compare
+from spark_analysis.recordings import session
+from spark_analysis.recordings.contract import DamagedFile, RecordingError
+from spark_analysis.recordings.load import (
+    compared_files,
+    read_requests,
+    read_samples,
+    without_damaged,
+)
+from spark_analysis.recordings.manifest import load_manifest
+from spark_analysis.recordings.tally import tally
+from tests.spark_analysis import synthetic
+from tests.spark_analysis.damage import NAMED, damage_bytes, damage_field, page_damaged
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    at = tmp_path_factory.mktemp("sound")
+    synthetic.write(at, blocks=3, seconds=0.02, arms=["fifo", "wfq"])
+    for path in at.rglob("*.parquet"):
+        # As the recorder writes it: with a checksum of each page.
+        recording.write(pq.read_table(path), path)
+    return at
+
+
+@pytest.fixture
+def at(sound: Path, tmp_path: Path) -> Path:
+    shutil.copytree(sound, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def prints(directory: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fault_of(call: Callable[[], object]) -> str:
+    """Return the one sentence that a call ends in; nothing if it ends well."""
+    try:
+        with session.reading():
+            call()
+    except RecordingError as error:
+        (sentence,) = str(error).splitlines()
+        return sentence
+    return ""
+
+
+@pytest.mark.parametrize("damage", [it for it in NAMED if it is not page_damaged])
+@pytest.mark.parametrize("kind", ["requests", "samples"])
+def test_a_file_that_is_none_is_named(
+    at: Path, kind: str, damage: Callable[[Path], None]
+) -> None:
+    file = at / kind / "b001-wfq-t0.parquet"
+    damage(file)
+    before = prints(at)
+    with pytest.raises(DamagedFile) as fault:
+        compared_files(load_manifest(at), kind)  # type: ignore[arg-type]
+    assert str(fault.value).startswith(f"{file}: ")
+    assert "\n" not in str(fault.value)
+    assert prints(at) == before
+
+
+@pytest.mark.parametrize("damage", NAMED)
+def test_the_rest_is_analysed_on_request(
+    at: Path, damage: Callable[[Path], None]
+) -> None:
+    file = at / "requests" / "b001-wfq-t0.parquet"
+    damage(file)
+    left = without_damaged(load_manifest(at))
+    assert left.blocks == (0, 2)
+    (run,) = [it for it in left.runs if not it.valid]
+    assert run.run_id == "b001-wfq-t0"
+    assert str(file) in left.why_excluded(run)
+
+
+def test_where_nothing_is_left_it_says_why(at: Path) -> None:
+    for path in (at / "samples").iterdir():
+        path.unlink()
+    with pytest.raises(RecordingError, match="'fifo' has no valid run"):
+        without_damaged(load_manifest(at))
+
+
+@pytest.mark.spark
+def test_a_damaged_page_is_named_by_its_file(at: Path, spark: SparkSession) -> None:
+    file = at / "requests" / "b001-wfq-t0.parquet"
+    page_damaged(file)
+    manifest = load_manifest(at)
+    with pytest.raises(DamagedFile) as fault, session.reading():
+        tally(read_requests(spark, manifest), manifest)
+    assert str(fault.value).startswith(f"{file}: damaged, or no Parquet file: ")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(24))
+def test_any_damaged_byte_ends_in_numbers_or_one_sentence(
+    at: Path, spark: SparkSession, seed: int
+) -> None:
+    rng = random.Random(seed)
+    files = [at / "manifest.json", *sorted(at.glob("*/*.parquet"))]
+    way = damage_bytes(rng.choice(files), rng)
+    before = prints(at)
+
+    def read() -> None:
+        manifest = load_manifest(at)
+        tally(read_requests(spark, manifest), manifest)
+        read_samples(spark, manifest).toArrow()
+
+    said = fault_of(read)
+    assert not said or str(at) in said or "run" in said, way
+    assert prints(at) == before
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_any_damaged_field_is_read_or_named(at: Path, seed: int) -> None:
+    where = damage_field(at / "manifest.json", random.Random(seed))
+    said = fault_of(lambda: load_manifest(at))
+    assert not said or said.startswith(f"{at / 'manifest.json'}: "), where
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(12))
+def test_any_damaged_field_ends_in_a_comparison_or_one_sentence(
+    at: Path, spark: SparkSession, seed: int
+) -> None:
+    where = damage_field(at / "manifest.json", random.Random(f"whole {seed}"))
+    said = fault_of(lambda: compare(spark, load_manifest(at)))
+    assert not said or str(at) in said or "run" in said, where
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"schema": 1, "na', bytes(4096), b"[1, 2]", b"\xff\xfe{}"]
+)
+def test_a_damaged_manifest_is_named(at: Path, content: bytes) -> None:
+    (at / "manifest.json").write_bytes(content)
+    found = CliRunner().invoke(main, ["analyze", str(at)])
+    assert found.exit_code == 1
+    (line,) = found.output.splitlines()
+    assert line.startswith(f"Error: {at / 'manifest.json'}: ")
+
+
+@pytest.mark.spark
+def test_a_class_without_requests_in_the_window_is_none_of_the_compared(
+    at: Path, spark: SparkSession
+) -> None:
+    manifest = load_manifest(at)
+    rows = read_requests(spark, manifest)
+    found = {it.class_name for it in tally(rows, manifest)}
+    outside = rows.selectExpr(
+        *(name for name in rows.columns if name != "inside"),
+        "inside AND class != 'control' AS inside",
+    )
+    assert {it.class_name for it in tally(outside, manifest)} == found - {"control"}
+    nothing = rows.drop("inside").selectExpr("*", "false AS inside")
+    with pytest.raises(RecordingError, match="no requests: the traces have none"):
+        tally(nothing, manifest)
