@@ -39,16 +39,16 @@ class Supervisor:
 
     async def keep(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Run ``work`` until it returns; after a fault run it again."""
-        pause_s = PAUSE_S
+        pause_s = 0.0
         while True:
-            began_s = trio.current_time()
+            began_s = trio.current_time() + pause_s
             with self.contained(name):
+                if pause_s:
+                    await trio.sleep(pause_s)
                 await work()
                 return
-            if trio.current_time() - began_s >= PAUSE_MAX_S:
-                pause_s = PAUSE_S
-            await trio.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            healthy = trio.current_time() - began_s >= PAUSE_MAX_S
+            pause_s = min(max(0 if healthy else 2 * pause_s, PAUSE_S), PAUSE_MAX_S)
 
     @contextmanager
     def contained(self, name: str) -> Iterator[None]:

@@ -1,0 +1,135 @@
+"""Raises faults in the tasks of brokers, once at each point where a task waits.
+
+An *await point* is the line of each of the broker's coroutines on a waiting task's
+stack, under the name of the task. The injector takes the place of a task's coroutine
+when Trio spawns the task. Where the coroutine comes to wait at a point that has not
+failed yet, the wait is abandoned as a cancellation abandons it, and the fault is
+raised there. A run of a busy cluster so visits every point that its load reaches.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, NoReturn
+
+import trio
+from trio._core._traps import WaitTaskRescheduled
+from trio.lowlevel import Abort, Task
+
+MARK = "injected"
+KINDS: tuple[Callable[[], Exception], ...] = (
+    lambda: OSError(errno.EMFILE, MARK),
+    lambda: ValueError(MARK),
+    lambda: RuntimeError(MARK),
+    lambda: MemoryError(MARK),
+    lambda: KeyError(MARK),
+)
+# Inside of it Trio rests on rules of its own, and only `trio.Cancelled` comes.
+IN_TRIO = "Nursery.start"
+# What planes run ("worker", "alarm") is a request's.
+VICTIMS = ("broker.", "throttle")
+# They do nothing but wait for their children.
+NOT_VICTIMS = ("broker.network.socket_server.SocketServer.run",)
+
+Point = tuple[str, ...]
+
+
+class FaultInjector(trio.abc.Instrument):
+    """Faults in tasks below those named ``roots``, while `armed`.
+
+    They are up to ``pause_s`` apart.
+    """
+
+    def __init__(self, seed: int, *, roots: tuple[str, ...], pause_s: float) -> None:
+        self.armed = False
+        self.raised: dict[Point, Exception] = {}
+        self._rng = random.Random(seed)
+        self._roots = roots
+        self._pause_s = pause_s
+        self._not_before_s = 0.0
+
+    def task_spawned(self, task: Task) -> None:
+        """Take the place of a victim's coroutine."""
+        is_victim = task.name.startswith(VICTIMS) and task.name not in NOT_VICTIMS
+        if is_victim and self._is_below_root(task):
+            task.coro = _Injected(task.coro, task.name, self)
+
+    def _is_below_root(self, task: Task) -> bool:
+        nursery = task.parent_nursery
+        while nursery is not None:
+            if nursery.parent_task.name in self._roots:
+                return True
+            nursery = nursery.parent_task.parent_nursery
+        return False
+
+    def fault(self, point: Point) -> Exception | None:
+        """Return what is to be raised at a point; None: nothing."""
+        if (
+            not self.armed
+            or point in self.raised
+            or trio.current_time() < self._not_before_s
+        ):
+            return None
+        return self._rng.choice(KINDS)()
+
+    def note(self, point: Point, fault: Exception) -> None:
+        """Remember what was raised."""
+        self.raised[point] = fault
+        pause_s = self._rng.uniform(0, self._pause_s)
+        self._not_before_s = trio.current_time() + pause_s
+
+
+class _Injected:
+    """A coroutine, as Trio drives it, that may fail where it waits."""
+
+    def __init__(self, coro: Any, name: str, injector: FaultInjector) -> None:
+        self._coro = coro
+        self._name = name
+        self._injector = injector
+        self.cr_frame = coro.cr_frame
+
+    def send(self, value: Any) -> Any:
+        """Run up to the next wait that does not fail."""
+        return self._filtered(self._coro.send(value))
+
+    def throw(self, *error: Any) -> Any:
+        """Run on with an exception."""
+        return self._filtered(self._coro.throw(*error))
+
+    def close(self) -> None:
+        """Close the coroutine."""
+        self._coro.close()
+
+    def _filtered(self, trap: Any) -> Any:
+        point = (self._name, *_lines(self._coro))
+        fault = None if IN_TRIO in point else self._injector.fault(point)
+        if fault is None:
+            return trap
+        if not isinstance(trap, WaitTaskRescheduled):
+            self._injector.note(point, fault)
+            return self._coro.throw(fault)
+
+        def raise_fault() -> NoReturn:
+            # A nursery takes it at once, and cancels its tasks.
+            self._injector.note(point, fault)
+            raise fault
+
+        if trap.abort_func(raise_fault) is Abort.FAILED:
+            return trap
+        self._injector.note(point, fault)
+        return self._coro.throw(fault)
+
+
+def _lines(coro: Any) -> Iterator[str]:
+    """Iterate over the lines of the broker's that a coroutine waits in."""
+    while coro is not None:
+        frame = getattr(coro, "cr_frame", None) or getattr(coro, "gi_frame", None)
+        if frame is not None and frame.f_globals["__name__"].startswith("broker."):
+            code: CodeType = frame.f_code
+            yield f"{code.co_qualname}:{frame.f_lineno}"
+        elif frame is not None and frame.f_code.co_qualname == IN_TRIO:
+            yield IN_TRIO
+        coro = getattr(coro, "cr_await", None) or getattr(coro, "gi_yieldfrom", None)
