@@ -38,6 +38,7 @@ from broker.config import (
 )
 from broker.disk.files import RealStorage
 from broker.handling.kafka_apis import KafkaApis
+from broker.handling.registry import load_schemas
 from broker.network import settings as network_settings
 from broker.network.epoll import TcpNetwork
 from broker.node.call_shell import CallThreads, call_in_thread
@@ -75,6 +76,7 @@ def main(config: BrokerConfig, connect: Connect = connect_tcp) -> None:
     allow_all_descriptors()
     storage, rng = RealStorage(), random.Random()
     config = trio.run(numbered, config, storage, rng, connect)
+    load_schemas()
     broker = assemble(
         config,
         storage=storage,

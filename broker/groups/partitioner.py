@@ -7,6 +7,12 @@ Every broker and every Kafka tool must come to the same answer, so this is Java'
 
 from __future__ import annotations
 
+import codecs
+from typing import Final
+
+# Looked up here, since a codec is a file that is opened when it is first used.
+_UTF_16: Final = codecs.getencoder("utf-16-be")
+
 
 def java_hash(text: str) -> int:
     """Return Java's ``String.hashCode``.
@@ -15,7 +21,7 @@ def java_hash(text: str) -> int:
     (-862545276, -2147483648)
     """
     value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
+    units, _ = _UTF_16(text, "surrogatepass")
     for at in range(0, len(units), 2):
         value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value

@@ -15,6 +15,7 @@ from typing import Final
 import broker.apis
 from broker.apis import api_versions
 from broker.apis.common.api import Api
+from broker.protocol.wire import codec
 
 
 def _declared() -> Mapping[int, Api]:
@@ -32,3 +33,9 @@ def _declared() -> Mapping[int, Api]:
 
 
 APIS: Final = _declared()
+
+
+def load_schemas() -> None:
+    """Import the messages of all APIs: for a start, before clients connect."""
+    for key, api in APIS.items():
+        codec.load_schemas(key, api.versions)

@@ -1,9 +1,15 @@
 """What a broker imports before it can serve: it shows in every start."""
 
+import contextlib
+import socket
 import subprocess
 import sys
 
 import pytest
+
+from broker.handling.registry import APIS
+from broker.protocol.wire.codec import encode_request, request_type
+from tests.broker.apis.requests import entity
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,56 @@ def test_a_broker_may_open_as_many_files_as_its_user_is_allowed() -> None:
         "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most)"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+# Reports what is imported once the broker has started, but for reports of failures.
+_LAUNCHER = """
+import sys
+from broker import process
+from doorkeeper.cli import main
+log_start = process._log_start
+
+def started(config, server):
+    log_start(config, server)
+    sys.addaudithook(report)
+
+def report(event, arguments):
+    if event == "import":
+        print("import", arguments[0], flush=True)
+
+process._log_start = started
+main()
+"""
+
+
+def _versions():
+    return [
+        (key, version)
+        for key, api in sorted(APIS.items())
+        for version in range(api.versions[0], api.versions[1] + 1)
+    ]
+
+
+@pytest.mark.live
+def test_serving_any_api_and_version_imports_nothing(tmp_path):
+    command = [sys.executable, "-c", _LAUNCHER, "serve"]
+    for key, value in (
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("log.dirs", tmp_path),
+        ("request.timeout.ms", "1000"),
+    ):
+        command += ["--set", f"{key}={value}"]
+    broker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(broker.stdout.readline().rpartition(":")[2])
+        for key, version in _versions():
+            body = entity(request_type(key, version), {})
+            with socket.create_connection(("127.0.0.1", port), timeout=0.3) as client:
+                client.sendall(encode_request(key, version, 1, "test", body))
+                # Some wait for members of a group; being served is enough.
+                with contextlib.suppress(TimeoutError):
+                    client.recv(4096)
+    finally:
+        broker.terminate()
+        said, _ = broker.communicate(timeout=30)
+    assert said == ""

@@ -81,6 +81,17 @@ def response_type(api_key: int, version: int) -> type[Entity]:
     return _load(schemas.RESPONSES, load_response_schema, api_key, version)
 
 
+def load_schemas(api_key: int, versions: tuple[int, int]) -> None:
+    """Import all that is needed to serve the versions of an API, first to last.
+
+    An import opens files, which fails where descriptors have run out.
+    """
+    first, last = versions
+    for version in range(first, last + 1):
+        request_type(api_key, version)
+        response_type(api_key, version)
+
+
 def decode(
     api_key: int,
     version: int,
