@@ -59,10 +59,14 @@ class Duty:
                 raise
             self.failed(error, now_ns)
 
+    def rest(self, until_ns: int) -> None:
+        """Let nothing be due before a time."""
+        self._resting_until_ns = max(self._resting_until_ns, until_ns)
+
     def failed(self, error: Exception, now_ns: int) -> None:
         """Note that a piece failed, and rest."""
         self.failures += 1
-        self._resting_until_ns = now_ns + RETRY_NS
+        self.rest(now_ns + RETRY_NS)
         logger.error(
             "a background duty failed and is tried again",
             extra=fields(duty=self.name, fault=repr(error)),
@@ -131,13 +135,11 @@ class PlaneDuty:
     def _failed(self, error: Exception) -> None:
         self._duty.failed(error, self._now_ns())
 
-    def _done(self) -> None:
+    def _done(self, pause_ns: int) -> None:
         self._is_submitted = False
-        if self._is_running:
-            # It was done at once.
-            return
-        self.run(self._now_ns())
-        if not self._is_submitted:
+        if pause_ns:
+            self._duty.rest(self._now_ns() + pause_ns)
+        if not self._is_running:
             self._moved()
 
 

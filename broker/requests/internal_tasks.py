@@ -8,8 +8,10 @@ things differ.
 - An internal task is let in without admission and past the queue's bound, because no
   client could receive a refusal. The number of tasks is bounded instead: each kind of
   work submits its next piece when the last one is done.
-- For the same reason a policy that never preempts alternates between requests and
-  pieces, and a fault costs one piece.
+- Where others use the CPU or wait for it, a piece is followed by a pause of its own
+  length. So such work has half of the CPU at most, whichever class the policy prefers,
+  and a policy that never preempts alternates between requests and pieces.
+- A fault costs one piece.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from planes.slices import PREEMPT, preempt
 from planes.task import Task
 
 Work = Callable[[], Coroutine[Any, Any, object]]
-Done = Callable[[], None]
+# Receives the length of the pause before the next piece.
+Done = Callable[[int], None]
 
 _UNKNOWN_COST_NS: Final = 500_000
 # The expected cost is a moving average over about eight pieces.
 _AVERAGE_SHIFT: Final = 3
+# Others have used the CPU if they used more than this part of what the piece did.
+_LITTLE: Final = 8
 
 
 class Submit(Protocol):
@@ -64,6 +69,8 @@ class InternalTasks:
         self._cost_ns: dict[str, int] = {}
         # Tasks that are submitted and not done.
         self.pending = 0
+        # What all tasks had used when the last one was done.
+        self._attained_ns = 0
 
     def submit(self, request_class: str, kind: str, work: Work, done: Done) -> None:
         """Submit a piece of work; ``done`` is called at the end of its last slice."""
@@ -76,7 +83,7 @@ class InternalTasks:
             self._cost_ns[flow] = known_ns + (
                 task.service_ns - known_ns >> _AVERAGE_SHIFT
             )
-            done()
+            done(self._pause_ns(task))
 
         task = Task(
             number=next(self._numbers),
@@ -89,6 +96,17 @@ class InternalTasks:
             done=ended,
         )
         self._dispatcher.enter(self._plane, task)
+
+    def _pause_ns(self, task: Task) -> int:
+        """Return how long others are to have the CPU, if they use it."""
+        planes = self._dispatcher.planes
+        attained_ns = sum(plane.attained_ns for plane in planes)
+        others_ns = attained_ns - self._attained_ns - task.service_ns
+        self._attained_ns = attained_ns
+        wait = any(len(plane.scheduler) for plane in planes)
+        if wait or others_ns > task.service_ns // _LITTLE:
+            return task.service_ns
+        return 0
 
 
 def piece(
@@ -123,4 +141,4 @@ def submit_here(request_class: str, kind: str, work: Work, done: Done) -> None:
             trap = coroutine.send(None)
             assert trap is PREEMPT, f"{kind} waits where there is no plane: {trap!r}"
     except StopIteration:
-        done()
+        done(0)

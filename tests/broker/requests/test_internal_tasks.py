@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ import trio.lowlevel
 
 from broker.node.background import RETRY_NS, PlaneDuty
 from broker.requests.internal_tasks import InternalTasks, submit_here
+from broker.requests.timer import DeadlineTimer
 from schedulers.registry import POLICIES
-from tests.planes.simulation import US, World, simulated
+from tests.planes.simulation import QUANTUM_NS, US, World, simulated
 
 STEP_NS = 100 * US
 
@@ -32,6 +32,11 @@ class Pieces:
             levels={"group": 2},
         )
         self.moved = 0
+        self.timer = DeadlineTimer(
+            lambda: self.duty.due_ns(),
+            lambda now_ns: self.duty.run(now_ns),
+            world.now_ns,
+        )
         self.duty = PlaneDuty(
             "pieces",
             "group",
@@ -45,6 +50,16 @@ class Pieces:
 
     def move(self) -> None:
         self.moved += 1
+        self.timer.moved()
+
+    async def run(self) -> None:
+        """Submit pieces when they are due, and return when all are done."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.timer.run)
+            while self.left:  # noqa: ASYNC110 - there is no event for it
+                await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        await self.world.settle()
 
     def step(self) -> bool:
         if not self.left:
@@ -62,27 +77,32 @@ def test_pieces_and_requests_take_turns_under_every_policy(policy: str) -> None:
     @simulated(policy, seats=1)
     async def test(world: Any) -> None:
         pieces = Pieces(world, 200)
-        pieces.duty.run(world.now_ns())
-        for _ in range(20):
-            await trio.sleep(0.001)
-            request = world.offer(lambda: world.slices(1), level=2)
-            await trio.lowlevel.checkpoint()
-            await world_has(lambda r=request: r.local_done_ns >= 0)
-            # One piece may have begun before it, and one more be ahead of it.
-            waited_ns = request.dequeued_ns - request.received_ns
-            assert waited_ns <= 500 * US + 2 * STEP_NS
-        await world.settle()
-        assert pieces.left == 0
-        assert pieces.tasks.pending == 0
-        assert pieces.moved == 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pieces.run)
+            requests = []
+            for _ in range(20):
+                await trio.sleep(0.00137)
+                requests.append(world.offer(lambda: world.slices(1), level=4))
+        # A piece is in service, and another one was ahead in the queue.
+        waits_ns = [each.dequeued_ns - each.received_ns for each in requests]
+        assert max(waits_ns) <= QUANTUM_NS + 2 * STEP_NS
+        assert pieces.left == pieces.tasks.pending == 0
+        assert pieces.moved == 200
         assert pieces.duty.due_ns() is None
 
     test()
 
 
-async def world_has(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - there is no event for it, and time is virtual
-        await trio.sleep(0.0001)
+@simulated("priority", seats=1)
+async def test_others_have_half_of_the_cpu_whatever_the_policy_prefers(
+    world: Any,
+) -> None:
+    pieces = Pieces(world, 1_000)
+    request = world.offer(lambda: world.slices(100), level=4)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pieces.run)
+    # A hundred slices of its own, and as many pieces between.
+    assert request.local_done_ns - request.received_ns <= 2 * 100 * STEP_NS + QUANTUM_NS
 
 
 @simulated("priority", seats=1)
@@ -105,7 +125,7 @@ async def test_a_piece_enters_a_full_queue_and_takes_no_room_in_it(world: Any) -
     assert len(plane.scheduler) == 2
     assert plane.queued == 1
     plane.check()
-    await world.settle()
+    await pieces.run()
     assert pieces.left == 0
 
 
@@ -122,17 +142,14 @@ async def test_a_fault_costs_a_piece_and_a_pause(world: Any) -> None:
     pieces.duty.run(due_ns - 1)
     await world.settle()
     assert pieces.left == 5
-    await trio.sleep(1)
-    pieces.duty.run(world.now_ns())
-    await world.settle()
+    await pieces.run()
     assert (pieces.duty.failures, pieces.left) == (1, 0)
 
 
 @simulated("wfq", seats=1)
 async def test_what_pieces_use_is_billed_to_their_flow(world: Any) -> None:
     pieces = Pieces(world, 50)
-    pieces.duty.run(world.now_ns())
-    await world.settle()
+    await pieces.run()
     assert world.planes[0].attained_ns == 50 * STEP_NS
 
 
@@ -143,5 +160,5 @@ def test_without_a_plane_a_piece_is_done_at_once() -> None:
         next(steps)
 
     done: list[None] = []
-    submit_here("group", "pieces", work, lambda: done.append(None))
+    submit_here("group", "pieces", work, lambda pause_ns: done.append(None))
     assert (next(steps), done) == (1, [None])
