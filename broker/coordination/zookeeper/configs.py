@@ -9,6 +9,7 @@ an hour after they came, by whoever sees them then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from logging import getLogger
 from typing import Final
@@ -41,6 +42,10 @@ class ClusterConfigs:
         self.topics: dict[str, Mapping[str, str]] = {}
         self.brokers: dict[str, Mapping[str, str]] = {}
         self._seen = ""
+        # How often something was learned of an entity. Reads take their time and are
+        # answered in any order: what was learned during one is not older than it is,
+        # or there is a notification still to come.
+        self._learned: Counter[str] = Counter()
 
     def of_topic(self, name: str) -> Mapping[str, str]:
         """Return what was set for a topic, as far as it is known here."""
@@ -50,13 +55,18 @@ class ClusterConfigs:
         """Learn all configs, and watch for changes; tell whether there was news."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
-        before = self.topics, self.brokers
-        self.topics = await _configs(znodes, paths.TOPIC_CONFIGS)
-        self.brokers = {
-            _broker(name): configs
-            for name, configs in (await _configs(znodes, paths.BROKER_CONFIGS)).items()
-        }
-        return (self.topics, self.brokers) != before
+        before, learned = (dict(self.topics), dict(self.brokers)), +self._learned
+        topics = await _configs(znodes, paths.TOPIC_CONFIGS)
+        found = await _configs(znodes, paths.BROKER_CONFIGS)
+        brokers = {_broker(name): configs for name, configs in found.items()}
+        for entity in self._learned - learned:
+            kind, _, name = entity.partition("/")
+            if kind == "topics":
+                topics[name] = self.topics[name]
+            else:
+                brokers[_broker(name)] = self.brokers[_broker(name)]
+        self.topics, self.brokers = topics, brokers
+        return (topics, brokers) != before
 
     async def read_changes(self, znodes: PatientZnodes, now_ms: int) -> list[str]:
         """Learn what has changed, and go on watching.
@@ -91,6 +101,7 @@ class ClusterConfigs:
             self._know(entity, _read_config(entity, found and found.data))
 
     def _know(self, entity: str, configs: Mapping[str, str]) -> None:
+        self._learned[entity] += 1
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self.topics[name] = configs
@@ -99,10 +110,13 @@ class ClusterConfigs:
 
     async def read_topics(self, znodes: PatientZnodes, names: Collection[str]) -> None:
         """Learn the configs of some topics."""
+        learned = +self._learned
         found = await znodes.find_all(paths.topic_config(name) for name in names)
         for name in names:
-            data, _ = found.get(paths.topic_config(name), (None, None))
-            self.topics[name] = _read_config(f"topics/{name}", data)
+            entity = f"topics/{name}"
+            if self._learned[entity] == learned[entity]:
+                data, _ = found.get(paths.topic_config(name), (None, None))
+                self._know(entity, _read_config(entity, data))
 
     async def write(
         self,

@@ -1,0 +1,82 @@
+"""Reads of configs that take their time do not undo what was learned meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from broker.coordination.zookeeper.configs import ClusterConfigs
+from broker.coordination.zookeeper.joining import prepare_znodes
+from broker.coordination.zookeeper.patient import PatientZnodes
+from broker.zookeeper.session import ZooKeeperSession
+from broker.zookeeper.znodes import Znode
+from experiments.worlds.virtual.apis import START_MS
+from tests.broker.zookeeper.zoo import Zoo, with_zoo
+
+OLD, NEW = {"retention.ms": "1000"}, {"retention.ms": "2000"}
+
+
+class Late(PatientZnodes):
+    """Its first many reads are answered late: something happens before."""
+
+    def __init__(
+        self, session: ZooKeeperSession, happens: Callable[[], Awaitable[object]]
+    ) -> None:
+        super().__init__(session)
+        self._happens = [happens]
+
+    async def find_all(
+        self, paths: Iterable[str], *, watch: bool = False
+    ) -> dict[str, Znode]:
+        found = await super().find_all(paths, watch=watch)
+        if self._happens:
+            await self._happens.pop()()
+        return found
+
+
+@pytest.mark.parametrize("reads", ["some topics", "all"])
+def test_what_is_altered_during_a_read_is_in_force_after_it(reads: str) -> None:
+    async def scenario(zoo: Zoo) -> None:
+        session = await zoo.opened("zoo:2181")
+        znodes = PatientZnodes(session)
+        await prepare_znodes(znodes)
+        theirs, ours = ClusterConfigs(), ClusterConfigs()
+        await theirs.write("topics/t", OLD, None, znodes)
+        await ours.read_all(znodes)
+
+        async def alter() -> None:
+            await theirs.write("topics/t", NEW, None, znodes)
+            await theirs.write("topics/created", NEW, None, znodes)
+            assert "topics/t" in await ours.read_changes(znodes, START_MS)
+
+        late = Late(session, alter)
+        if reads == "all":
+            await ours.read_all(late)
+        else:
+            await ours.read_topics(late, ["t", "created"])
+        assert ours.topics == {"t": NEW, "created": NEW}
+        # Nothing more is to come.
+        assert await ours.read_changes(znodes, START_MS) == []
+
+    with_zoo(scenario)
+
+
+def test_a_topic_that_is_learned_during_the_first_read_stays_known() -> None:
+    """It is created with its configs, of which no notification tells."""
+
+    async def scenario(zoo: Zoo) -> None:
+        session = await zoo.opened("zoo:2181")
+        znodes = PatientZnodes(session)
+        await prepare_znodes(znodes)
+        theirs, ours = ClusterConfigs(), ClusterConfigs()
+        await theirs.write("topics/t", OLD, None, znodes)
+
+        async def create() -> None:
+            await theirs.write("topics/created", NEW, None, znodes)
+            await ours.read_topics(znodes, ["created"])
+
+        await ours.read_all(Late(session, create))
+        assert ours.topics == {"t": OLD, "created": NEW}
+
+    with_zoo(scenario)
