@@ -167,7 +167,8 @@ class KafkaController:
         """Learn of the children of ``/brokers/topics``.
 
         ``added`` has those that ``context.topics`` has not, as far as they were there
-        when they were read. A topic without an id gets none here.
+        when they were read. The driver has given ids to topics
+        that had none.
         """
         context = self.context
         for name in [it for it in context.topics if it not in names]:

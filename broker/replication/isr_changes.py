@@ -87,7 +87,14 @@ class IsrProposals:
         self.submitted.notify()
 
     def open(self) -> list[Proposal]:
-        """Return what is proposed still, and forget the rest."""
+        """Return what is proposed still, and forget the rest.
+
+        Without a topic id, which the controller is yet to give, it is withdrawn, and
+        proposed again when the followers are next looked at.
+        """
+        for each in self._waiting.values():
+            if each.is_leader and each.proposed_isr is not None and not each.topic_id:
+                each.withdraw_proposal()
         proposals = [
             Proposal(each, each.leader_epoch, each.proposed_isr)
             for each in self._waiting.values()

@@ -96,6 +96,7 @@ class ZooKeeperCoordinator:
         self._member = Member(
             config,
             connect=connect,
+            new_id=new_id,
             now_ns=now_ns,
             now_ms=now_ms,
             rng=rng,

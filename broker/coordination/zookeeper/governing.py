@@ -10,20 +10,24 @@ that fails is over, as in Kafka; where the first one does, another broker has it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import trio
 
 from broker.client.signals import Signal
+from broker.controller.assignment import TopicAssignment
 from broker.controller.context import RegisteredBroker
 from broker.controller.controller import KafkaController, ZooKeeperState
 from broker.controller.decisions import (
     NOTHING_FOUND,
     ControllerRequest,
     Decisions,
+    WriteAssignment,
 )
 from broker.coordination.controller_events import (
     ControllerEvent,
@@ -73,7 +77,8 @@ class Governing:
 
     ``meters`` are those of all terms. ``listeners`` names those on which brokers are
     told, the first that they have. ``rebalance_s`` is how often leaders are balanced;
-    None: never. ``learn`` reads the configs of topics that are new.
+    None: never. ``learn`` reads the configs of topics that are new. ``new_id`` draws
+    ids of topics.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class Governing:
         listeners: tuple[str, ...],
         rebalance_s: float | None,
         learn: Callable[[PatientZnodes, Collection[str]], Awaitable[None]],
+        new_id: Callable[[], UUID],
         billed: AbstractContextManager[object],
     ) -> None:
         self.core = core
@@ -99,6 +105,7 @@ class Governing:
         self._listeners = listeners
         self._rebalance_s = rebalance_s
         self._learn = learn
+        self._new_id = new_id
         self._billed = billed
         self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
@@ -282,8 +289,8 @@ class Governing:
         for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
             await self._remove(parent, await znodes.children(parent, watch=True))
         brokers = await read_brokers(znodes)
-        topics = await read_topics(
-            znodes, await znodes.children(paths.TOPICS, watch=True)
+        topics = await self._read_topics(
+            await znodes.children(paths.TOPICS, watch=True)
         )
         leaderships = await read_leaderships(
             znodes,
@@ -339,12 +346,25 @@ class Governing:
         names = await self._znodes.children(paths.TOPICS, watch=True)
         known = self.core.context.topics
         new = [name for name in names if name not in known]
-        added = await read_topics(self._znodes, new)
+        added = await self._read_topics(new)
         await self._learn(self._znodes, new)
         await self._drive(self.core.topics_changed(names, added))
 
+    async def _read_topics(self, names: Iterable[str]) -> dict[str, TopicAssignment]:
+        """Read topics; one without an id is given one (``processTopicIds``).
+
+        Tools older than Kafka 2.8 write none, and no ISR of such a topic could change.
+        """
+        found = dict(await read_topics(self._znodes, names))
+        for name, topic in found.items():
+            if topic.topic_id is None:
+                topic_id = self.core.context.topic_ids.get(name) or self._new_id()
+                found[name] = replace(topic, topic_id=topic_id)
+                await self._carry_out(WriteAssignment(name, found[name]))
+        return found
+
     async def _partitions(self, name: str) -> None:
-        found = await read_topics(self._znodes, [name])
+        found = await self._read_topics([name])
         if name in found and name in self.core.context.topics:
             await self._drive(self.core.partitions_changed(name, found[name]))
 

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from logging import getLogger
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from broker.client.network_client import Connect
 from broker.cluster.topic_configs import topic_value
@@ -40,12 +41,14 @@ from broker.protocol.errors import ConfigError
 
 logger = getLogger(__name__)
 
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
 
 class Member:
     """A broker, ``config.node_id``; `broker` is there once it is open.
 
-    ``connect`` reaches other brokers, ``now_ms`` is the wall clock, ``now_ns`` the one
-    of durations.
+    ``connect`` reaches other brokers, ``new_id`` draws ids of topics, ``now_ms`` is the
+    wall clock, ``now_ns`` the one of durations.
     """
 
     broker: Controlled
@@ -55,6 +58,7 @@ class Member:
         config: BrokerConfig,
         *,
         connect: Connect,
+        new_id: Callable[[], UUID],
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
         rng: random.Random,
@@ -62,6 +66,9 @@ class Member:
     ) -> None:
         self.supervisor = supervisor
         self.broker_id = config.node_id
+        self._new_id = new_id
+        # As of when it was last looked at: what changes to True brings leaders back.
+        self._is_unclean_by_default = False
         self.configs = ClusterConfigs()
         self.governing: Governing | None = None
         self.meters = ControllerMeters(now_ns)
@@ -93,6 +100,7 @@ class Member:
     def open_term(self, znodes: PatientZnodes, term: Term) -> Governing:
         """Return what governs the cluster in a term of this broker's."""
         config = self._config
+        self._is_unclean_by_default = self._unclean_by_default()
         listener = config.inter_broker_listener_name
         control = config.control_plane_listener
         core = KafkaController(
@@ -117,6 +125,7 @@ class Member:
             listeners=(control.name, listener) if control else (listener,),
             rebalance_s=period_s if config[AUTO_LEADER_REBALANCE_ENABLE] else None,
             learn=self.configs.read_topics,
+            new_id=self._new_id,
             billed=self.billed,
         )
 
@@ -133,9 +142,7 @@ class Member:
 
     def _is_unclean_election_enabled(self, topic: str) -> bool:
         configs = self.configs.of_topic(topic)
-        return bool(
-            topic_value("unclean.leader.election.enable", configs, self.broker.config)
-        )
+        return bool(topic_value(_UNCLEAN, configs, self.broker.config))
 
     async def configs_may_have_changed(self, znodes: PatientZnodes) -> None:
         """Take into effect what has changed, in a new session perhaps all."""
@@ -167,13 +174,24 @@ class Member:
                 logger.error(
                     "altered configs are not in force", extra=fields(fault=fault)
                 )
+            before = self._is_unclean_by_default
+            self._is_unclean_by_default = self._unclean_by_default()
+            if self._is_unclean_by_default and not before:
+                self._allow_unclean_election(None)
 
-    def _allow_unclean_election(self, topic: str) -> None:
+    def _unclean_by_default(self) -> bool:
+        """Return what topics have that set nothing."""
+        return bool(topic_value(_UNCLEAN, {}, self.broker.config))
+
+    def _allow_unclean_election(self, topic: str | None) -> None:
+        """Have leaders elected of a topic's partitions, or (None) of all."""
         governing = self.governing
         if governing is not None:
-            core = governing.core
+            core, states = governing.core, ControllerState
             governing.tell(
-                ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+                states.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+                if topic is not None
+                else states.UNCLEAN_LEADER_ELECTION_ENABLE,
                 lambda: core.unclean_election_enabled(topic),
             )
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -73,6 +74,7 @@ def test_who_asks_as_a_term_ends_is_told_so(asks_late: bool) -> None:
         member = Member(
             config(0),
             connect=zoo.connect,
+            new_id=lambda: UUID(int=1),
             now_ns=lambda: 0,
             now_ms=lambda: START_MS,
             rng=random.Random(1),

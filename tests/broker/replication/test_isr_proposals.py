@@ -71,3 +71,22 @@ def test_what_has_been_proposed_since_stays_open(code, changes):
     proposals.take(asked, answered(code))
     (still,) = proposals.open()
     assert still.isr == partition.proposed_isr
+
+
+def test_a_proposal_of_a_topic_without_an_id_is_withdrawn_and_can_be_made_again():
+    partition = leader()
+    partition.topic_id = None
+    withdrawn = []
+
+    def withdraw():
+        withdrawn.append(partition.proposed_isr)
+        partition.proposed_isr = None
+
+    partition.withdraw_proposal = withdraw
+    proposals = IsrProposals(lambda changed: None)
+    proposals.submit(partition)
+    assert proposals.open() == []
+    assert withdrawn == [(1, 2)]
+    partition.topic_id, partition.proposed_isr = TOPIC_ID, (1, 2)
+    proposals.submit(partition)
+    assert [it.isr for it in proposals.open()] == [(1, 2)]
