@@ -34,6 +34,7 @@ _ID_MASK: Final = 0x7FFFFFFF
 
 Answer: TypeAlias = "Entity | KafkaError"
 Done: TypeAlias = Callable[[Answer], None]
+Written: TypeAlias = Callable[[KafkaError | None], None]
 
 
 class Stream(Protocol):
@@ -65,6 +66,8 @@ class Connection:
         self._client_id = client_id
         self._in_flight: deque[_InFlight] = deque()
         self._outgoing: list[bytes] = []
+        # Of requests without an answer, those that are not written yet.
+        self._unwritten: deque[Written] = deque()
         self._written = Signal()
         self._next_id = 0
         self._scope = trio.CancelScope()
@@ -74,8 +77,8 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
-        return len(self._in_flight)
+        """How many requests wait for their answers, or to be written if none comes."""
+        return len(self._in_flight) + len(self._unwritten)
 
     def submit(self, api_key: ApiKey, row: Row, timeout_s: float, done: Done) -> None:
         """Send a request; ``done`` is called once, with the answer or the error."""
@@ -88,8 +91,15 @@ class Connection:
         else:
             self._send(api_key, version, row, timeout_s, done)
 
-    def submit_unanswered(self, api_key: ApiKey, row: Row) -> None:
-        """Send a request that has no answer: a Produce with acks=0."""
+    def submit_unanswered(self, api_key: ApiKey, row: Row, done: Written) -> None:
+        """Send a request that has no answer: a Produce with acks=0.
+
+        ``done`` is called once, when the request is written, or with the error.
+        """
+        if not self.is_open:
+            done(disconnected(self._why))
+            return
+        self._unwritten.append(done)
         self._write(api_key, self.versions[api_key], row)
 
     def close(self, why: str) -> None:
@@ -118,6 +128,8 @@ class Connection:
                 await self._stream.aclose()
             while self._in_flight:
                 self._in_flight.popleft().done(disconnected(self._why))
+            while self._unwritten:
+                self._unwritten.popleft()(disconnected(self._why))
 
     async def negotiate(self, timeout_s: float) -> None:
         """Ask which versions the broker speaks; raises `KafkaError`."""
@@ -166,7 +178,10 @@ class Connection:
                 await self._written.wait()
                 while self._outgoing:
                     frames, self._outgoing = self._outgoing, []
+                    unanswered = len(self._unwritten)
                     await self._stream.send_all(b"".join(frames))
+                    for _ in range(unanswered):
+                        self._unwritten.popleft()(None)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"the connection broke: {error}")
 

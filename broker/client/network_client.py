@@ -23,7 +23,7 @@ from broker.client.config import (
     REQUEST_TIMEOUT_MS,
     ClientConfig,
 )
-from broker.client.connection import Answer, Connection, Done, Stream
+from broker.client.connection import Answer, Connection, Done, Stream, Written
 from broker.client.failures import disconnected, timed_out
 from broker.client.signals import Changes
 from broker.client.versions import Row
@@ -80,7 +80,7 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers."""
+        """How many requests wait for their answers, or to be written if none comes."""
         return 0 if self._connection is None else self._connection.in_flight
 
     def ready(self) -> bool:
@@ -109,10 +109,10 @@ class Node:
 
         self._connection.submit(api_key, row, timeout_s, answered)
 
-    def submit_unanswered(self, api_key: ApiKey, row: Row) -> None:
+    def submit_unanswered(self, api_key: ApiKey, row: Row, done: Written) -> None:
         """Send a request that is not answered, over a connection that is `ready`."""
         assert self._connection is not None
-        self._connection.submit_unanswered(api_key, row)
+        self._connection.submit_unanswered(api_key, row, done)
 
     async def connected(self) -> Connection:
         """Wait for a connection; raises `KafkaError` when the next attempt fails."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
@@ -301,4 +303,51 @@ async def test_no_more_requests_are_under_way_than_allowed(
             await trio.sleep(0.5)
             assert len(cluster.produced) <= 2
         assert cluster.partitions[0].timestamps == list(range(10))
+        nursery.cancel_scope.cancel()
+
+
+class UnreadStream:
+    """A stream to a broker that reads nothing once ``stopped`` is set."""
+
+    def __init__(self, stream: Any, stopped: trio.Event, resumed: trio.Event) -> None:
+        self._stream, self._stopped, self._resumed = stream, stopped, resumed
+        self.receive_some, self.aclose = stream.receive_some, stream.aclose
+
+    async def send_all(self, data: bytes) -> None:
+        if self._stopped.is_set():
+            await self._resumed.wait()
+        await self._stream.send_all(data)
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+async def test_memory_is_bounded_while_a_broker_reads_nothing(
+    acks: str, autojump_clock: MockClock
+) -> None:
+    """Without acknowledgements, too, a record holds memory until it is written."""
+    size, memory = 50_000, 2_000_000
+    stopped, resumed = trio.Event(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        cluster = FakeCluster(nursery, leaders=[1])
+        connect = cluster.connect
+
+        async def unread(host: str, port: int) -> Any:
+            return UnreadStream(await connect(host, port), stopped, resumed)
+
+        cluster.connect = unread  # type: ignore[method-assign]  # for this test
+        settings = {"acks": acks, "buffer_memory": memory, "max_block_ms": 1_000}
+        async with producer(cluster, enable_idempotence=False, **settings) as opened:
+            assert (await (await opened.send("t", b"first")).wait()).partition == 0
+            stopped.set()
+            receipts = []
+            with suppress(KafkaError):
+                while len(receipts) < 1_000:
+                    receipts.append(await opened.send("t", b"v" * size))
+            assert memory // size - 10 <= len(receipts) <= memory // size
+            resumed.set()
+            for each in receipts:
+                await each.wait()
+            # Without acknowledgements the broker has yet to read what is written.
+            await trio.sleep(1)
+        produced = sum(batch.record_count for _, _, batch in cluster.produced)
+        assert produced == 1 + len(receipts)
         nursery.cancel_scope.cancel()

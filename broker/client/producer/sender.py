@@ -122,10 +122,8 @@ class Sender:
                 return
             row = self._request(batches)
             if self._acks == 0:
-                node.submit_unanswered(ApiKey.PRODUCE, row)
-                for batch in batches:
-                    self._finish(batch, written=True)
-                    self._accumulator.succeed(batch, NO_OFFSET, -1)
+                done = partial(self._unanswered, batches)
+                node.submit_unanswered(ApiKey.PRODUCE, row, done)
             else:
                 node.submit(
                     ApiKey.PRODUCE,
@@ -177,6 +175,19 @@ class Sender:
             found = _by_partition(answer)
             for batch in batches:
                 self._settle(batch, found.get(batch.partition))
+        self._wake.notify()
+
+    def _unanswered(
+        self, batches: Sequence[ProducerBatch], error: KafkaError | None
+    ) -> None:
+        """End batches of acks=0 once they are written: so long they hold memory."""
+        for batch in batches:
+            if error is not None:
+                self._refused(batch, error)
+                continue
+            self._finish(batch, written=True)
+            if not batch.is_done:
+                self._accumulator.succeed(batch, NO_OFFSET, -1)
         self._wake.notify()
 
     def _settle(self, batch: ProducerBatch, outcome: Entity | None) -> None:
