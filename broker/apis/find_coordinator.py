@@ -3,7 +3,8 @@
 Versions: 0-4.
 
 Behaviour: the leader of the group's partition of ``__consumer_offsets``. If that topic
-does not exist it is created first, in this request, and the answer is already good.
+does not exist its creation is begun, and the answer is COORDINATOR_NOT_AVAILABLE, as in
+Kafka; the client asks again.
 
 Version notes: v1 asks for groups (0) or transactions (1), v3 is flexible, v4 asks for
 several keys at once (KIP-699).
@@ -79,9 +80,9 @@ async def _find(group: str, kind: int, listener: str, broker: Broker) -> _Coordi
             ErrorCode.invalid_request, f"coordinator type {kind}, only groups are here"
         )
     cache = broker.metadata_cache
-    if cache.topic(GROUP_METADATA_TOPIC) is None:
-        await _create_offsets_topic(broker)
     topic = cache.topic(GROUP_METADATA_TOPIC)
+    if topic is None:
+        await _begin_offsets_topic(broker)
     state = None
     if topic is not None:
         state = topic.partitions.get(broker.groups.partition_for(group))
@@ -91,7 +92,7 @@ async def _find(group: str, kind: int, listener: str, broker: Broker) -> _Coordi
     return _Coordinator(state.leader, host, port)
 
 
-async def _create_offsets_topic(broker: Broker) -> None:
+async def _begin_offsets_topic(broker: Broker) -> None:
     try:
         await auto_create(GROUP_METADATA_TOPIC, broker)
     except KafkaError as error:

@@ -6,9 +6,10 @@ Behaviour:
 - Answered from the metadata cache, for the listener that the request came in on. A
   leader that cannot be reached on it is LEADER_NOT_AVAILABLE (LISTENER_NOT_FOUND from
   v6 on, if the broker is alive elsewhere), with leader -1.
-- An unknown topic is created if ``auto.create.topics.enable`` and the request allow
-  it, and is in this very answer: the embedded coordinator creates at once, where Kafka
-  answers LEADER_NOT_AVAILABLE first.
+- The creation of an unknown topic is begun if ``auto.create.topics.enable`` and the
+  request allow it, and not waited for. As in Kafka, this answer has no partitions and
+  UNKNOWN_TOPIC_OR_PARTITION, or LEADER_NOT_AVAILABLE of the controller under ZooKeeper;
+  the next answer has the topic.
 - Until a controller has told this broker of the cluster, the answer names no broker and
   no topic. Clients discard that and ask again, perhaps another broker. Kafka's brokers
   tell of an empty cluster when they come back, and topics that seem to be gone are
@@ -146,15 +147,13 @@ async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetad
     if not (allowed and broker.config[AUTO_CREATE_TOPICS_ENABLE]):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     try:
-        await auto_create(name, broker)
-    except KafkaError as error:
-        if error.code is not ErrorCode.topic_already_exists:
+        error = await auto_create(name, broker)
+    except KafkaError as refused:
+        if refused.code is not ErrorCode.topic_already_exists:
             raise
-    topic = broker.metadata_cache.topic(name)
-    if topic is None:
         # Another request is creating it just now, or deleting it: the client retries.
-        raise KafkaError(ErrorCode.leader_not_available)
-    return topic
+        error = KafkaError(ErrorCode.leader_not_available)
+    raise error
 
 
 async def _described(

@@ -214,6 +214,12 @@ class Coordinator(Protocol):
     def check_is_controller(self) -> None:
         """Raise NOT_CONTROLLER unless this broker decides for the cluster."""
 
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
+        """Begin to create a topic, without waiting for others.
+
+        Returns the error that Kafka answers to a request that made it do so.
+        """
+
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS.
 

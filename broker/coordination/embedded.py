@@ -155,6 +155,11 @@ class EmbeddedCoordinator(Alone):
 
     # ---- topics -----------------------------------------------------------------
 
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
+        """Create a topic; return the answer of a broker under KRaft."""
+        await self.create_topic(new)
+        return ErrorCode.unknown_topic_or_partition
+
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS or KAFKA_STORAGE_ERROR."""
         if new.name in self.topics or new.name in self._removing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -213,9 +214,17 @@ def both(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Both]:
     """Apache Kafka 3.9 and us, with the same settings."""
-    programs = programs_of(VERSIONS[0])
     directory = tmp_path_factory.mktemp("both")
-    kafka = ApacheKafka(programs, directory, **SETTINGS)
+    with beside_kafka(programs_of(VERSIONS[0]), directory, **SETTINGS) as both:
+        yield both
+
+
+@contextmanager
+def beside_kafka(
+    programs: KafkaPrograms, directory: Path, **settings: str
+) -> Iterator[Both]:
+    """Run Apache Kafka and a broker of ours with the same settings."""
+    kafka = ApacheKafka(programs, directory, **settings)
     try:
         ours = BrokerProcess(
             directory,
@@ -223,7 +232,7 @@ def both(
             offsets_topic_num_partitions="1",
             # Keys are set that have no effect here, which is told as a warning.
             doorkeeper_log_level="error",
-            **SETTINGS,
+            **settings,
         )
         both = Both(kafka, ours)
         both.wait_ready()

@@ -1,4 +1,4 @@
-"""Creating topics, whoever asks: CreateTopics, Metadata, or the group coordinator."""
+"""Creation of topics for CreateTopics, Metadata and FindCoordinator."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def check_new_name(name: str, broker: Broker) -> None:
         check_collision(name, topics)
 
 
-async def auto_create(name: str, broker: Broker) -> None:
-    """Create a topic with the broker's defaults; raise `KafkaError`.
+async def auto_create(name: str, broker: Broker) -> KafkaError:
+    """Begin to create a topic with the broker's defaults; raise `KafkaError`.
 
-    The offsets topic is given no more replicas than there are brokers: Kafka refuses,
-    and so a single broker without a configuration file would have no groups.
+    Returns the error that Kafka answers meanwhile: the client finds the topic when it
+    asks again. The offsets topic has no more replicas than there are brokers; Kafka
+    refuses, and a single broker without a configuration file would have no groups.
     """
     config = broker.config
     live = broker.coordinator.live_brokers()
@@ -55,4 +56,4 @@ async def auto_create(name: str, broker: Broker) -> None:
     check_new_name(name, broker)
     assignment = place(live, partitions, replicas, broker.rng)
     new = NewTopic(name=name, assignment=assignment, configs=configs)
-    await broker.coordinator.create_topic(new)
+    return KafkaError(await broker.coordinator.begin_topic(new))

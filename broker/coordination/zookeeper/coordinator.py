@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 import trio
@@ -62,6 +62,11 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.zookeeper.session import ZooKeeperSession
 
 R = TypeVar("R")
+
+# Creations that requests have begun: the most at a time, and how long they are tried
+# while ZooKeeper is away. Clients that still want a topic then ask again.
+_BEGUN_MAX: Final = 1000
+_BEGUN_S: Final = 30.0
 
 
 class ZooKeeperCoordinator:
@@ -105,6 +110,8 @@ class ZooKeeperCoordinator:
         self._configs = self._member.configs
         self._membership = Membership(self._member, open_session)
         self._errands = Errands(self._supervisor)
+        # Names of topics whose creation has begun, for Metadata and FindCoordinator.
+        self._begun: set[str] = set()
         self._told = Changes()
         self._topics: Mapping[str, Topic] = {}
 
@@ -221,14 +228,33 @@ class ZooKeeperCoordinator:
 
     start_again = replicas_failed  # Told so, it commands all of them anew.
 
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
+        """Have a topic created; a creation that fails is begun again by a retry."""
+        if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
+            self._begun.add(new.name)
+            self._errands.begin(partial(self._create_begun, new))
+        governing = self._member.governing
+        if governing is not None and governing.has_begun:
+            return ErrorCode.leader_not_available
+        return ErrorCode.unknown_topic_or_partition
+
+    async def _create_begun(self, new: NewTopic) -> None:
+        change = _creation(new, self._new_id())
+        try:
+            with (
+                self._supervisor.contained("topic creation"),
+                # Another broker may have created it, and the client asks again.
+                suppress(KafkaError),
+                trio.move_on_after(_BEGUN_S),
+            ):
+                await in_session(self._membership.present, change)
+        finally:
+            self._begun.discard(new.name)
+
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic, and wait until it is led; raise TOPIC_ALREADY_EXISTS."""
         topic_id = self._new_id()
-        replicas = map(ReplicaAssignment, new.assignment)
-        topic = TopicAssignment(topic_id, dict(enumerate(replicas)))
-        await self._write(
-            lambda it: topic_writes.create_topic(it, new.name, topic, new.configs)
-        )
+        await self._write(_creation(new, topic_id))
         count = len(new.assignment)
         await self._seen(lambda: self._is_led(new.name, count), timeout_ms)
         return Topic(
@@ -407,3 +433,12 @@ class ZooKeeperCoordinator:
     def reassignments(self) -> Mapping[TopicPartition, ReplicaAssignment]:
         """Return the reassignments that are under way."""
         return self._governing().core.reassignments
+
+
+def _creation(
+    new: NewTopic, topic_id: UUID
+) -> Callable[[PatientZnodes], Awaitable[None]]:
+    """Return the change of znodes that creates a topic."""
+    replicas = map(ReplicaAssignment, new.assignment)
+    topic = TopicAssignment(topic_id, dict(enumerate(replicas)))
+    return lambda it: topic_writes.create_topic(it, new.name, topic, new.configs)

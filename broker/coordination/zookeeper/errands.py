@@ -38,6 +38,10 @@ class Errands:
 
             await self._supervisor.keep("errands", begin)
 
+    def begin(self, errand: _Run) -> None:
+        """Have an errand run that nobody waits for; it raises nothing."""
+        self._give.send_nowait(errand)
+
     async def send(self, errand: Callable[[], Awaitable[R]]) -> R:
         """Have an errand run; return, or raise, what comes of it.
 

@@ -106,8 +106,12 @@ class ScriptedCoordinator(Alone):
         """Reserve producer ids."""
         return self._controller.producer_ids()
 
-    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+    async def begin_topic(self, new: NewTopic) -> ErrorCode:
         """Refuse: topics are the script's."""
+        raise _refused()
+
+    async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
+        """Refuse."""
         raise _refused()
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:

@@ -53,6 +53,9 @@ def test_a_topic_is_told_with_its_partitions_and_its_id() -> None:
 
 def test_an_unknown_topic_is_created_if_both_sides_want_it() -> None:
     world = World({"num.partitions": "3"})
+    (first,) = metadata(world, topics=[{"name": "new"}]).topics
+    assert first.error_code is ErrorCode.unknown_topic_or_partition
+    assert list(first.partitions) == []
     (topic,) = metadata(world, topics=[{"name": "new"}]).topics
     assert (topic.error_code, len(topic.partitions)) == (NONE, 3)
     assert world.produce("new", b"a", partition=2).error_code is NONE
@@ -74,6 +77,7 @@ def test_an_unknown_topic_is_not_created_if_one_side_does_not(
 
 def test_versions_before_4_always_allow_it() -> None:
     world = World()
+    metadata(world, 3, topics=[{"name": "new"}])
     assert names(metadata(world, 3, topics=[{"name": "new"}])) == [("new", NONE)]
 
 
@@ -243,6 +247,11 @@ def test_an_unknown_topic_is_described_by_its_error() -> None:
 
 def test_a_coordinator_is_found_and_the_offsets_topic_made_for_it() -> None:
     world = World()
+    first = world.send(ApiKey.FIND_COORDINATOR, 3, key="g")
+    assert (first.error_code, first.node_id) == (
+        ErrorCode.coordinator_not_available,
+        -1,
+    )
     single = world.send(ApiKey.FIND_COORDINATOR, 3, key="g")
     assert (single.error_code, single.node_id, single.host, single.port) == (
         NONE,
