@@ -46,7 +46,7 @@ from broker.requests.request import Request
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Change the state of the partitions named."""
     command = LeaderAndIsrRequest.from_wire(body)
-    if not await broker.is_meant(command.broker_epoch):
+    if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await _obey(command, broker)

@@ -38,7 +38,7 @@ from broker.requests.request import Request
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Stop the replicas named."""
     command = StopReplicaRequest.from_wire(body)
-    if not await broker.is_meant(command.broker_epoch):
+    if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await broker.replicas.stop_under_lock(command)

@@ -36,7 +36,7 @@ from broker.requests.request import Request
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Take over what the controller says."""
     command = UpdateMetadataRequest.from_wire(body)
-    if not await broker.is_meant(command.broker_epoch):
+    if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         error = ErrorCode.stale_broker_epoch
     else:
         error = await broker.update_metadata_under_lock(command)

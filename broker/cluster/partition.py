@@ -47,7 +47,6 @@ class Partition:
     __slots__ = (
         "_min_insync",
         "_sync",
-        "controller_epoch",
         "epoch_start_offset",
         "followers",
         "high_watermark",
@@ -89,7 +88,6 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
-        self.controller_epoch = 0
         self.isr: tuple[int, ...] = ()
         # What the controller has been asked to make of it, and who may be in it by now:
         # the high watermark waits for all of these (KIP-497).
@@ -127,7 +125,6 @@ class Partition:
         self._adopt(state, is_leader=False)
 
     def _adopt(self, state: LeaderAndIsrPartitionState, *, is_leader: bool) -> None:
-        self.controller_epoch = state.controller_epoch
         if state.partition_epoch < self.partition_epoch:
             return
         if not is_leader:

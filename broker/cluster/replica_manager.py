@@ -67,7 +67,11 @@ NO_OFFSET: Final = -1
 
 
 class ReplicaManager:
-    """Partitions by (topic, index), and the last controller epoch heard of."""
+    """Partitions by (topic, index), and the epoch of the last controller.
+
+    ``controller_epoch`` is set by `Broker.is_meant`, which checks it; a command of an
+    earlier controller is stale.
+    """
 
     def __init__(
         self,
@@ -220,11 +224,8 @@ class ReplicaManager:
             return leadership_answer(errors)
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """Remember the latest epoch; say whether this is an older one."""
-        if controller_epoch < self.controller_epoch:
-            return True
-        self.controller_epoch = controller_epoch
-        return False
+        """Return whether a later controller has commanded this broker."""
+        return controller_epoch < self.controller_epoch
 
     def _changed(
         self,

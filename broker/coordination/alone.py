@@ -34,6 +34,13 @@ class Alone(ABC):
         """Return it: it is there from the start."""
         return self.broker_epoch
 
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return True: elections of other controllers are known to the operator only.
+
+        The operator has named the listeners on which they are obeyed.
+        """
+        return True
+
     @property
     def cluster_id(self) -> str | None:
         """Nothing: the cluster is its broker's directories."""

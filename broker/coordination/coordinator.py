@@ -172,6 +172,9 @@ class Coordinator(Protocol):
     async def present_epoch(self) -> int:
         """Return it once there is one; for handlers."""
 
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether a controller of this epoch is known to have been elected."""
+
     @property
     def topics(self) -> Mapping[str, Topic]:
         """The topics that exist, by name: a view that changes with them."""

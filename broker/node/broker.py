@@ -110,8 +110,6 @@ class Broker:
         self.quotas = replication_quotas(lambda: self.config, self._settings, now_ns)
         self.producer_ids = ProducerIds(coordinator)
         self._connect = connect
-        # The newest epoch by which a controller has addressed this broker (KIP-380).
-        self.registered_epoch = NO_EPOCH
 
     # ---- start and stop ---------------------------------------------------------
 
@@ -231,7 +229,7 @@ class Broker:
             lambda: self.config,
             self.replicas,
             self.metadata_cache,
-            registered_epoch=lambda: self.registered_epoch,
+            registered_epoch=lambda: self.coordinator.broker_epoch,
             connect=self._connect,
             flush=self.flush,
             quota=self.quotas.follower,
@@ -369,7 +367,6 @@ class Broker:
         """Tell clients this from now on, unless an old controller says it."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
-        self.replicas.controller_epoch = request.controller_epoch
         deleted = self.metadata_cache.update(request)
         if deleted:
             self.deletions.note(deleted)
@@ -394,10 +391,26 @@ class Broker:
         async with self.state_change_lock:
             return self.update_metadata(request)
 
-    async def is_meant(self, broker_epoch: int) -> bool:
-        """Tell whether a controller means this life of the broker; note its epoch."""
-        self.registered_epoch = max(self.registered_epoch, broker_epoch)
-        return not NO_EPOCH < broker_epoch < await self.coordinator.present_epoch()
+    async def is_meant(self, controller_epoch: int, broker_epoch: int) -> bool:
+        """Return whether a controller's command is for this life of the broker.
+
+        A broker epoch above the present one is that of a registration whose answer is
+        on its way (KIP-380). Such a command is obeyed; the epoch counts when ZooKeeper
+        has answered. A later controller epoch fences earlier controllers from now on,
+        if the coordinator knows of its election; otherwise the command is obeyed, and
+        nothing is remembered.
+        """
+        if NO_EPOCH < broker_epoch < await self.coordinator.present_epoch():
+            return False
+        replicas = self.replicas
+        if (
+            controller_epoch > replicas.controller_epoch
+            and await self.coordinator.has_elected(controller_epoch)
+        ):
+            # Meanwhile another command may have brought a later one.
+            latest = max(replicas.controller_epoch, controller_epoch)
+            replicas.controller_epoch = latest
+        return True
 
     # ---- what handlers ask --------------------------------------------------------
 

@@ -43,7 +43,7 @@ async def side_by_side(
 class Replication:
     """What followers fetch, and what leaders propose for their ISRs.
 
-    ``registered_epoch`` is the epoch that the controller knows this broker by.
+    ``registered_epoch`` is the epoch of this broker's registration.
     """
 
     def __init__(

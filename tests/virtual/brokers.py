@@ -34,8 +34,10 @@ from tests.virtual.kafka import answer, ask
 T = TypeVar("T")
 KEY = ("t", 0)
 TOPIC_ID = UUID(int=7)
-BROKER_EPOCH = 17
+# Of the commands; no broker has been registered so often.
+BROKER_EPOCH = 2**62
 SETTINGS = {
+    "doorkeeper.controller.listeners": "PLAINTEXT",
     "log.dirs": "/data",
     "num.network.threads": "1",
     "num.io.threads": "1",

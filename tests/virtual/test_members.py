@@ -152,6 +152,7 @@ def test_a_stopping_broker_hands_over_what_it_leads() -> None:
 def test_who_has_not_heard_of_the_cluster_names_no_topic_as_gone() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t")
+        await members.until(lambda: members.leader("t") >= 0)
 
         async def told(number: int) -> tuple[list[int], list[ErrorCode]]:
             found = await members.ask(number, ApiKey.METADATA, 8, **METADATA_OF_T)

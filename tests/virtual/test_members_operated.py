@@ -143,6 +143,7 @@ def test_a_partition_moves_to_another_broker_with_its_records() -> None:
 def test_configs_that_one_broker_is_told_are_in_force_at_all() -> None:
     async def scenario(members: Members) -> None:
         await members.create("t", configs=[("retention.ms", "111111")])
+        await members.until(lambda: members.leader("t") >= 0)
         kept = [members.partition(it, "t").log.config for it in members.alive]
         assert {each.retention_ms for each in kept} == {111_111}
         change = {"name": "retention.ms", "config_operation": 0, "value": "222222"}

@@ -45,6 +45,7 @@ from broker.coordination.coordinator import (
 )
 from broker.coordination.zookeeper import topic_writes
 from broker.coordination.zookeeper.configs import broker_entity
+from broker.coordination.zookeeper.election import latest_epoch
 from broker.coordination.zookeeper.errands import Errands
 from broker.coordination.zookeeper.governing import Governing
 from broker.coordination.zookeeper.joining import join
@@ -161,6 +162,17 @@ class ZooKeeperCoordinator:
         if self.broker_epoch == NO_EPOCH:
             await self._errands.send(self._membership.registered)
         return self.broker_epoch
+
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether ZooKeeper knows of a controller of this epoch.
+
+        False, too, without a session, and where the server that is asked lags behind.
+        """
+        if self._membership.znodes is None:
+            return False
+        with suppress(KafkaError):
+            return controller_epoch <= await self._write(latest_epoch)
+        return False
 
     @property
     def topics(self) -> Mapping[str, Topic]:

@@ -75,6 +75,12 @@ async def controller_id(znodes: PatientZnodes) -> int | None:
     return None if found is None else read_controller(found.data)
 
 
+async def latest_epoch(znodes: PatientZnodes) -> int:
+    """Return the epoch of the last controller that was elected; 0 if there was none."""
+    found = await znodes.find(paths.CONTROLLER_EPOCH)
+    return 0 if found is None else int(found.data)
+
+
 async def _holder(znodes: PatientZnodes) -> int | None:
     """Return the session that owns /controller, and watch it."""
     stat = await znodes.exists(paths.CONTROLLER, watch=True)

@@ -95,7 +95,7 @@ class ScriptedController:
         self._session_timeout_s = session_timeout_s
         self._repeats = repeats
         self._nursery: trio.Nursery
-        self._epoch = 1
+        self.controller_epoch = 1
         self._broker_epochs = 0
         self._next_producer_id = 0
         self._brokers: dict[int, _Registration] = {}
@@ -190,7 +190,7 @@ class ScriptedController:
         What the last one had to say is said still, beside it.
         """
         await trio.lowlevel.checkpoint()
-        self._epoch += 1
+        self.controller_epoch += 1
         for each in self._brokers.values():
             if each.channel is not None:
                 each.channel.close()
@@ -285,7 +285,7 @@ class ScriptedController:
 
     def _words(self, broker: int) -> ControllerWords:
         epoch = self._brokers[broker].epoch
-        return ControllerWords(self.topics, self._epoch, epoch)
+        return ControllerWords(self.topics, self.controller_epoch, epoch)
 
     def _enqueue(self, broker: int, key: ApiKey, request: Any) -> None:
         channel = self._brokers[broker].channel

@@ -26,6 +26,8 @@ class Script(Protocol):
     elections: Elections
     topics: dict[str, Topic]
 
+    controller_epoch: int
+
     def epoch_of(self, broker: int) -> int:
         """Return the epoch of a broker's registration."""
 
@@ -51,6 +53,10 @@ class ScriptedCoordinator(Alone):
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration."""
         return self._controller.epoch_of(self._id)
+
+    async def has_elected(self, controller_epoch: int) -> bool:
+        """Return whether the script has had a controller of this epoch."""
+        return controller_epoch <= self._controller.controller_epoch
 
     @property
     def topics(self) -> Mapping[str, Topic]:
