@@ -47,6 +47,7 @@ from broker.observation.busy_time import BusyTime
 from broker.observation.logs import configure_logs, fields
 from broker.observation.recording.recording import open_recorder
 from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.requests.entitlement import shared_listener
 from broker.server import BrokerServer, Surroundings
 
 logger = getLogger(__name__)
@@ -211,6 +212,13 @@ def _stopping_at_once() -> Iterator[None]:
 
 
 def _log_start(config: BrokerConfig, server: BrokerServer) -> None:
+    shared = shared_listener(config)
+    if shared is not None:
+        logger.warning(
+            "clients may claim to be controllers or brokers: they share the listener; "
+            "set inter.broker.listener.name, or doorkeeper.controller.listeners",
+            extra=fields(listener=shared),
+        )
     logger.info(
         "started",
         extra=fields(

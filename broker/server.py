@@ -54,6 +54,7 @@ from broker.observation.recording.recording import Recorder
 from broker.observation.recording.sampler import Sampler
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import LogDirsLost, UncleanStop
+from broker.requests.entitlement import entitlement_of
 from broker.requests.internal_tasks import InternalTasks
 from broker.requests.request import Request
 from broker.requests.timer import DeadlineTimer
@@ -302,6 +303,7 @@ class BrokerServer:
                 port=route.listener.port,
                 processors=route.processors,
                 request_channel=self.request_channels[route.plane],
+                entitlement=entitlement_of(self._config, route.listener.name),
             )
             for route in sorted(self.topology.routes, key=self._start_order)
         ]

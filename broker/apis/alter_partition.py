@@ -31,6 +31,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
+from broker.requests.entitlement import Role
 from broker.requests.request import Request
 from planes.slices import Pace
 
@@ -115,5 +116,5 @@ API: Final = Api(
     versions=(2, 3),
     request_class=CONTROL,
     handle=handle,
-    cluster_action=True,
+    role=Role.BROKER,
 )

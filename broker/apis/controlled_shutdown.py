@@ -30,6 +30,7 @@ from broker.protocol.schemas.controlled_shutdown import (
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
+from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
@@ -58,5 +59,5 @@ API: Final = Api(
     versions=(0, 3),
     request_class=CONTROL,
     handle=handle,
-    cluster_action=True,
+    role=Role.BROKER,
 )

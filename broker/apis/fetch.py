@@ -53,6 +53,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire import replica_ids
 from broker.protocol.wire.codec import Entity
 from broker.protocol.wire.hot import (
     EpochEnd,
@@ -62,6 +63,7 @@ from broker.protocol.wire.hot import (
     size_of,
 )
 from broker.requests.classifier import FETCH
+from broker.requests.entitlement import Role
 from broker.requests.request import Request, Response
 from broker.requests.throttling import throttle_ms
 from planes.slices import in_steps, preempt
@@ -77,6 +79,9 @@ _LEADER_TOLD: Final = frozenset(
 async def handle(request: Request, body: Entity, broker: Broker) -> Response:
     """Read what there is; if that is too little, wait and read again."""
     fetch = _Fetch(request, body, broker)
+    if fetch.is_follower and not request.peer.entitlement.grants(Role.BROKER):
+        # Its replica id is written in a form that only a decoder finds.
+        return fetch.refuse(ErrorCode.cluster_authorization_failed)
     try:
         context = await fetch.context()
     except KafkaError as error:
@@ -425,6 +430,7 @@ API: Final = Api(
     versions=(4, 17),
     advertised_from=0,
     request_class=FETCH,
+    replica_id=replica_ids.of_fetch,
     handle=handle,
     load=Load,
     encodes=True,

@@ -40,6 +40,7 @@ from broker.protocol.schemas.leader_and_isr import (
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
+from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
@@ -97,5 +98,5 @@ API: Final = Api(
     request_class=CONTROL,
     handle=handle,
     load=Load,
-    cluster_action=True,
+    role=Role.CONTROLLER,
 )

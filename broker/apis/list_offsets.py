@@ -41,6 +41,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire import replica_ids
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
@@ -197,6 +198,7 @@ API: Final = Api(
     versions=(1, 9),
     advertised_from=0,
     request_class=METADATA,
+    replica_id=replica_ids.of_list_offsets,
     handle=handle,
     load=Load,
     error_answer=ErrorAnswer(

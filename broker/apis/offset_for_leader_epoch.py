@@ -23,6 +23,7 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from broker.protocol.wire import replica_ids
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import METADATA
 from broker.requests.request import Request
@@ -61,6 +62,7 @@ API: Final = Api(
     key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
     versions=(2, 4),
     request_class=METADATA,
+    replica_id=replica_ids.of_offset_for_leader_epoch,
     handle=handle,
     error_answer=ErrorAnswer(
         rows={"topics": ("topics",), "partitions": ("partitions",)}

@@ -32,6 +32,7 @@ from broker.protocol.schemas.stop_replica import (
 )
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
+from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
@@ -50,5 +51,5 @@ API: Final = Api(
     versions=(0, 4),
     request_class=CONTROL,
     handle=handle,
-    cluster_action=True,
+    role=Role.CONTROLLER,
 )

@@ -30,6 +30,7 @@ from broker.protocol.schemas.update_metadata import (
 )
 from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
+from broker.requests.entitlement import Role
 from broker.requests.request import Request
 
 
@@ -67,5 +68,5 @@ API: Final = Api(
     request_class=CONTROL,
     handle=handle,
     load=Load,
-    cluster_action=True,
+    role=Role.CONTROLLER,
 )

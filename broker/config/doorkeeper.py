@@ -91,9 +91,9 @@ DOORKEEPER_READER: Final = text(
 DOORKEEPER_CONTROLLER_LISTENERS: Final = words(
     "doorkeeper.controller.listeners",
     (),
-    "The listeners on which requests of controllers and brokers are served "
-    "(LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition). "
-    "All if empty, as in Kafka without an authorizer.",
+    "The listeners on which controllers are obeyed and brokers may claim to be such. "
+    "When empty, those of a member of a cluster for its controller and its brokers; "
+    "none of a broker by itself.",
 )
 DOORKEEPER_CONTROLLER_MERGES: Final = boolean(
     "doorkeeper.controller.merges",

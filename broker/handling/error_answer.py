@@ -98,6 +98,20 @@ def bare_error(
     return (yield from _encoded(request, answer, broker))
 
 
+def whole_error(
+    api: Api, request: Request, error: ErrorCode, broker: Broker
+) -> Steps[Response]:
+    """Answer with ``error`` for the whole request, without its rows.
+
+    Closes the connection where answers of this version have errors in their rows only:
+    an answer without rows would hide the error.
+    """
+    if not _bare_form(api, request.api_version).errors:
+        request.error_code = int(error)
+        return CLOSE
+    return (yield from bare_error(api, request, error, broker))
+
+
 def _encoded(request: Request, answer: Row, broker: Broker) -> Steps[Response]:
     answer.throttle_time = throttle_time(request, broker.now_ns())
     key, version = request.api_key, request.api_version

@@ -2,7 +2,8 @@
 
 Kafka's ``KafkaApis``. All of it is done in turns of the request, so that decoding and
 encoding are charged to it. What cannot be decoded closes the connection, as in Kafka.
-What admission has turned away is decoded and refused (`broker.handling.error_answer`).
+What admission has turned away is decoded and refused (`broker.handling.error_answer`);
+what the connection may not ask for is answered undecoded.
 Whatever a handler raises ends its request and nothing else
 (`broker.handling.failures`); only a broken rule of the planes goes on.
 """
@@ -19,8 +20,7 @@ from broker.apis.common.waiting import ConnectionGone
 from broker.cluster.metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_metrics
-from broker.handling.authorization import Authorization
-from broker.handling.error_answer import error_answer, refuse
+from broker.handling.error_answer import refuse, whole_error
 from broker.handling.failures import Failures
 from broker.handling.registry import APIS
 from broker.node.background import duty_metrics
@@ -29,7 +29,7 @@ from broker.node.metrics import log_dir_metrics
 from broker.node.replication_shell import side_by_side
 from broker.observation.metric import Metric
 from broker.observation.metrics.purgatories import purgatory_metrics
-from broker.protocol.errors import MalformedFrame
+from broker.protocol.errors import ErrorCode, MalformedFrame
 from broker.protocol.wire.codec import (
     ONE_STEP_BYTES,
     Entity,
@@ -70,7 +70,6 @@ class KafkaApis:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.apis = APIS
-        self.authorization = Authorization(broker.config)
         self.failures = Failures()
         self.next_expiry_ns = broker.next_expiry_ns
         self.expire = broker.expire
@@ -97,6 +96,8 @@ class KafkaApis:
         ``request`` is one that `broker.network.intake` lets pass.
         """
         api = APIS[request.api_key]
+        if request.is_denied:
+            return self._denied(api, request)
         handle_at_once = api.handle_at_once
         if handle_at_once is not None:
             try:
@@ -109,6 +110,14 @@ class KafkaApis:
                 return response
         return self._served(api, request)
 
+    async def _denied(self, api: Api, request: Request) -> Response:
+        """Answer a request whose connection may not claim its role."""
+        broker, error = self.broker, ErrorCode.cluster_authorization_failed
+        response = await preemptibly(whole_error(api, request, error, broker))
+        if request.throttled_until_ns:
+            return throttled(request, broker.now_ns(), response)
+        return response
+
     async def _served(self, api: Api, request: Request) -> Response:
         broker = self.broker
         response: Response
@@ -117,12 +126,7 @@ class KafkaApis:
             body = await _decoded(api, request)
             if not api.keeps_frame:
                 request.let_frame_go()
-            denial = self.authorization.denial(api, request)
-            if denial is not None:
-                response = await preemptibly(
-                    error_answer(api, request, body, denial, broker)
-                )
-            elif request.refusal is not None and api.refusable:
+            if request.refusal is not None and api.refusable:
                 response = await preemptibly(refuse(api, request, body, broker))
             else:
                 answer = await api.handle(request, body, broker)

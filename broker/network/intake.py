@@ -3,7 +3,8 @@
 The processor does this as soon as a frame is whole, before it asks for room in the
 queue, like Kafka's ``Processor.processCompletedReceives``. It looks at the header and
 at single fields in fixed places; the body is decoded by the handler, whose plane pays
-for it.
+for it. Whether the connection may claim the role of the request is decided here, so
+that a request that is denied is never decoded.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class Intake:
             raise MalformedFrame(
                 f"API {api_key} version {version}, expected {low} to {high}"
             )
-        request_class, level, flow, cost_ns = self._classify(
-            header, frame, peer.connection_id
+        request_class, level, flow, cost_ns, is_denied = self._classify(
+            header, frame, peer
         )
         request = received_request(
             next(self._numbers),
@@ -98,6 +99,7 @@ class Intake:
             body_offset,
             peer,
         )
+        request.is_denied = is_denied
         if self._deadline is not None:
             request.deadline_ns = self._deadline(header, frame, received_ns)
         request.serve = partial(self._serve_request, request)

@@ -11,6 +11,7 @@ from broker.network.receive import Receive
 from broker.network.send import Send
 from broker.network.transport import Connection, Selector
 from broker.protocol.buffer import Piece
+from broker.requests.entitlement import CLIENT, Entitlement
 from broker.requests.request import Request
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
@@ -31,6 +32,7 @@ class KafkaChannel:
         "active_ns",
         "connection",
         "connection_id",
+        "entitlement",
         "host",
         "listener",
         "mute_state",
@@ -47,6 +49,7 @@ class KafkaChannel:
         connection_id: int,
         host: str,
         listener: str,
+        entitlement: Entitlement = CLIENT,
         frame_bytes_max: int,
         pool: MemoryPool | None,
         now_ns: int,
@@ -55,6 +58,7 @@ class KafkaChannel:
         self.connection_id = connection_id
         self.host = host
         self.listener = listener
+        self.entitlement = entitlement
         self.mute_state = MuteState.NOT_MUTED
         self._pool = pool
         self.receive = Receive(connection, frame_bytes_max=frame_bytes_max, pool=pool)

@@ -27,6 +27,7 @@ from broker.network.request_channel import RequestChannel
 from broker.network.transport import Connection, Selector
 from broker.observation.supervisor import Supervisor
 from broker.protocol.errors import MalformedFrame
+from broker.requests.entitlement import Entitlement
 from broker.requests.request import CloseConnection, Request, Response, Throttled
 from planes import Task
 from planes.books import Books
@@ -59,18 +60,23 @@ class ProcessorContext:
 
 
 class Processor:
-    """Connections of one listener, served by one task."""
+    """Connections of one listener, served by one task.
+
+    ``entitlement`` is what each of them may claim.
+    """
 
     def __init__(
         self,
         processor_id: int,
         listener: str,
+        entitlement: Entitlement,
         selector: Selector,
         request_channel: RequestChannel,
         context: ProcessorContext,
     ) -> None:
         self.processor_id = processor_id
         self.listener = listener
+        self._entitlement = entitlement
         self._idle_ns = 0
         self._waiting_since_ns: int | None = None
         self.expired_connections = 0
@@ -277,6 +283,7 @@ class Processor:
                 connection_id=connection_id,
                 host=host,
                 listener=self.listener,
+                entitlement=self._entitlement,
                 frame_bytes_max=context.frame_bytes_max,
                 pool=context.pool,
                 now_ns=self._now_ns(),

@@ -4,7 +4,8 @@ Follows Kafka's ``SocketServer``. Per listener there are one acceptor and a numb
 processors (``num.network.threads``; one for the control plane), and every processor has
 a selector and a response queue of its own. Listeners of one plane share its request
 channel. Which listener leads to which plane is the composition root's to say
-(`broker.requests.topology`); any API is accepted on any listener, as in Kafka.
+(`broker.requests.topology`), and so are the roles that its connections may claim
+(`broker.requests.entitlement`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from broker.network.processor import Processor, ProcessorContext
 from broker.network.request_channel import RequestChannel
 from broker.network.transport import Network
 from broker.protocol.errors import ConfigError
+from broker.requests.entitlement import CLIENT, Entitlement
 
 # How exactly connections.max.idle.ms is kept.
 _IDLE_CHECKS_PER_LIMIT = 10
@@ -29,13 +31,17 @@ _IDLE_CHECK_NS_MIN = 100_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A listener to open: where, how many processors, and the plane they feed."""
+    """A listener to open: where, how many processors, and the plane they feed.
+
+    ``entitlement`` is what its connections may claim.
+    """
 
     listener: str
     host: str
     port: int
     processors: int
     request_channel: RequestChannel
+    entitlement: Entitlement = CLIENT
 
 
 class SocketServer:
@@ -60,6 +66,7 @@ class SocketServer:
                 Processor(
                     next(processor_ids),
                     endpoint.listener,
+                    endpoint.entitlement,
                     network.selector(),
                     endpoint.request_channel,
                     context,

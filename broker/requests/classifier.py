@@ -4,7 +4,9 @@ The class is declared by the API (`broker.apis`). For Fetch it follows from the 
 id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger
 policies most: by the closed forms of M/G/1, one per cent of data taken for control
 multiplies the wait of control by 1.6 under preemption, by 1.01 without (set A of
-``tests/model/test_theory.py``). So nothing is guessed from sizes, names or history.
+``tests/model/test_theory.py``). So nothing is guessed from sizes, names or history, and
+nothing is believed: a request of a role that its connection may not claim
+(`broker.requests.entitlement`) is in the least urgent class, and is denied.
 
 The expected cost is learned: a moving average of the CPU time that requests of the same
 API and of about the same size (a factor of two) have used. Policies that go by size,
@@ -14,7 +16,6 @@ by it, admission under ``deadline`` turns away.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -22,7 +23,8 @@ from typing import Final, TypeAlias
 from broker.config.doorkeeper import DOORKEEPER_CLASS_LEVELS, REQUEST_CLASSES
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.wire.header import RequestHeader
-from broker.requests.request import DeclaredApi, Request
+from broker.requests.entitlement import Role
+from broker.requests.request import DeclaredApi, Peer, Request
 from planes.admission import HOPELESS
 
 CONTROL, REPLICATION, GROUP, METADATA, PRODUCE, FETCH, ADMIN = REQUEST_CLASSES
@@ -30,15 +32,12 @@ DEFAULT_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     DOORKEEPER_CLASS_LEVELS.default
 )
 _API_FETCH: Final = int(ApiKey.FETCH)
-_REPLICA_ID = struct.Struct(">i")
-# From version 15 the replica id is tagged field 1, the last thing in a frame:
-# tag, size, replica id (int32), replica epoch (int64), no tagged fields of its own.
-_REPLICA_STATE = struct.Struct(">BBiqB")
 _UNKNOWN_COST_NS: Final = 50_000
 # A moving average over about eight requests.
 _AVERAGE_SHIFT: Final = 3
 
-Classified: TypeAlias = tuple[str, int, str, int]
+# Class, level, flow, expected CPU nanoseconds, whether the request is denied.
+Classified: TypeAlias = tuple[str, int, str, int, bool]
 FlowOf: TypeAlias = Callable[[str, RequestHeader, int], str]
 
 
@@ -73,34 +72,49 @@ class Classifier:
         levels: Mapping[str, int] = DEFAULT_LEVELS,
         flow: str = "class",
     ) -> None:
-        self._class_of = {key: api.request_class for key, api in apis.items()}
+        self._declared = {
+            key: (api.request_class, api.role, api.replica_id)
+            for key, api in apis.items()
+        }
         self._levels = {**DEFAULT_LEVELS, **levels}
+        # Of several, the last: admin by default.
+        least_urgent = max(self._levels.values())
+        self._class_of_denied = [
+            each for each in REQUEST_CLASSES if self._levels[each] == least_urgent
+        ][-1]
         self._flow_of = FLOWS[flow]
         self._cost_ns: dict[tuple[int, int], int] = {}
         self._cost_of_api_ns: dict[int, int] = {}
 
-    def classify(
-        self, header: RequestHeader, frame: bytes, connection_id: int
-    ) -> Classified:
-        """Return class, level, flow and expected CPU nanoseconds. Cost: O(1)."""
+    def classify(self, header: RequestHeader, frame: bytes, peer: Peer) -> Classified:
+        """Return class, level, flow, expected cost, and whether to deny. Cost: O(1)."""
         api_key = header[0]
-        request_class = self._class_of[api_key]
-        if api_key == _API_FETCH and is_follower_fetch(header, frame):
-            request_class = REPLICATION
+        request_class, role, replica_id = self._declared[api_key]
+        if replica_id is not None and replica_id(header, frame) >= 0:
+            role = Role.BROKER
+            if api_key == _API_FETCH:
+                request_class = REPLICATION
+        is_denied = role is not None and not peer.entitlement.grants(role)
+        if is_denied:
+            request_class = self._class_of_denied
         cost_ns = self._cost_ns.get((api_key, len(frame).bit_length()))
         if cost_ns is None:
             cost_ns = self._cost_of_api_ns.get(api_key, _UNKNOWN_COST_NS)
         flow = request_class
         if self._flow_of is not None:
-            flow = self._flow_of(request_class, header, connection_id)
-        return request_class, self._levels[request_class], flow, cost_ns
+            flow = self._flow_of(request_class, header, peer.connection_id)
+        level = self._levels[request_class]
+        return request_class, level, flow, cost_ns, is_denied
 
     def learn(self, request: Request) -> None:
         """Learn from a request that is done what it has cost.
 
         One that was turned away teaches nothing, unless it was for its expected cost:
-        then that is doubted, so that a wrong estimate does not last.
+        then that is doubted, so that a wrong estimate does not last. One that was
+        denied teaches nothing of those that are served.
         """
+        if request.is_denied:
+            return
         if request.refusal is None:
             cost_ns = request.service_ns
         elif request.refusal == HOPELESS:
@@ -114,17 +128,3 @@ class Classifier:
         by_bucket[bucket] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)
         known_ns = by_api.get(api_key, cost_ns)
         by_api[api_key] = known_ns + (cost_ns - known_ns >> _AVERAGE_SHIFT)
-
-
-def is_follower_fetch(header: RequestHeader, frame: bytes) -> bool:
-    """Say whether a Fetch comes from a replica: from its replica id, in any version."""
-    if header.api_version < 15:
-        if len(frame) < header.body_offset + _REPLICA_ID.size:
-            return False
-        replica_id: int = _REPLICA_ID.unpack_from(frame, header.body_offset)[0]
-        return replica_id >= 0
-    at = len(frame) - _REPLICA_STATE.size
-    if at < header.body_offset:
-        return False
-    tag, size, replica_id, _, tagged = _REPLICA_STATE.unpack_from(frame, at)
-    return tag == 1 and size == 13 and tagged == 0 and replica_id >= 0

@@ -7,8 +7,12 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, Protocol, TypeAlias
 
 from broker.protocol.buffer import Piece
+from broker.protocol.wire.header import RequestHeader
+from broker.requests.entitlement import Entitlement, Role
 from planes import Task
 
+# Returns the replica id that stands in the frame of a request; below 0, a consumer's.
+ReplicaId: TypeAlias = Callable[[RequestHeader, bytes], int]
 # A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
 Response: TypeAlias = "Sequence[Piece] | Throttled | CloseConnection"
 
@@ -38,6 +42,7 @@ class Peer(Protocol):
     connection_id: int
     host: str
     listener: str
+    entitlement: Entitlement
 
     @property
     def has_hung_up(self) -> bool:
@@ -59,6 +64,14 @@ class DeclaredApi(Protocol):
         """The class of its requests."""
 
     @property
+    def role(self) -> Role | None:
+        """The role that each of its requests claims."""
+
+    @property
+    def replica_id(self) -> ReplicaId | None:
+        """What reads a replica id from a frame, by which it claims a broker's role."""
+
+    @property
     def quota_exceeded_since(self) -> int:
         """The first version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -69,7 +82,8 @@ class Request(Task):
 
     ``api`` is what is declared of its API. ``frame`` is the request without its size
     prefix, until it is let go; the body starts at ``body_offset``. ``error_code`` is
-    the first error that the response carries, for the record.
+    the first error that the response carries, for the record. ``is_denied`` says that
+    its connection may not claim its role: it is answered undecoded.
     """
 
     api: DeclaredApi | None = None
@@ -81,6 +95,7 @@ class Request(Task):
     body_offset: int
     peer: Peer
     error_code: int = 0
+    is_denied: bool = False
     # Ends the wait of a handler that waits no longer than there is a connection.
     end_wait: Callable[[], None] | None = None
     # Whether the connection has ended.

@@ -79,6 +79,8 @@ def _replicated(brokers: int) -> dict[str, str]:
     return {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
+        # One listener for clients and brokers, on a machine of one user.
+        "doorkeeper.controller.listeners": f"{_DATA},{_CONTROL}",
         # All stop together: there is nobody to hand partitions over to.
         "controlled.shutdown.enable": "false",
     }

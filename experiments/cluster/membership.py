@@ -67,6 +67,7 @@ def member_keys(
             f"{it}://{endpoints.host}:{port}" for it, port in ports.items()
         ),
         "inter.broker.listener.name": DATA,
+        "doorkeeper.controller.listeners": ",".join(names),
     }
     if len(names) > 1:
         keys[_CONTROL_PLANE] = names[1]

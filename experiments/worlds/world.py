@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.records.recording import RunLabels
+
+# A load speaks as a controller, on the clients' listener or on that of the control
+# plane. A broker by itself obeys no controller unless it is configured to.
+LOAD_AS_CONTROLLER: Final[Mapping[str, str]] = MappingProxyType(
+    {"doorkeeper.controller.listeners": "PLAINTEXT,CONTROLLER"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

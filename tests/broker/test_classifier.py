@@ -1,6 +1,7 @@
 """Classes from api keys, replicas from their id, costs from experience."""
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,9 +9,18 @@ from hypothesis import strategies as st
 
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
+from broker.protocol.wire import replica_ids
 from broker.protocol.wire.header import RequestHeader
-from broker.requests.classifier import Classifier, is_follower_fetch
+from broker.requests.classifier import Classifier
+from broker.requests.entitlement import CONTROLLER
 from broker.requests.request import Request
+
+CONNECTION = 17
+PEER = SimpleNamespace(connection_id=CONNECTION, entitlement=CONTROLLER)
+
+
+def is_follower_fetch(fetch, frame):
+    return replica_ids.of_fetch(fetch, frame) >= 0
 
 
 def header(api_key, version=0, offset=10, client="c"):
@@ -52,14 +62,14 @@ def request(api_key, size, service_ns):
     ],
 )
 def test_the_class_follows_from_the_api(api, request_class, level):
-    found = Classifier(APIS).classify(header(api), b"", 1)
+    found = Classifier(APIS).classify(header(api), b"", PEER)
     assert found[:3] == (request_class, level, request_class)
 
 
 def test_levels_are_the_operators_to_set():
     classifier = Classifier(APIS, levels={"produce": 9})
-    assert classifier.classify(header(ApiKey.PRODUCE), b"", 1)[1] == 9
-    assert classifier.classify(header(ApiKey.METADATA), b"", 1)[1] == 3
+    assert classifier.classify(header(ApiKey.PRODUCE), b"", PEER)[1] == 9
+    assert classifier.classify(header(ApiKey.METADATA), b"", PEER)[1] == 3
 
 
 @pytest.mark.parametrize(
@@ -68,7 +78,7 @@ def test_levels_are_the_operators_to_set():
 )
 def test_the_flow_is_what_is_shared_among(flow, expected):
     classifier = Classifier(APIS, flow=flow)
-    assert classifier.classify(header(ApiKey.HEARTBEAT), b"", 17)[2] == expected
+    assert classifier.classify(header(ApiKey.HEARTBEAT), b"", PEER)[2] == expected
 
 
 @given(st.integers(0, 14), st.integers(-1, 2**31 - 1), st.binary(max_size=30))
@@ -104,7 +114,7 @@ def test_a_short_fetch_is_a_consumers(version, size):
 
 def expected_ns(classifier, api_key, size):
     """Return what the next request of so many bytes is expected to cost."""
-    return classifier.classify(header(api_key), bytes(size), 1)[3]
+    return classifier.classify(header(api_key), bytes(size), PEER)[3]
 
 
 def test_an_unknown_cost_is_that_of_the_api_and_then_a_default():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -381,6 +382,7 @@ def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -
     from broker.handling.registry import APIS
     from broker.protocol.wire.header import parse_request_header
     from broker.requests.classifier import Classifier
+    from broker.requests.entitlement import CONTROLLER
 
     built = experiment(request={"api": api})
     entry = built.workload.traffic[0]
@@ -388,5 +390,6 @@ def test_the_broker_gives_requests_the_class_they_are_reported_under(api: str) -
         [frames.Place(0, 0)], built.workload, frames.ANY_NODE, timestamp_ms=5
     )
     body = b"".join(frame)[4:]
-    found = Classifier(APIS).classify(parse_request_header(body), body, 0)
+    peer = SimpleNamespace(connection_id=0, entitlement=CONTROLLER)
+    found = Classifier(APIS).classify(parse_request_header(body), body, peer)
     assert found[0] == entry.reported_class

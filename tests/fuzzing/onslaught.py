@@ -50,6 +50,7 @@ from tests.virtual.kafka import ask
 _FOREVER = str(2**62)
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
+    "doorkeeper.controller.listeners": "PLAINTEXT",
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "2",
     "socket.request.max.bytes": "1000000",

@@ -230,6 +230,8 @@ def beside_kafka(
             directory,
             node_id="1",
             offsets_topic_num_partitions="1",
+            # Kafka without an authorizer obeys controllers on every listener.
+            doorkeeper_controller_listeners="PLAINTEXT",
             # Keys are set that have no effect here, which is told as a warning.
             doorkeeper_log_level="error",
             **settings,

@@ -165,7 +165,11 @@ class ClusterContract:
 class TestEmbedded(ClusterContract):
     """The broker is its own cluster."""
 
-    settings: ClassVar[Mapping[str, str]] = {"zookeeper_connect": ""}
+    settings: ClassVar[Mapping[str, str]] = {
+        "zookeeper_connect": "",
+        # Otherwise nobody is a broker to it that asks for a shutdown.
+        "doorkeeper_controller_listeners": "PLAINTEXT",
+    }
 
 
 class TestUnderZooKeeper(ClusterContract):

@@ -304,6 +304,7 @@ def test_controllers_are_let_in_before_brokers_and_brokers_before_clients():
         "CONTROL:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
         "control.plane.listener.name": "CONTROL",
+        "doorkeeper.controller.listeners": "CONTROL",
         "doorkeeper.scheduler": "planes",
     }
     assert in_world(scenario, settings) == ["CONTROL", "INTERNAL", "CLIENTS"]

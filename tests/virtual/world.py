@@ -26,6 +26,7 @@ LEADER_AND_ISR, PRODUCE = (4, 1), (0, 8)
 # Small figures, so that S1 and S2 are a matter of milliseconds.
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
+    "doorkeeper.controller.listeners": "PLAINTEXT,CONTROLLER",
     "num.network.threads": "1",
     "num.io.threads": "1",
     "queued.max.requests": "10",

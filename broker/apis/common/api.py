@@ -21,7 +21,8 @@ from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
 from broker.protocol.wire.codec import CLIENT_ITEMS_MAX, CLUSTER_ITEMS_MAX, Entity
 from broker.requests.classifier import CONTROL, REPLICATION
-from broker.requests.request import Request, Response
+from broker.requests.entitlement import Role
+from broker.requests.request import ReplicaId, Request, Response
 
 # Returns the fields of the answer; or a `Response`, if the API encodes its own.
 Handle: TypeAlias = Callable[[Request, Entity, Broker], Awaitable[Any]]
@@ -68,8 +69,9 @@ class Api:
     before they balance consumers; KAFKA-18659 has Kafka 4 do the same). A request below
     the versions served is answered as one of an unsupported version.
 
-    ``cluster_action`` says that only brokers and controllers have a use for it (Kafka's
-    ClusterAction).
+    ``role`` is the one that each request claims, where only controllers or brokers send
+    it (Kafka's ClusterAction). ``replica_id`` reads a replica id from a frame; a
+    request with one claims a broker's role.
 
     ``request_class`` decides the priority level (`broker.requests.classifier`).
 
@@ -95,7 +97,8 @@ class Api:
     handle_at_once: HandleAtOnce | None = None
     encodes: bool = False
     keeps_frame: bool = False
-    cluster_action: bool = False
+    role: Role | None = None
+    replica_id: ReplicaId | None = None
     items_max: int = CLIENT_ITEMS_MAX
     refusable: bool = True
     quota_exceeded_since: int = NEVER

@@ -23,7 +23,7 @@ import trio
 
 from broker.client.signals import Signal
 from broker.cluster.topics import Topic
-from broker.config import BrokerConfig
+from broker.config import DOORKEEPER_CONTROLLER_LISTENERS, BrokerConfig
 from broker.disk.log_dirs import LogDirs
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
@@ -105,8 +105,8 @@ class ScriptedController:
     # ---- what the cluster says ----------------------------------------------------
 
     def settings(self, broker: int) -> Mapping[str, str]:
-        """Say nothing: brokers hear of this controller from itself."""
-        return {}
+        """Return the listener on which brokers obey this controller and each other."""
+        return {DOORKEEPER_CONTROLLER_LISTENERS.name: BROKERS}
 
     def make(self, broker: int, config: BrokerConfig, parts: Parts) -> Broker:
         """Register a broker that starts, and return it.

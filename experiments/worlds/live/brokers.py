@@ -13,7 +13,7 @@ from experiments.load.generator import Address, Target
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.pinning import Pinning
-from experiments.worlds.world import WorldError
+from experiments.worlds.world import LOAD_AS_CONTROLLER, WorldError
 
 _START_TIMEOUT_S = 20.0
 _READY = "listening on "
@@ -39,6 +39,7 @@ def start(
     keys = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "node.id": "0",
+        **LOAD_AS_CONTROLLER,
         **defaults,
         **experiment.broker_keys(arm, experiment.live.set),
         "doorkeeper.record.file": str(recording(at)),

@@ -55,7 +55,7 @@ from experiments.worlds.virtual.memory_network import (
     MemoryNetwork,
     MemoryStream,
 )
-from experiments.worlds.world import RunFiles, RunResult, Trial
+from experiments.worlds.world import LOAD_AS_CONTROLLER, RunFiles, RunResult, Trial
 from planes import PlaneCore, Task
 
 # Measured: what one request costs in real time, and one that is replicated.
@@ -190,7 +190,8 @@ class Replay:
         )
 
     def _server(self, clock: VirtualClock, network: MemoryNetwork) -> BrokerServer:
-        keys = {"listeners": "PLAINTEXT://127.0.0.1:9092", **self._keys}
+        listeners = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+        keys = {**listeners, **LOAD_AS_CONTROLLER, **self._keys}
         config = BrokerConfig.load(None, keys)
         virtual = self._experiment.virtual
         slice_ns = self._costs.slice_ns

@@ -28,6 +28,7 @@ from broker.protocol.schemas.stop_replica import StopReplicaResponse
 from broker.protocol.schemas.update_metadata import UpdateMetadataResponse
 from broker.protocol.wire.codec import decode_response, encode_request, request_type
 from broker.requests.classifier import Classifier
+from broker.requests.entitlement import entitlement_of
 from broker.requests.request import CLOSE, Request, Response, Throttled
 from planes.lock import Acquire, Release
 from planes.slices import PREEMPT, Park
@@ -52,16 +53,10 @@ RESPONSES: dict[ApiKey, Any] = {
 MS = 1_000_000
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "doorkeeper.controller.listeners": "PLAINTEXT",
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "2",
 }
-PEER = SimpleNamespace(
-    connection_id=1,
-    host="10.0.0.1",
-    listener="PLAINTEXT",
-    release=lambda count: None,
-    has_hung_up=False,
-)
 
 
 def _unasked(*_: object) -> None:
@@ -95,6 +90,7 @@ class World:
         )
         self.apis = KafkaApis(self.broker)
         self._intake = Intake(self.apis.serve, Classifier(APIS), APIS)
+        self.connect("PLAINTEXT")
         self.broker.open(config.advertised, lambda: None)
 
     def now_ms(self) -> int:
@@ -125,6 +121,17 @@ class World:
         return at_ns is not None and at_ns <= self.now_ns
 
     # ---- requests ---------------------------------------------------------------
+
+    def connect(self, listener: str) -> None:
+        """Send what follows over a connection of ``listener``."""
+        self.peer = SimpleNamespace(
+            connection_id=1,
+            host="10.0.0.1",
+            listener=listener,
+            entitlement=entitlement_of(self.broker.config, listener),
+            release=lambda count: None,
+            has_hung_up=False,
+        )
 
     def start(
         self,
@@ -166,7 +173,7 @@ class World:
         self, frame: bytes, stop_at: int = 0, noted: Mapping[str, Any] = NOTHING
     ) -> Call:
         """Send the bytes of a request; raise `MalformedFrame` if they make none."""
-        request = self._intake.request(frame, PEER, self.now_ns, _unasked)
+        request = self._intake.request(frame, self.peer, self.now_ns, _unasked)
         for name, value in noted.items():
             setattr(request, name, value)
         return Call(request, self.apis.serve(request), stop_at)

@@ -10,7 +10,7 @@ import pytest
 from broker.handling.registry import APIS
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
-from tests.broker.apis.broker_world import NONE, PEER, World
+from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import leader_and_isr, update_metadata
 
 NOT_ASKED = -(2**31)
@@ -347,4 +347,5 @@ def test_what_librdkafka_wants_to_see_is_advertised() -> None:
 
 
 def test_the_peer_of_these_tests_is_on_a_listener_of_the_broker() -> None:
-    assert PEER.listener in World().broker.metadata_cache.brokers[0].endpoints
+    world = World()
+    assert world.peer.listener in world.broker.metadata_cache.brokers[0].endpoints

@@ -18,6 +18,7 @@ from broker.network.processor import ProcessorContext
 from broker.network.request_channel import BlindRequestChannel
 from broker.network.socket_server import Endpoint, SocketServer
 from broker.requests.classifier import Classifier
+from broker.requests.entitlement import CONTROLLER
 from planes import Block, PlaneCore
 from planes.dispatcher import Dispatcher
 from schedulers import SchedulerConfig, make
@@ -129,6 +130,7 @@ class Harness:
                 port=0,
                 processors=processors,
                 request_channel=channel(self.plane, self.dispatcher),
+                entitlement=CONTROLLER,
             )
             for name in listeners
         ]

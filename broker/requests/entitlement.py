@@ -1,0 +1,87 @@
+"""Roles in the cluster, and the connections that may claim them.
+
+Kafka guards the requests of controllers and brokers by one operation, ClusterAction on
+the cluster. Without an authorizer everybody has it. Here a role follows from the
+listener of the connection. `Entitlement` is a value of the connection, so that a
+principal can grant it, too.
+
+A request of a role that its connection may not claim is denied before it is decoded,
+and waits in the least urgent class. docs/security.md has the table.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config import (
+    DOORKEEPER_CONTROLLER_LISTENERS,
+    ZOOKEEPER_CONNECT,
+    BrokerConfig,
+)
+
+
+class Role(enum.Enum):
+    """The sender of a request that clients do not send."""
+
+    # LeaderAndIsr, StopReplica, UpdateMetadata.
+    CONTROLLER = "controller"
+    # What a broker sends to a leader or to the controller: a follower's Fetch,
+    # ListOffsets and OffsetForLeaderEpoch, AlterPartition, ControlledShutdown.
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """The roles that a connection may claim."""
+
+    roles: frozenset[Role] = frozenset()
+
+    def grants(self, role: Role) -> bool:
+        """Return whether ``role`` may be claimed."""
+        return role in self.roles
+
+
+CLIENT: Final = Entitlement()
+CONTROLLER: Final = Entitlement(frozenset(Role))
+BROKER: Final = Entitlement(frozenset({Role.BROKER}))
+
+
+def entitlement_of(config: BrokerConfig, listener: str) -> Entitlement:
+    """Return what connections of ``listener`` may claim under ``config``."""
+    name = listener.upper()
+    if name in _controller_listeners(config):
+        return CONTROLLER
+    return BROKER if name in _broker_listeners(config) else CLIENT
+
+
+def shared_listener(config: BrokerConfig) -> str | None:
+    """Return the listener on which clients may claim to be brokers, if there is one.
+
+    That is the inter-broker listener of a member that has no other one for clients. An
+    operator who sets ``doorkeeper.controller.listeners`` has decided about it.
+    """
+    between = config.inter_broker_listener_name
+    control = config.control_plane_listener
+    names = {each.name for each in config.listeners} - {control and control.name}
+    is_decided = bool(config[DOORKEEPER_CONTROLLER_LISTENERS])
+    if is_decided or not _broker_listeners(config) or names != {between}:
+        return None
+    return between
+
+
+def _controller_listeners(config: BrokerConfig) -> frozenset[str]:
+    named = config[DOORKEEPER_CONTROLLER_LISTENERS]
+    if named:
+        return frozenset(name.upper() for name in named)
+    control = config.control_plane_listener
+    # A controller whose own configuration names no control plane uses the other one.
+    return _broker_listeners(config) | ({control.name} if control else set())
+
+
+def _broker_listeners(config: BrokerConfig) -> frozenset[str]:
+    """Return the listener of the other brokers, if there are any."""
+    if config[ZOOKEEPER_CONNECT] is None:
+        return frozenset()
+    return frozenset({config.inter_broker_listener_name})
