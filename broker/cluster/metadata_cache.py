@@ -162,6 +162,12 @@ class MetadataCache:
             self._forget_id(topic)
             del self._topics[name]
 
+    def forget(self, topic: TopicMetadata) -> None:
+        """Forget a topic that no longer exists, unless there is another by now."""
+        if self._topics.get(topic.name) is topic:
+            self._forget_id(topic)
+            del self._topics[topic.name]
+
     def _forget_id(self, topic: TopicMetadata) -> None:
         if topic.topic_id is not None:
             del self._names[topic.topic_id]

@@ -125,6 +125,7 @@ class Membership:
         member = self._member
         # Before the broker is told to lead anything it knows what was set for it.
         await member.configs_may_have_changed(znodes)
+        await self._forget_deleted_topics(znodes)
         self.broker_epoch = await register(
             znodes,
             member.broker_id,
@@ -146,6 +147,20 @@ class Membership:
                 _whenever, self.log_dirs_changed, lambda: self._tell_of_log_dirs(znodes)
             )
             nursery.start_soon(self._stand_for_election, znodes)
+
+    async def _forget_deleted_topics(self, znodes: PatientZnodes) -> None:
+        """Forget topics that were deleted while this broker had no session.
+
+        No controller tells of them any more: the broker would go on to list them, and
+        as controller refuse for good to create them.
+        """
+        cache = self._member.broker.metadata_cache
+        known = list(cache.topics())
+        if known:
+            names = frozenset(await znodes.children(paths.TOPICS))
+            for topic in known:
+                if topic.name not in names:
+                    cache.forget(topic)
 
     async def _tell_of_log_dirs(self, znodes: PatientZnodes) -> None:
         event = write_log_dir_event(self._member.broker_id)
