@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from math import inf
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -68,6 +69,10 @@ R = TypeVar("R")
 # while ZooKeeper is away. Clients that still want a topic then ask again.
 _BEGUN_MAX: Final = 1000
 _BEGUN_S: Final = 30.0
+# How long ZooKeeper is waited for: by a request that names no time of its own, and by
+# one that waits for nothing.
+_WRITE_MS: Final = 30_000
+_NO_TIME_MS: Final = 1_000
 
 
 class ZooKeeperCoordinator:
@@ -230,7 +235,8 @@ class ZooKeeperCoordinator:
         """Read the configs of topics that the broker is about to have replicas of."""
         wanted = tuple(names)
         if wanted:
-            await self._write(lambda it: self._configs.read_topics(it, wanted))
+            # The controller waits, too, until this broker can be told anything.
+            await self._write(lambda it: self._configs.read_topics(it, wanted), inf)
             for name in wanted:
                 await self._broker.topic_changed(name)
 
@@ -266,7 +272,7 @@ class ZooKeeperCoordinator:
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic, and wait until it is led; raise TOPIC_ALREADY_EXISTS."""
         topic_id = self._new_id()
-        await self._write(_creation(new, topic_id))
+        await self._write(_creation(new, topic_id), timeout_ms or _NO_TIME_MS)
         count = len(new.assignment)
         await self._seen(lambda: self._is_led(new.name, count), timeout_ms)
         return Topic(
@@ -282,7 +288,10 @@ class ZooKeeperCoordinator:
         if cache.topic(name) is None:
             # Also one that is being deleted: it is gone for clients.
             raise topic_writes.unknown(name)
-        await self._write(lambda it: topic_writes.request_deletion(it, name))
+        await self._write(
+            lambda it: topic_writes.request_deletion(it, name),
+            timeout_ms or _NO_TIME_MS,
+        )
         await self._seen(lambda: cache.topic(name) is None, timeout_ms)
 
     async def create_partitions(
@@ -294,7 +303,8 @@ class ZooKeeperCoordinator:
     ) -> bool:
         """Add partitions, and wait until they are led; False if it has changed."""
         done = await self._write(
-            lambda it: topic_writes.create_partitions(it, name, first, assignment)
+            lambda it: topic_writes.create_partitions(it, name, first, assignment),
+            timeout_ms or _NO_TIME_MS,
         )
         if done:
             count = first + len(assignment)
@@ -327,10 +337,25 @@ class ZooKeeperCoordinator:
             lambda it: topic_writes.reserve_producer_ids(it, self._id)
         )
 
-    async def _write(self, change: Callable[[PatientZnodes], Awaitable[R]]) -> R:
-        """Change znodes in the present session; one that expires meanwhile is over."""
-        present = self._membership.present
-        return await self._errands.send(partial(in_session, present, change))
+    async def _write(
+        self,
+        change: Callable[[PatientZnodes], Awaitable[R]],
+        timeout_ms: float = _WRITE_MS,
+    ) -> R:
+        """Change znodes in the present session; raise REQUEST_TIMED_OUT.
+
+        ZooKeeper may be away, or the session may expire; it may be done all the same.
+        """
+
+        async def errand() -> R:
+            try:
+                with trio.fail_after(timeout_ms / 1000):
+                    return await in_session(self._membership.present, change)
+            except trio.TooSlowError as away:
+                why = f"ZooKeeper has not answered within {timeout_ms} ms"
+                raise KafkaError(ErrorCode.request_timed_out, why) from away
+
+        return await self._errands.send(errand)
 
     def _is_led(self, name: str, count: int) -> bool:
         return all(

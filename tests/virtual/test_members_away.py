@@ -1,0 +1,93 @@
+"""ZooKeeper away, and a member away from it: what requests and caches do meanwhile."""
+
+from __future__ import annotations
+
+import trio
+
+from broker.protocol.api_keys import ApiKey
+from broker.protocol.errors import ErrorCode
+from tests.broker.apis.requests import SECONDS_30, new_topic
+from tests.virtual.members import SESSION_S, Members, with_members
+
+
+async def asked(members: Members, name: str) -> tuple[float, ErrorCode]:
+    """Return how long a Metadata of one topic took, and its error."""
+    began_s = trio.current_time()
+    answered = await members.ask(
+        0,
+        ApiKey.METADATA,
+        9,
+        topics=[{"name": name}],
+        allow_auto_topic_creation=True,
+    )
+    return trio.current_time() - began_s, answered.topics[0].error_code
+
+
+def test_no_request_waits_for_a_zookeeper_that_is_away_beyond_its_time() -> None:
+    async def scenario(members: Members) -> None:
+        await members.create("t")
+        await members.until(lambda: members.controller is not None)
+        for number in range(3):
+            members.cut_off(number)
+        took_s, _ = await asked(members, "t")
+        assert took_s < 0.1
+        for _ in range(3):
+            took_s, error = await asked(members, "unknown")
+            assert took_s < 1.1
+            assert error is not ErrorCode.none
+        began_s = trio.current_time()
+        answered = await members.ask(
+            members.controller or 0,
+            ApiKey.CREATE_TOPICS,
+            5,
+            topics=[new_topic("u", replication_factor=3)],
+            timeout=SECONDS_30 / 10,
+        )
+        assert answered.topics[0].error_code is not ErrorCode.none
+        assert trio.current_time() - began_s < 3.1
+        for number in range(3):
+            members.let_in(number)
+        await members.until(lambda: members.controller is not None)
+
+        async def is_there() -> bool:
+            return (await asked(members, "later"))[1] is ErrorCode.none
+
+        with trio.fail_after(60):
+            # Nothing tells a client when a topic is led.
+            while not await is_there():  # noqa: ASYNC110 see above
+                await trio.sleep(0.1)
+
+    with_members(scenario)
+
+
+def test_a_member_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
+    async def scenario(members: Members) -> None:
+        await members.until(lambda: members.controller is not None)
+        controller = members.controller
+        assert controller is not None
+        away = next(it for it in members.alive if it != controller)
+        placed = [{"partition_index": 0, "broker_ids": [controller]}]
+        fields = {"num_partitions": -1, "replication_factor": -1}
+        await members.create("t", assignments=placed, **fields)
+        cache = members.broker(away).metadata_cache
+        await members.until(lambda: cache.topic("t") is not None)
+        members.cut_off(away)
+        await trio.sleep(SESSION_S * 2)
+        deleted = await members.ask(
+            controller, ApiKey.DELETE_TOPICS, 5, topic_names=("t",), timeout=SECONDS_30
+        )
+        assert deleted.responses[0].error_code is ErrorCode.none
+        await trio.sleep(1)
+        assert cache.topic("t") is not None
+        members.let_in(away)
+        await members.until(members.know_each_other)
+        assert cache.topic("t") is None
+        # It is the only one left to govern.
+        for number in range(3):
+            if number != away:
+                await members.stop(number)
+        await members.until(lambda: members.controller == away)
+        created = await members.create("t", replication_factor=1)
+        assert created.error_code is ErrorCode.none
+
+    with_members(scenario)
