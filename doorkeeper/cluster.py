@@ -44,8 +44,9 @@ def up(
 ) -> None:
     """Run brokers and a ZooKeeper until SIGTERM or Ctrl-C.
 
-    Prints the address for clients when all are ready. If a process ends by itself the
-    others are stopped, and it is named.
+    Prints the address for clients when all are ready. If a broker ends, the others go
+    on, and its end is reported in one line; if ZooKeeper ends, so does the cluster.
+    With --data the commands stop, start and kill act on single brokers.
     """
     from broker.protocol.errors import ConfigError
     from doorkeeper.at_work import cluster as at_work
@@ -56,3 +57,43 @@ def up(
     refused = refusing(at_work.ClusterError, ConfigError)
     with refused, failing(RunFailed, NoJava, NoZooKeeper):
         at_work.run(brokers, port, data, overrides(settings, scheduler))
+
+
+_NUMBER = click.argument("number", type=click.IntRange(0, 98), metavar="N")
+_OF_CLUSTER = click.option(
+    "--data",
+    type=DIRECTORY,
+    required=True,
+    help="The directory that `cluster up --data` was given.",
+)
+
+
+def _command(action: str, number: int, data: Path) -> None:
+    from doorkeeper.at_work.cluster_control import ControlError, ask_cluster
+
+    with failing(ControlError):
+        ask_cluster(data, action, number)
+
+
+@cluster.command()
+@_NUMBER
+@_OF_CLUSTER
+def stop(number: int, data: Path) -> None:
+    """Stop broker N of a running cluster cleanly, and wait for its end."""
+    _command("stop", number, data)
+
+
+@cluster.command()
+@_NUMBER
+@_OF_CLUSTER
+def start(number: int, data: Path) -> None:
+    """Start broker N of a running cluster again, and wait until it listens."""
+    _command("start", number, data)
+
+
+@cluster.command()
+@_NUMBER
+@_OF_CLUSTER
+def kill(number: int, data: Path) -> None:
+    """Kill broker N of a running cluster, as a crash would."""
+    _command("kill", number, data)

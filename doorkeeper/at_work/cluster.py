@@ -1,4 +1,4 @@
-"""What ``doorkeeper cluster up`` does: start, watch and stop the processes."""
+"""The processes of ``doorkeeper cluster up``: started, watched, stopped."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from broker.apis.common.answer import Row
 from broker.config import BrokerConfig
 from broker.protocol.api_keys import ApiKey
 from broker.requests.topology import has_control_plane
+from doorkeeper.at_work.cluster_control import (
+    ControlError,
+    ControlSocket,
+    control_socket,
+)
 from experiments.load import requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
@@ -28,7 +33,9 @@ from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 _START_S, _STOP_S = 60.0, 60.0
 _LOOK_S: Final = 0.2
 # What a broker has of its own; nobody else can say it for all.
-_OWN: Final = ("broker.id", "node.id", "listeners", "log.dirs", "zookeeper.connect")
+_OWN: Final = (
+    *("broker.id", "node.id", "listeners", "log.dirs", "log.dir", "zookeeper.connect"),
+)
 _REPLICAS_MAX: Final = 3
 _DATA, _CONTROL = "PLAINTEXT", "CONTROLLER"
 
@@ -48,7 +55,7 @@ def run(
 
     :raises ClusterError: if a setting belongs to each broker alone.
     :raises ConfigError: if one is nothing that a broker takes.
-    :raises RunFailed: if a process could not start, ended by itself, or did not stop.
+    :raises RunFailed: if a process could not start or did not stop, or ZooKeeper ended.
     """
     for key in _OWN:
         if key in settings:
@@ -67,8 +74,8 @@ def run(
             # Nobody relies on it yet: what has been started is killed.
             return
         try:
-            with contextlib.suppress(_Stopped):
-                cluster.watch()
+            with contextlib.suppress(_Stopped), control_socket(at) as control:
+                cluster.watch(control)
         finally:
             cluster.stop()
 
@@ -135,6 +142,8 @@ class _Cluster:
             parent=os.getpid(), cpu=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
         )
         self._brokers: list[Child] = []
+        # Numbers of brokers whose end has been noted.
+        self._down: set[int] = set()
 
     def start(self, count: int, port: int, settings: Mapping[str, str]) -> None:
         """Start ZooKeeper, then the brokers; say where they are when all are ready."""
@@ -143,11 +152,10 @@ class _Cluster:
             start_zookeeper(self._at, zookeeper_port, self._bound, self._tick)
         )
         wait_for_zookeeper(self._zookeeper, zookeeper_port, _START_S)
-        shared = {**settings, "zookeeper.connect": f"{HOST}:{zookeeper_port}"}
-        ports = range(port, port + count) if port else free_ports(count)
-        for number, each in enumerate(ports):
-            broker = self._broker(number, each, shared)
-            self._brokers.append(self._stack.enter_context(broker))
+        self._shared = {**settings, "zookeeper.connect": f"{HOST}:{zookeeper_port}"}
+        self._ports = range(port, port + count) if port else free_ports(count)
+        ports = self._ports
+        self._brokers = [self._start_broker(number) for number in range(count)]
         for broker in self._brokers:
             # Listening, it says so; whoever ends meanwhile is reported at once.
             broker.line(_START_S, self._zookeeper, *self._brokers)
@@ -157,8 +165,9 @@ class _Cluster:
         click.echo(f"zookeeper.connect={HOST}:{zookeeper_port}")
         click.echo(f"bootstrap.servers={addresses}")
 
-    def _broker(self, number: int, port: int, shared: Mapping[str, str]) -> Child:
-        listeners = f"{_DATA}://{HOST}:{port}"
+    def _start_broker(self, number: int) -> Child:
+        shared = self._shared
+        listeners = f"{_DATA}://{HOST}:{self._ports[number]}"
         if "control.plane.listener.name" in shared:
             listeners += f",{_CONTROL}://{HOST}:0"
         keys = {
@@ -171,7 +180,8 @@ class _Cluster:
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
         name = f"broker-{number}"
-        return bound_child(name, command, self._at, self._bound, self._tick)
+        child = bound_child(name, command, self._at, self._bound, self._tick)
+        return self._stack.enter_context(child)
 
     def _wait_until_it_knows_all(self, broker: Child, port: int, count: int) -> None:
         """Wait until a broker's metadata names all brokers and the controller."""
@@ -188,22 +198,56 @@ class _Cluster:
             child.expect_alive()
         time.sleep(_LOOK_S)
 
-    def watch(self) -> None:
-        """Wait until a signal asks for the end.
+    def watch(self, control: ControlSocket) -> None:
+        """Watch the processes and carry out commands until a signal asks for the end.
 
-        :raises RunFailed: if a process ends before.
+        :raises RunFailed: if ZooKeeper ends before.
         """
         while True:
-            self._look()
+            self._tick()
+            self._zookeeper.expect_alive()
+            for number, broker in enumerate(self._brokers):
+                if broker.ended and number not in self._down:
+                    self._down.add(number)
+                    ended = broker.ending(0) or f"{broker.name} ended with status 0"
+                    click.echo(ended, err=True)
+            control.serve(_LOOK_S, self._carry_out)
+
+    def _carry_out(self, action: str, number: int) -> None:
+        """Stop, start or kill one broker; raise `ControlError`."""
+        if number >= len(self._brokers):
+            last = len(self._brokers) - 1
+            raise ControlError(f"there is no broker {number}, only 0 to {last}")
+        broker = self._brokers[number]
+        if action == "start":
+            if not broker.ended:
+                raise ControlError(f"broker {number} is running already")
+            self._brokers[number] = broker = self._start_broker(number)
+            try:
+                broker.line(_START_S, self._zookeeper)
+            except RunFailed as failed:
+                raise ControlError(str(failed)) from failed
+            self._down.discard(number)
+            return
+        if broker.ended:
+            raise ControlError(f"broker {number} is not running")
+        self._down.add(number)
+        if action == "kill":
+            broker.kill()
+            return
+        fault = broker.stop(_STOP_S)
+        if fault:
+            raise ControlError(fault)
 
     def stop(self) -> None:
-        """Stop the brokers, then ZooKeeper.
+        """Stop the brokers that run, then ZooKeeper.
 
         :raises RunFailed: if one of them did not stop in good order.
         """
-        for broker in self._brokers:
+        running = [broker for broker in self._brokers if not broker.ended]
+        for broker in running:
             broker.terminate()
-        faults = [broker.ending(_STOP_S) for broker in self._brokers]
+        faults = [broker.ending(_STOP_S) for broker in running]
         faults.append(self._zookeeper.stop(_STOP_S, TERMINATED))
         if any(faults):
             raise RunFailed("; ".join(filter(None, faults)))

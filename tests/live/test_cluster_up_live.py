@@ -121,13 +121,65 @@ def test_a_cluster_has_replicas_stops_in_order_and_has_all_when_it_is_back(
         assert (tmp_path / f"broker-{number}" / ".kafka_cleanshutdown").exists()
     with cluster(*options) as again:
         assert consume(again, len(values)) == set(values)
-        (victim,) = again.children("broker.id=1")
+        assert again.end() == (0, "")
+
+
+def test_a_fail_over_can_be_tried_by_hand(tmp_path: Path) -> None:
+    """The leader is killed, a producer goes on, the broker rejoins the ISR."""
+    data = tmp_path / ("a-long-name-" * 8)
+    with cluster("--brokers", "3", "--data", str(data)) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, "logger": Quiet()})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(PATIENCE_S)
+        old = leader_and_isr(admin)[0]
+        assert produce(running, ["before"]) == [None]
+        assert command("kill", old, data) == (0, "")
+        assert produce(running, [str(number) for number in range(50)]) == [None] * 50
+        assert leader_and_isr(admin)[0] != old
+        refused = f"Error: broker {old} is not running\n"
+        assert command("stop", old, data) == (1, refused)
+        assert command("start", old, data) == (0, "")
+        assert command("start", old, data) == (
+            1,
+            f"Error: broker {old} is running already\n",
+        )
+        assert command("kill", 7, data) == (
+            1,
+            "Error: there is no broker 7, only 0 to 2\n",
+        )
+        ends_s = time.monotonic() + PATIENCE_S
+        while leader_and_isr(admin)[1] != {0, 1, 2}:
+            assert time.monotonic() < ends_s
+            time.sleep(0.2)
+        other = next(
+            each for each in (0, 1, 2) if each not in (old, leader_and_isr(admin)[0])
+        )
+        assert command("stop", other, data) == (0, "")
+        assert (data / f"broker-{other}" / ".kafka_cleanshutdown").exists()
+        assert len(consume(running, 51)) == 51
+        # An end that nobody asked for is reported, and the others go on.
+        (victim,) = running.children(f"broker.id={old}")
         victim.kill()
-        status, complaints = again.ended()
-        assert status == 1
-        assert "broker-1 ended with status -9" in complaints
-        assert "broker-0" not in complaints
-        assert "zookeeper" not in complaints
+        assert running.process.stderr is not None
+        line = running.process.stderr.readline()
+        assert line == f"broker-{old} ended with status -9\n"
+        assert running.end() == (0, "")
+    assert command("stop", 0, data) == (
+        1,
+        f"Error: no running cluster has its data in {data}\n",
+    )
+
+
+def command(action: str, number: int, data: Path) -> tuple[int, str]:
+    """Run `cluster ACTION N`; return its status and what it printed."""
+    words = ["cluster", action, str(number), "--data", str(data)]
+    done = CliRunner().invoke(cli.main, words)
+    return done.exit_code, done.output
+
+
+def leader_and_isr(admin: AdminClient) -> tuple[int, set[int]]:
+    """Return who leads t-0 and its in-sync replicas."""
+    partition = admin.list_topics("t", timeout=PATIENCE_S).topics["t"].partitions[0]
+    return partition.leader, set(partition.isrs)
 
 
 def test_a_controller_goes_to_the_control_planes() -> None:
@@ -148,6 +200,7 @@ def test_a_controller_goes_to_the_control_planes() -> None:
     [
         ("num.io.threads=0", "num.io.threads: found '0'"),
         ("log.dirs=/here", "log.dirs is each broker's own"),
+        ("log.dir=/here", "log.dir is each broker's own"),
         ("no-value", "'no-value' is not KEY=VALUE"),
     ],
 )
