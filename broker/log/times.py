@@ -1,8 +1,8 @@
 """Offsets by time stamp, for ListOffsets: Kafka's ``fetchOffsetByTimestamp`` (KIP-33).
 
 The time index leads to a place before which every record is older. From there batches
-are skipped by their header's largest time stamp, and the records of the first that may
-hold the answer are unpacked: the one case in which a read looks inside a batch.
+are unpacked until one holds the answer: the one case in which a read looks inside a
+batch. Headers are not believed, since old batches may have wrong time stamps there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from broker.log.log import Log
 from broker.log.operation import in_steps
 from broker.log.segments.segment import Segment
+from broker.log.segments.timestamps import newest_in
 from broker.log.steps import STEP_RECORDS, Steps
 from broker.protocol.records.records import iter_records
 
@@ -63,9 +64,10 @@ def _search(
         return None
     first, _ = found
     for position, header in segment.headers(first):
-        if header.max_timestamp < timestamp:
-            continue
         batch = segment.file.read(position, header.size)
+        if (yield from newest_in(header, batch)) < timestamp:
+            yield None
+            continue
         for number, record in enumerate(iter_records(header, batch), 1):
             if record.timestamp >= timestamp and record.offset >= from_offset:
                 return TimestampOffset(

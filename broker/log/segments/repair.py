@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import RELATIVE_MAX, Segment
+from broker.log.segments.timestamps import newest_of
+from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import NO_TIMESTAMP, BatchHeader, check_crc, corrupt
 
@@ -62,8 +64,8 @@ def recover(
     """Keep what is whole, cut off the rest, build the indexes anew.
 
     Nothing of ``end_offset``, where the next segment begins, or above belongs here.
-    Calls ``on_batch`` for each batch kept. Reads the whole segment and checks every
-    CRC.
+    Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every CRC,
+    and takes timestamps from the records.
     """
     segment.forget()
     next_offset, end = segment.base_offset, 0
@@ -71,14 +73,14 @@ def recover(
     # From the first batch that is corrupt on, nothing was ever written whole.
     reason = "it ends within a batch"
     try:
-        for position, header in checked(segment):
+        for position, header, batch in checked(segment):
             if not next_offset <= header.base_offset <= header.last_offset < end_offset:
                 reason = (
                     f"a batch of offsets {header.base_offset} to {header.last_offset} "
                     f"stands where those from {next_offset} to {end_offset} belong"
                 )
                 break
-            _note(segment, position, header)
+            _note(segment, position, header, newest_of(header, batch))
             on_batch(header)
             next_offset, end = header.last_offset + 1, position + header.size
     except KafkaError as damage:
@@ -142,23 +144,25 @@ def _remember_tail(segment: Segment) -> tuple[int, int]:
         if is_first and entry:
             segment.remember_from(header.base_offset)
         is_first = False
-        _note(segment, position, header)
+        _note(segment, position, header, header.max_timestamp)
         next_offset, end = header.last_offset + 1, position + header.size
     return next_offset, end
 
 
-def _note(segment: Segment, position: int, header: BatchHeader) -> None:
+def _note(
+    segment: Segment, position: int, header: BatchHeader, max_timestamp: int
+) -> None:
     segment.note(
         header.base_offset,
         header.last_offset,
-        header.max_timestamp,
+        max_timestamp,
         position,
         header.size,
     )
 
 
-def checked(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch whose CRC is right."""
+def checked(segment: Segment) -> Iterator[tuple[int, BatchHeader, Buffer]]:
+    """Yield position, header and bytes of each batch whose CRC is right."""
     data, data_at = memoryview(b""), 0
     for position, header in segment.headers():
         end = position + header.size
@@ -166,5 +170,6 @@ def checked(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
             data_at = position
             wanted = max(_READ_BYTES, header.size)
             data = memoryview(segment.file.read(position, wanted))
-        check_crc(data[position - data_at : end - data_at], header.crc)
-        yield position, header
+        batch = data[position - data_at : end - data_at]
+        check_crc(batch, header.crc)
+        yield position, header, batch

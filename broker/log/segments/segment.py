@@ -21,6 +21,7 @@ from broker.disk.doomed import DELETED
 from broker.disk.storage import File, Storage, join, remove_if_there
 from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.segments.log_config import LONG_MAX, LogConfig
+from broker.log.segments.timestamps import newest_of
 from broker.log.segments.transaction_index import TRANSACTION_INDEX, TransactionIndex
 from broker.protocol.buffer import Buffer
 from broker.protocol.records.batch import (
@@ -348,4 +349,9 @@ class Segment:
         for last, position in zip(self._tail_lasts, self._tail_positions, strict=True):
             assert batches[position].last_offset == last, (position, last)
         largest = max((h.max_timestamp for h in batches.values()), default=NO_TIMESTAMP)
-        assert self.max_timestamp == max(largest, NO_TIMESTAMP), self
+        if self.max_timestamp != max(largest, NO_TIMESTAMP):
+            read = self.file.read
+            assert self.max_timestamp == max(
+                newest_of(header, read(position, header.size))
+                for position, header in batches.items()
+            ), self

@@ -290,7 +290,11 @@ class _Copy:
         if not kept.records:
             return self._empty(header)
         sets_horizon = bool(kept.tombstones and not header.attributes & DELETE_HORIZON)
-        if kept.is_whole and not sets_horizon:
+        if (
+            kept.is_whole
+            and not sets_horizon
+            and kept.max_timestamp == header.max_timestamp
+        ):
             return header, batch
         return (yield from self._built(header, batch, kept, sets_horizon))
 

@@ -49,7 +49,7 @@ def mend(log: Log) -> bool:
 def _check(segment: Segment) -> None:
     """Raise CORRUPT_MESSAGE unless every batch can still be read as it was written."""
     end = 0
-    for position, header in checked(segment):
+    for position, header, _ in checked(segment):
         end = position + header.size
     if end != segment.size:
         raise KafkaError(

@@ -1,0 +1,45 @@
+"""The largest timestamp of a stored batch, from its records.
+
+Batches that were stored before records were validated may have another one in their
+header. Where a segment is recovered, compacted or searched by time the records count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from broker.protocol.buffer import Buffer
+from broker.protocol.errors import KafkaError
+from broker.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
+from broker.protocol.records.records import as_long, largest_timestamp
+from broker.protocol.records.validation import contents_of
+
+
+def newest_in(header: BatchHeader, batch: Buffer) -> Generator[None, None, int]:
+    """Return the largest timestamp of a whole batch, in steps.
+
+    The header's under LogAppendTime, and where the records cannot be read.
+    """
+    if header.attributes & LOG_APPEND_TIME or header.record_count <= 0:
+        return header.max_timestamp
+    try:
+        found = yield from contents_of(header.attributes, header.record_count, batch)
+        return max(as_long(header.base_timestamp + found.largest_delta), NO_TIMESTAMP)
+    except KafkaError:
+        # Compaction left it with gaps, or nobody can read it.
+        pass
+    try:
+        return (yield from largest_timestamp(header, batch)).timestamp
+    except KafkaError:
+        return header.max_timestamp
+
+
+def newest_of(header: BatchHeader, batch: Buffer) -> int:
+    """Return the same, at once."""
+    steps = newest_in(header, batch)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        newest: int = done.value
+        return newest
