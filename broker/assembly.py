@@ -20,6 +20,7 @@ from broker.config import (
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
 )
+from broker.coordination.blocking import Blocking, call_here
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import EmbeddedCoordinator
 from broker.coordination.registry import Registry
@@ -29,7 +30,6 @@ from broker.disk.identity import draw_uuid, known_broker_id
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.log.upkeep.chore import Calls
-from broker.node.blocking import Blocking, call_here
 from broker.node.broker import Broker
 from broker.node.hosts import LookUp, look_up_here
 from broker.node.replication_shell import connect_nowhere
@@ -91,6 +91,7 @@ def assemble(
             Registry(storage, log_dirs),
             broker_id=config.node_id,
             new_id=lambda: draw_uuid(rng),
+            blocking=blocking,
         )
     else:
         coordinator = _member(config, now_ns, now_ms, rng, connect)

@@ -43,6 +43,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await broker.replicas.stop_under_lock(command)
+        await broker.forget_deleted_logs()
     return answer.to_wire(request.api_version)
 
 

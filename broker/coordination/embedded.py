@@ -24,10 +24,12 @@ from uuid import UUID
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.alone import Alone
+from broker.coordination.blocking import Blocking, call_here, carried_out
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
 from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTopic
 from broker.coordination.registry import Registry
+from broker.coordination.turns import Turns
 from broker.disk.identity import kafka_uuid
 from broker.log.steps import Steps
 from broker.observation.logs import fields
@@ -48,9 +50,18 @@ class EmbeddedCoordinator(Alone):
     """One broker, ``broker_id``; ``new_id`` draws topic ids."""
 
     def __init__(
-        self, registry: Registry, *, broker_id: int, new_id: Callable[[], UUID]
+        self,
+        registry: Registry,
+        *,
+        broker_id: int,
+        new_id: Callable[[], UUID],
+        blocking: Blocking = call_here,
     ) -> None:
         super().__init__(broker_id)
+        self._blocking = blocking
+        # What is decided is written before the next decision is made.
+        self._decisions = Turns()
+        self._extensions = Turns()
         self._registry = registry
         self._new_id = new_id
         # Topics whose logs are being removed by some request just now.
@@ -84,12 +95,18 @@ class EmbeddedCoordinator(Alone):
 
     @property
     def remembers_at_length(self) -> bool:
-        """Tell whether changes have outgrown what they change."""
-        return self._registry.is_long
+        """Tell whether changes have outgrown what they change; not amid a change."""
+        return self._registry.is_long and not self._decisions.is_taken
 
     def compaction(self) -> Steps[None]:
         """Write the registry anew; raise OSError."""
-        return self._registry.compaction()
+        if self._decisions.is_taken:
+            return
+        self._decisions.take()
+        try:
+            yield from self._registry.compaction()
+        finally:
+            self._decisions.give_back()
 
     def load(self) -> None:
         """Read the registry; raise OSError or `MalformedCheckpoint`."""
@@ -162,10 +179,7 @@ class EmbeddedCoordinator(Alone):
 
     async def create_topic(self, new: NewTopic, timeout_ms: int = 0) -> Topic:
         """Create a topic; raise TOPIC_ALREADY_EXISTS or KAFKA_STORAGE_ERROR."""
-        if new.name in self.topics or new.name in self._removing:
-            raise KafkaError(
-                ErrorCode.topic_already_exists, f"topic {new.name!r} already exists"
-            )
+        self._check_absent(new.name)
         if new.name in self._registry.state.deleting:
             await self._remove(new.name)
         topic = Topic(
@@ -174,17 +188,31 @@ class EmbeddedCoordinator(Alone):
             leader_epochs=(0,) * len(new.assignment),
             configs=dict(new.configs),
         )
-        self._remember(Change(topics={topic.name: topic}))
+
+        def decide() -> Change:
+            self._check_absent(new.name, *self._registry.state.deleting)
+            return Change(topics={topic.name: topic})
+
+        await self._decided(decide)
         try:
             async with self._broker.state_change_lock:
                 await self._create_replicas(topic, topic.partitions)
         except KafkaError:
-            if self._exists(topic):
-                # On a disk without room nothing could be noted first.
-                self._registry.retract(_forgetting(topic))
+            # On a disk without room nothing could be noted first.
+            if await self._retracted(lambda: self._forgetting_if_there(topic)):
                 await self._remove(topic.name)
             raise
         return topic
+
+    def _check_absent(self, name: str, *deleting: str) -> None:
+        """Raise unless a topic may be created under this name."""
+        if name in self.topics or name in self._removing or name in deleting:
+            raise KafkaError(
+                ErrorCode.topic_already_exists, f"topic {name!r} already exists"
+            )
+
+    def _forgetting_if_there(self, topic: Topic) -> Change | None:
+        return _forgetting(topic) if self._exists(topic) else None
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
@@ -194,8 +222,7 @@ class EmbeddedCoordinator(Alone):
         """
         deleting = self._registry.state.deleting
         if name not in deleting or name in self._removing:
-            topic = self._topic(name)
-            self._remember(_forgetting(topic))
+            await self._decided(lambda: _forgetting(self._topic(name)))
             # Clients are told first, so that nobody is sent to a replica that is gone.
             self._announce_deletion(name, self._registry.state.deleting[name])
         await self._remove(name)
@@ -225,8 +252,13 @@ class EmbeddedCoordinator(Alone):
     async def _settle(self, name: str) -> None:
         """Forget a deletion, once no loss of power can undo it."""
         await self._broker.settle_deletions()
-        if name in self._registry.state.deleting:
-            self._remember(Change(deleting={name: None}))
+        await self._decided(
+            lambda: (
+                Change(deleting={name: None})
+                if name in self._registry.state.deleting
+                else None
+            )
+        )
 
     async def create_partitions(
         self,
@@ -239,18 +271,24 @@ class EmbeddedCoordinator(Alone):
 
         One extension after the other: undoing one would take the next one's with it.
         """
-        async with self._broker.state_change_lock:
+
+        def decide() -> Change | None:
             before = self._topic(name)
             if len(before.leader_epochs) != first:
-                return False
+                return None
             epochs = (*before.leader_epochs, *(0 for _ in assignment))
-            topic = replace(before, leader_epochs=epochs)
-            self._remember(Change(topics={name: topic}))
+            return Change(topics={name: replace(before, leader_epochs=epochs)})
+
+        async with self._extensions:
+            if not await self._decided(decide):
+                return False
+            topic = self._topic(name)
             added = topic.partitions[first:]
             try:
-                await self._create_replicas(topic, added)
+                async with self._broker.state_change_lock:
+                    await self._create_replicas(topic, added)
             except KafkaError:
-                self._undo_extension(topic, added)
+                await self._undo_extension(topic, added)
                 raise
         return True
 
@@ -258,11 +296,15 @@ class EmbeddedCoordinator(Alone):
         self, name: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace a topic's configs, and see that they take effect."""
-        topic = self._topic(name)
-        if instead_of not in (None, topic.configs):
+
+        def decide() -> Change | None:
+            topic = self._topic(name)
+            if instead_of not in (None, topic.configs):
+                return None
+            return Change(topics={name: replace(topic, configs=dict(configs))})
+
+        if not await self._decided(decide):
             return False
-        altered = replace(topic, configs=dict(configs))
-        self._remember(Change(topics={name: altered}))
         await self._broker.topic_changed(name)
         return True
 
@@ -270,9 +312,14 @@ class EmbeddedCoordinator(Alone):
         self, broker: str, configs: Configs, instead_of: Configs | None = None
     ) -> bool:
         """Replace dynamic broker configs, and see that they take effect."""
-        if instead_of not in (None, self.broker_configs.get(broker, {})):
+
+        def decide() -> Change | None:
+            if instead_of not in (None, self.broker_configs.get(broker, {})):
+                return None
+            return Change(broker_configs={broker: dict(configs)})
+
+        if not await self._decided(decide):
             return False
-        self._remember(Change(broker_configs={broker: dict(configs)}))
         await self._broker.broker_configs_changed()
         return True
 
@@ -300,27 +347,39 @@ class EmbeddedCoordinator(Alone):
         known = self.topics.get(topic.name)
         return known is not None and known.topic_id == topic.topic_id
 
-    def _undo_extension(self, topic: Topic, indexes: range) -> None:
+    async def _undo_extension(self, topic: Topic, indexes: range) -> None:
         """Forget partitions, the last of a topic, that could not be created."""
-        if not self._exists(topic):
-            # It was deleted meanwhile, with all that it had.
-            return
-        for index in indexes:
-            self._delete(topic.name, index, topic.topic_id)
-        known = self.topics[topic.name]
-        kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
-        self._registry.retract(Change(topics={topic.name: kept}))
+
+        def decide() -> Change | None:
+            if not self._exists(topic):
+                # It was deleted meanwhile, with all that it had.
+                return None
+            known = self.topics[topic.name]
+            kept = replace(known, leader_epochs=known.leader_epochs[: indexes.start])
+            return Change(topics={topic.name: kept})
+
+        async with self._broker.state_change_lock:
+            if self._exists(topic):
+                for index in indexes:
+                    self._delete(topic.name, index, topic.topic_id)
+        await self._retracted(decide)
 
     # ---- the rest ---------------------------------------------------------------
 
     async def producer_id_block(self) -> range:
         """Reserve the next thousand ids; those of a stopped broker are lost."""
-        first = self._registry.state.next_producer_id
-        following = first + PRODUCER_ID_BLOCK
-        if following > _PRODUCER_ID_MAX:
-            raise KafkaError(ErrorCode.unknown_server_error, "producer ids exhausted")
-        self._remember(Change(next_producer_id=following))
-        return range(first, following)
+
+        def decide() -> Change:
+            following = self._registry.state.next_producer_id + PRODUCER_ID_BLOCK
+            if following > _PRODUCER_ID_MAX:
+                raise KafkaError(
+                    ErrorCode.unknown_server_error, "producer ids exhausted"
+                )
+            return Change(next_producer_id=following)
+
+        await self._decided(decide)
+        following = self._registry.state.next_producer_id
+        return range(following - PRODUCER_ID_BLOCK, following)
 
     # ---- commands ---------------------------------------------------------------
 
@@ -340,11 +399,30 @@ class EmbeddedCoordinator(Alone):
             )
         return topic
 
-    def _remember(self, change: Change) -> None:
-        try:
-            self._registry.change(change)
-        except OSError as error:
-            raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+    async def _decided(self, decide: Callable[[], Change | None]) -> bool:
+        """Make a decision and remember it, durably; False if it is to do nothing.
+
+        What follows the call finds the change in the state, and nobody else has made
+        another yet.
+        """
+        async with self._decisions:
+            change = decide()
+            if change is None:
+                return False
+            try:
+                await carried_out(self._registry.changing(change), self._blocking)
+            except OSError as error:
+                raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+        return True
+
+    async def _retracted(self, decide: Callable[[], Change | None]) -> bool:
+        """Do the same for what takes something back, which never fails."""
+        async with self._decisions:
+            change = decide()
+            if change is None:
+                return False
+            await carried_out(self._registry.retracting(change), self._blocking)
+        return True
 
     def _start(self, topic: Topic, index: int) -> None:
         """Lead a partition that was there before, if its disk lets us."""

@@ -11,6 +11,7 @@ a partition. A value in memory changes only after a file has, but for what is ta
 back.
 
 Cost: a change writes and syncs O(change) bytes in each directory; a start writes all.
+Files are written by blocking calls of steps, which a thread makes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from logging import getLogger
 
 from broker.coordination.cluster_state import Change, ClusterState, write_change
 from broker.coordination.registry_file import FILE_NAME, RegistryFile, line
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage, join
-from broker.log.steps import Steps
+from broker.log.steps import Steps, run
 from broker.observation.logs import fields
 from broker.protocol.errors import ConfigError
 
@@ -84,14 +86,18 @@ class Registry:
         """
         self._generation += 1
         state = replace(state, generation=self._generation)
-        self._write(lambda file: file.replace(state))
+        run(self._writing(lambda file: file.replace(state)))
         self.state = state
 
     def change(self, change: Change) -> None:
+        """Make a change here and now; see `changing`."""
+        run(self.changing(change))
+
+    def changing(self, change: Change) -> Steps[None]:
         """Make a change, durably; raise OSError and change nothing.
 
         One copy makes it durable. A directory that does not take its copy has an older
-        one until the next change, or goes offline.
+        one until the next change, or goes offline. One change at a time.
         """
         self._generation += 1
         added = line(write_change(change, self._generation, self.state.generation))
@@ -100,17 +106,17 @@ class Registry:
             if not file.append(added):
                 file.replace(self.state, added)
 
-        self._write(write)
+        yield from self._writing(write)
         self.state.apply(change, self._generation)
 
-    def retract(self, change: Change) -> None:
+    def retracting(self, change: Change) -> Steps[None]:
         """Take back what could not be carried out: make a change, and never fail.
 
         Where no directory takes it, it holds in memory, and the next change writes it,
         too. A start before that finds all that was to be taken back.
         """
         try:
-            self.change(change)
+            yield from self.changing(change)
         except OSError as refused:
             logger.warning(
                 "the registry is behind until its next change",
@@ -119,18 +125,26 @@ class Registry:
             # No file is as it was left, or this would have been written.
             self.state.apply(change, self._generation)
 
-    def _write(self, write: Callable[[RegistryFile], None]) -> None:
-        refused: OSError | None = None
-        written = 0
-        for directory in self._log_dirs.online:
-            try:
-                write(self._files[directory])
-                written += 1
-            except OSError as error:
-                refused = error
-                self._log_dirs.failed(directory, error)
-        if not written:
-            raise refused or OSError(errno.EIO, "no log directory is online")
+    def _writing(self, write: Callable[[RegistryFile], None]) -> Steps[None]:
+        """Write every copy, in one call; raise OSError if none was written."""
+        directories = tuple(self._log_dirs.online)
+        refused: dict[str, OSError] = {}
+
+        def write_all() -> None:
+            for directory in directories:
+                try:
+                    write(self._files[directory])
+                except OSError as error:
+                    refused[directory] = error
+
+        yield write_all
+        for directory, error in refused.items():
+            self._log_dirs.failed(directory, error)
+        if len(refused) == len(directories):
+            raise next(
+                iter(refused.values()),
+                OSError(errno.EIO, "no log directory is online"),
+            )
 
     @property
     def is_long(self) -> bool:
@@ -138,11 +152,14 @@ class Registry:
         return any(self._files[each].is_long for each in self._log_dirs.online)
 
     def compaction(self) -> Steps[None]:
-        """Make files short that have outgrown what they say; raise OSError."""
-        for directory in self._log_dirs.online:
+        """Make files short that have outgrown what they say; raise OSError.
+
+        No change may be made meanwhile.
+        """
+        for directory in tuple(self._log_dirs.online):
             if self._files[directory].is_long:
                 try:
-                    yield from self._files[directory].compaction(self.state.copy())
+                    yield partial(self._files[directory].compact, self.state)
                 except OSError as error:
                     self._log_dirs.failed(directory, error)
                     raise

@@ -7,13 +7,12 @@ left out; a bad line before a good one is damage, and reported. Files of before,
 object without a checksum, are read, too.
 
 A change costs one write and one sync. When the changes have outgrown the state, the
-file is written anew beside the old one, by whoever has a thread for it, and renamed.
+file is written anew beside the old one, and renamed. One thread at a time does either.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
 from logging import getLogger
 from typing import Any, Final
 from zlib import crc32
@@ -30,17 +29,13 @@ from broker.disk.storage import (
     Storage,
     join,
     read_whole,
-    remove_if_there,
     write_atomically,
 )
-from broker.log.steps import Steps
 from broker.observation.logs import fields
 
 logger = getLogger(__name__)
 
 FILE_NAME: Final = "doorkeeper-cluster.json"
-# The file that is to take its place.
-_ASIDE: Final = ".compacted"
 _OLD_VERSIONS: Final = (1, 2)
 # Bytes of changes from which on they may be more than the state.
 _CHANGES_MIN: Final = 1 << 18
@@ -63,8 +58,6 @@ class RegistryFile:
         # Bytes of a file that lacks nothing; None until `replace`, and after an error.
         self._size: int | None = None
         self._state_size = 0
-        # Counts whole files written.
-        self._written = 0
 
     def read(self) -> ClusterState | None:
         """Return the state, None if there is no file; raise `MalformedCheckpoint`."""
@@ -109,7 +102,6 @@ class RegistryFile:
     def replace(self, state: ClusterState, changes: bytes = b"") -> None:
         """Write the whole file: a state, and lines behind it."""
         self._size = None
-        remove_if_there(self._storage, self._path + _ASIDE)
         content = line(write_state(state))
         write_atomically(self._storage, self._directory, FILE_NAME, content + changes)
         self._note(len(content), len(content) + len(changes))
@@ -130,48 +122,28 @@ class RegistryFile:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether `compaction` makes it much shorter."""
+        """Tell whether `compact` makes it much shorter."""
         if self._size is None:
             return False
         return self._size - self._state_size > max(self._state_size, _CHANGES_MIN)
 
-    def compaction(self, state: ClusterState) -> Steps[None]:
-        """Write the file anew, beginning with its present state, a copy.
+    def compact(self, state: ClusterState) -> None:
+        """Write the file anew; raise OSError, after which the old one goes on.
 
-        What is appended meanwhile is brought along; a file that was replaced meanwhile
-        stays. Where that fails for want of space it is tried again at twice the length.
+        Where it fails for want of space it is long again at twice the length.
         """
-        begun, start = self._written, self._size
-        assert start is not None
+        size = self._size
+        assert size is not None
         try:
-            yield partial(self._write_aside, state)
+            self.replace(state)
         except OSError:
-            self._state_size = start
+            # The old file is whole, or the new one took its place: `append` looks.
+            self._size = self._state_size = size
             raise
-        if self._size is None or self._written != begun:
-            return
-        stop, self._size = self._size, None
-        aside = self._storage.open(self._path + _ASIDE)
-        state_size = aside.size()
-        if stop > start:
-            since = self._storage.open(self._path).read(start, stop - start)
-            aside.write(state_size, (since,), len(since))
-            aside.sync()
-        self._storage.rename(self._path + _ASIDE, self._path)
-        self._storage.sync_directory(self._directory)
-        self._note(state_size, state_size + stop - start)
-
-    def _write_aside(self, state: ClusterState) -> None:
-        content = line(write_state(state))
-        file = self._storage.open(self._path + _ASIDE, create=True)
-        file.truncate(0)
-        file.write(0, (content,), len(content))
-        file.sync()
 
     def _note(self, state_size: int, size: int) -> None:
         self._state_size = state_size
         self._size = size
-        self._written += 1
 
 
 def _parsed(written: bytes) -> dict[str, Any] | None:

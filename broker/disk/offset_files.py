@@ -28,6 +28,10 @@ class OffsetFiles:
         # What was forgotten since the last view that was written, and when.
         self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._writing = Lock()
+        # What is being written; with what was forgotten under a lock that is never
+        # held while a device works.
+        self._in_progress: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
+        self._noting = Lock()
 
     def read(self, directory: str, name: str) -> Mapping[TopicPartition, int]:
         """Return what a file holds; raise `MalformedCheckpoint`."""
@@ -78,15 +82,46 @@ class OffsetFiles:
         so that a topic of a thousand partitions writes no file a thousand times.
         """
         view = self.view()
-        with self._writing:
-            for (home, name), offsets in list(self._held.items()):
-                if home != directory:
-                    continue
-                if key in offsets:
-                    gone = {other for other in offsets if is_gone(other)}
-                    self._put(directory, name, _without(offsets, {key, *gone}))
+        with self._noting:
+            files = [file for file in self._held if file[0] == directory]
+            for file in files:
                 # A view of before that is still to be written may know it, too.
-                self._forgotten.setdefault((directory, name), {})[key] = view
+                self._forgotten.setdefault(file, {})[key] = view
+            if not any(self._says(file, key) for file in files):
+                return
+        with self._writing:
+            self._forget_in(directory, lambda other: other == key or is_gone(other))
+
+    def forget_gone(
+        self, directory: str, is_gone: Callable[[TopicPartition], bool]
+    ) -> None:
+        """Take all partitions that are gone out of the files; raise OSError.
+
+        For a thread, so that `forget` finds nothing to write when a name comes again.
+        """
+        view = self.view()
+        with self._writing:
+            for key in self._forget_in(directory, is_gone):
+                with self._noting:
+                    for file in self._held:
+                        if file[0] == directory:
+                            self._forgotten.setdefault(file, {}).setdefault(key, view)
+
+    def _says(self, file: tuple[str, str], key: TopicPartition) -> bool:
+        """Tell whether a file speaks of a partition, or is about to."""
+        return key in self._held[file] or key in self._in_progress.get(file, ())
+
+    def _forget_in(
+        self, directory: str, is_gone: Callable[[TopicPartition], bool]
+    ) -> set[TopicPartition]:
+        forgotten: set[TopicPartition] = set()
+        for (home, name), offsets in list(self._held.items()):
+            if home == directory:
+                gone = {key for key in offsets if is_gone(key)}
+                if gone:
+                    self._put(directory, name, _without(offsets, gone))
+                    forgotten |= gone
+        return forgotten
 
     def _write(
         self,
@@ -98,17 +133,34 @@ class OffsetFiles:
             for name, offsets in files.items():
                 if view <= self._written.get((directory, name), 0):
                     continue
-                forgotten = self._forgotten.get((directory, name), {})
-                since = {key: at for key, at in forgotten.items() if at > view}
-                self._put(directory, name, _without(offsets, since.keys() & offsets))
-                self._forgotten[directory, name] = since
-                self._written[directory, name] = view
+                file = directory, name
+                with self._noting:
+                    since = self._forgotten_since(file, view).keys() & offsets
+                    content = _without(offsets, since)
+                    self._in_progress[file] = content
+                self._put(directory, name, content)
+                with self._noting:
+                    self._forgotten[file] = self._forgotten_since(file, view)
+                self._written[file] = view
+
+    def _forgotten_since(
+        self, file: tuple[str, str], view: int
+    ) -> dict[TopicPartition, int]:
+        forgotten = self._forgotten.get(file, {})
+        return {key: at for key, at in forgotten.items() if at > view}
 
     def _put(
         self, directory: str, name: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        checkpoints.write_offsets(self._storage, directory, name, offsets)
-        self._held[directory, name] = offsets
+        file = directory, name
+        with self._noting:
+            self._in_progress[file] = offsets
+        try:
+            checkpoints.write_offsets(self._storage, directory, name, offsets)
+            self._held[file] = offsets
+        finally:
+            with self._noting:
+                del self._in_progress[file]
 
 
 def _without(

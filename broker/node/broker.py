@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
+from broker.coordination.blocking import Blocking, call_here, carried_out
 from broker.coordination.coordinator import Coordinator
 from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
@@ -39,7 +41,6 @@ from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
 from broker.node.background import Duty, PlaneDuty
-from broker.node.blocking import Blocking, call_here
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
 from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
@@ -379,6 +380,12 @@ class Broker:
     async def settle_deletions(self) -> None:
         """Make durable that logs are gone and offsets are forgotten."""
         await self.deletions.settle()
+
+    async def forget_deleted_logs(self) -> None:
+        """Take deleted logs out of the checkpoints, before their names come again."""
+        # An error of the device is reported where it is met.
+        with suppress(OSError):
+            await carried_out(self.logs.forgetting_gone(), self.blocking)
 
     def settle_deletions_now(self) -> None:
         """Do the same on this thread, at a start."""

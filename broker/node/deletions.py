@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.coordination.blocking import Blocking, carried_out
 from broker.groups.coordinator import GroupCoordinator
 from broker.log.flushing import flush
 from broker.log.log import Log
 from broker.log.steps import run
 from broker.log.upkeep.manager import LogManager
-from broker.node.blocking import Blocking, carried_out
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from planes.slices import asleep, preempt

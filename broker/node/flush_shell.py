@@ -17,11 +17,11 @@ from typing import NamedTuple, TypeAlias
 
 import trio
 
+from broker.coordination.blocking import Blocking
 from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log
 from broker.log.upkeep.chore import Calls
-from broker.node.blocking import Blocking
 from broker.protocol.errors import ErrorCode, KafkaError
 from planes.slices import Wake, asleep
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.coordination.coordinator import Coordinator
+from broker.coordination.turns import Turns
 
 
 class ProducerIds:
@@ -13,11 +14,14 @@ class ProducerIds:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._block: Iterator[int] = iter(())
+        # Else all who come while a block is reserved reserve one.
+        self._turns = Turns()
 
     async def next(self) -> int:
         """Return an id that no producer was ever given; raise `KafkaError`."""
-        producer_id = next(self._block, None)
-        while producer_id is None:
-            self._block = iter(await self._coordinator.producer_id_block())
+        async with self._turns:
             producer_id = next(self._block, None)
-        return producer_id
+            while producer_id is None:
+                self._block = iter(await self._coordinator.producer_id_block())
+                producer_id = next(self._block, None)
+            return producer_id

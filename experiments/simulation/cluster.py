@@ -17,9 +17,9 @@ import trio
 
 from broker.client.network_client import Connect
 from broker.config import BrokerConfig
+from broker.coordination.blocking import Blocking
 from broker.disk.storage import Storage
 from broker.handling.kafka_apis import KafkaApis
-from broker.node.blocking import Blocking
 from broker.node.broker import Broker
 from broker.protocol.errors import ConfigError
 from broker.protocol.topic_partition import TopicPartition

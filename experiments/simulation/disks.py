@@ -12,9 +12,9 @@ import random
 
 import trio
 
+from broker.coordination.blocking import call_here
 from broker.disk.memory import MemoryStorage
 from broker.log.steps import BlockingCall
-from broker.node.blocking import call_here
 
 
 class SimulatedDisk:

@@ -251,6 +251,18 @@ class LogManager:
         for directory in tuple(self._log_dirs.online):
             with self._reporting(directory):
                 yield partial(self.storage.sync_directory, directory)
+        yield from self.forgetting_gone()
+
+    def forgetting_gone(self) -> Steps[None]:
+        """Take what was deleted out of the checkpoints; raise OSError.
+
+        A log that gets its name later would have to wait for that.
+        """
+        for directory in tuple(self._log_dirs.online):
+            with self._reporting(directory):
+                yield partial(
+                    self._files.forget_gone, directory, lambda key: key not in self.logs
+                )
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of a directory that is offline; return whose they are."""

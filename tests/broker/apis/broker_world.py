@@ -16,6 +16,7 @@ from uuid import UUID
 
 from broker.assembly import assemble
 from broker.config import BrokerConfig
+from broker.coordination.blocking import Blocking, call_here
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS
@@ -72,6 +73,7 @@ class World:
         storage: Any = None,
         threads: Calls | None = None,
         clock_moved_ms: int = 0,
+        blocking: Blocking = call_here,
     ) -> None:
         self.now_ns = 0
         # What an operator has put the wall clock forward, or back if negative.
@@ -87,6 +89,7 @@ class World:
             now_ms=self.now_ms,
             rng=rng,
             threads=threads,
+            blocking=blocking,
         )
         self.apis = KafkaApis(self.broker)
         self._intake = Intake(self.apis.serve, Classifier(APIS), APIS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from broker.disk.memory import MemoryStorage
 from broker.protocol.errors import ErrorCode, KafkaError
 from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from planes.lock import Acquire, Release
-from planes.slices import PREEMPT
+from planes.slices import PREEMPT, Park
 from tests.broker.coordination.contract_coordinator import (
     CoordinatorContract,
     Scenario,
@@ -50,9 +51,11 @@ def interleaved(*verbs: Coroutine[Any, Any, Any]) -> list[Any]:
     outcomes: dict[int, Any] = {}
     holder: int | None = None
     wants: set[int] = set()
+    asleep: set[int] = set()
     while len(outcomes) < len(verbs):
         for number, verb in enumerate(verbs):
-            if number in outcomes or (number in wants and holder is not None):
+            waits = number in wants and holder is not None
+            if number in outcomes or number in asleep or waits:
                 continue
             if number in wants:
                 wants.discard(number)
@@ -67,6 +70,9 @@ def interleaved(*verbs: Coroutine[Any, Any, Any]) -> list[Any]:
             elif isinstance(trap, Release):
                 assert holder == number
                 holder = None
+            elif isinstance(trap, Park):
+                if trap.register(partial(asleep.discard, number)):
+                    asleep.add(number)
             else:
                 assert trap is PREEMPT
     return [outcomes[number] for number in range(len(verbs))]

@@ -1,0 +1,153 @@
+"""No fsync and no unlink on the event loop while a broker serves (review 2, M5).
+
+Blocking calls are played as a thread makes them: the storage knows whether a call comes
+from there. Whatever else syncs or removes something would stop all other clients.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from broker.disk.memory import Faults, MemoryStorage
+from broker.log.steps import BlockingCall
+from broker.log.upkeep.chore import CallsHere, Done
+from broker.protocol.api_keys import ApiKey
+from tests.broker.apis.broker_world import NONE, World
+from tests.broker.apis.requests import SECONDS_30, new_topic
+
+KEPT_AWAY = ("sync ", "remove ", "rmdir ")
+
+
+class Guard(Faults):
+    """Fails a call that may take a device long, unless a thread makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_serving = False
+        self.is_away = False
+        self.away_calls = 0
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        self.is_away = True
+        try:
+            yield
+        finally:
+            self.is_away = False
+
+    def count(self, call: str) -> None:
+        slow = self.is_serving and call.startswith(KEPT_AWAY)
+        assert self.is_away or not slow, f"on the event loop: {call}"
+        self.away_calls += slow
+        super().count(call)
+
+
+class Away(CallsHere):
+    """Makes upkeep's calls as threads do."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def start(self, call: BlockingCall, done: Done) -> None:
+        with self._guard.away():
+            super().start(call, done)
+
+    def run_all(
+        self, calls: Sequence[BlockingCall], threads: int | None = None
+    ) -> None:
+        with self._guard.away():
+            super().run_all(calls, threads)
+
+
+def guarded(**settings: str) -> tuple[World, Guard]:
+    guard = Guard()
+
+    async def blocking(call: BlockingCall) -> None:
+        with guard.away():
+            call()
+
+    wanted = {
+        "log.dirs": "/data/one,/data/two",
+        "log.segment.delete.delay.ms": "0",
+        "log.initial.task.delay.ms": "0",
+        **settings,
+    }
+    world = World(wanted, MemoryStorage(guard), Away(guard), blocking=blocking)
+    guard.is_serving = True
+    return world, guard
+
+
+def create(world: World, name: str, partitions: int = 3) -> None:
+    topics = [new_topic(name, partitions)]
+    answer = world.send(ApiKey.CREATE_TOPICS, 5, topics=topics, timeout=SECONDS_30)
+    assert answer.topics[0].error_code is NONE, answer
+
+
+def delete(world: World, name: str) -> None:
+    topics = [{"name": name}]
+    answer = world.send(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=SECONDS_30)
+    assert answer.responses[0].error_code is NONE, answer
+
+
+def extend(world: World, name: str, count: int) -> None:
+    topics = [{"name": name, "count": count}]
+    answer = world.send(ApiKey.CREATE_PARTITIONS, 2, topics=topics, timeout=SECONDS_30)
+    assert answer.results[0].error_code is NONE, answer
+
+
+def alter(world: World, name: str, kind: int = 2, **configs: str) -> None:
+    wanted = [{"name": key.replace("_", "."), "value": configs[key]} for key in configs]
+    resource = {"resource_type": kind, "resource_name": name, "configs": wanted}
+    answer = world.send(ApiKey.ALTER_CONFIGS, 1, resources=[resource])
+    assert answer.responses[0].error_code is NONE, answer
+
+
+def producer_ids(world: World) -> None:
+    for _ in range(1001):
+        answer: Any = world.send(ApiKey.INIT_PRODUCER_ID, 2, transactional_id=None)
+        assert answer.error_code is NONE
+
+
+def test_what_admins_ask_for_syncs_elsewhere() -> None:
+    world, guard = guarded()
+    create(world, "t")
+    alter(world, "t", retention_ms="1000")
+    extend(world, "t", 5)
+    producer_ids(world)
+    world.produce("t", b"v")
+    delete(world, "t")
+    assert guard.away_calls > 10
+    world.check()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_synced_or_removed_on_the_event_loop(seed: int) -> None:
+    """Topics come and go, are written to, trimmed, rolled and compacted."""
+    rng = random.Random(seed)
+    world, guard = guarded(**{"log.segment.bytes": "2000"})
+    here: list[str] = []
+    for number in range(60):
+        kind = rng.random()
+        if not here or kind < 0.2:
+            # Names come again, so that the checkpoints know of an earlier log.
+            name = f"t{rng.randrange(4)}"
+            if name not in here:
+                create(world, name, rng.randint(1, 3))
+                here.append(name)
+        elif kind < 0.3:
+            delete(world, here.pop(rng.randrange(len(here))))
+        elif kind < 0.4:
+            policy = rng.choice(["compact", "delete"])
+            alter(world, rng.choice(here), cleanup_policy=policy, retention_ms="500")
+        elif kind < 0.8:
+            for _ in range(rng.randint(1, 20)):
+                world.produce(rng.choice(here), b"x" * 300)
+        else:
+            world.pass_ms(rng.choice([10, 1000, 61_000, 301_000]))
+        assert guard.is_serving, number
+    world.check()
