@@ -24,7 +24,7 @@ from typing import Final
 from broker.apis.common.answer import Row, answer, to_ms
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.group_common import answer_to
-from broker.groups.commits import OFFSETS_PER_STEP, CommitRequest, Position
+from broker.groups.commits import CommitRequest, Position
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -35,6 +35,8 @@ from broker.requests.request import Request
 from planes.slices import Pace, preempt
 
 _MISSING_GROUP_SINCE: Final = 9
+# What is written and answered in one step.
+_OFFSETS_PER_BATCH: Final = 128
 _BROKERS_RETENTION: Final = timedelta(milliseconds=-1)
 
 Outcomes = dict[TopicPartition, ErrorCode]
@@ -59,8 +61,8 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             )
     # In pieces, each of them a batch in the log: Kafka writes one, of any size.
     remaining = list(positions.items())
-    for start in range(0, len(remaining), OFFSETS_PER_STEP):
-        some = dict(remaining[start : start + OFFSETS_PER_STEP])
+    for start in range(0, len(remaining), _OFFSETS_PER_BATCH):
+        some = dict(remaining[start : start + _OFFSETS_PER_BATCH])
         outcomes |= await _commit(request, body, broker, some)
         await preempt()
     return await _answer(body, outcomes)

@@ -86,6 +86,6 @@ def _repeating(
             request.api_version,
             request.frame,
             request.body_offset,
-            api.items_bound(request),
+            *api.items_bound(request),
         )
     return (yield from error_answer(api, request, body, error, broker))

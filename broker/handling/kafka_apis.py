@@ -58,10 +58,10 @@ def _encoded(
 async def _decoded(api: Api, request: Request) -> Entity:
     """Return the request's body, decoded in steps if that takes long."""
     key, version, frame = request.api_key, request.api_version, request.frame
-    at, items_max = request.body_offset, api.items_bound(request)
+    at, bound = request.body_offset, api.items_bound(request)
     if len(frame) - at <= ONE_STEP_BYTES:
-        return decode(key, version, frame, at, items_max)
-    return await preemptibly(decode_in_steps(key, version, frame, at, items_max))
+        return decode(key, version, frame, at, *bound)
+    return await preemptibly(decode_in_steps(key, version, frame, at, *bound))
 
 
 class KafkaApis:

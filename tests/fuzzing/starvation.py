@@ -2,7 +2,8 @@
 
 Work is counted, and the same on every machine: calls of the broker's functions and of
 those that they call in C; if asked, items, which are the lines that its loops run
-through, and bytes, the most that a stretch had allocated at once. What disk and network
+through, and bytes, the most that a stretch had allocated at once. The CPU time of this
+thread is measured, too, which depends on the machine. What disk and network
 in memory do is no work; calls that change or sync something on the disk are counted by
 themselves. What is not seen: loops within C over what is there already.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -43,9 +45,10 @@ class StarvationProbe(trio.abc.Instrument):
         self.most_items: Counter[str] = Counter()
         self.most_bytes: Counter[str] = Counter()
         self.most_device_calls: Counter[str] = Counter()
+        self.most_cpu_ns: Counter[str] = Counter()
         self.device_calls = device_calls
         self._calls = self._items = 0
-        self._bytes_before = self._device_calls_before = 0
+        self._bytes_before = self._device_calls_before = self._began_cpu_ns = 0
 
     def begin(self) -> None:
         """Begin a stretch of work."""
@@ -54,15 +57,18 @@ class StarvationProbe(trio.abc.Instrument):
         if tracemalloc.is_tracing():
             tracemalloc.reset_peak()
             self._bytes_before, _ = tracemalloc.get_traced_memory()
+        self._began_cpu_ns = time.thread_time_ns()
 
     def end(self, what: str) -> None:
         """Note that a stretch of work is over, and begin another one."""
+        cpu_ns = time.thread_time_ns() - self._began_cpu_ns
         _, peak = tracemalloc.get_traced_memory()
         for most, count in (
             (self.most_calls, self._calls),
             (self.most_items, self._items),
             (self.most_bytes, peak - self._bytes_before),
             (self.most_device_calls, self.device_calls() - self._device_calls_before),
+            (self.most_cpu_ns, cpu_ns),
         ):
             most[what] = max(most[what], count)
         self.begin()

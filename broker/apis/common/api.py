@@ -19,7 +19,12 @@ from broker.apis.common.load import Shape
 from broker.node.broker import Broker
 from broker.protocol.api_keys import NEVER, ApiKey
 from broker.protocol.errors import ErrorCode
-from broker.protocol.wire.codec import CLIENT_ITEMS_MAX, CLUSTER_ITEMS_MAX, Entity
+from broker.protocol.wire.codec import (
+    CLIENT_ITEMS_MAX,
+    CLUSTER_ITEMS_MAX,
+    CLUSTER_NUMBERS,
+    Entity,
+)
 from broker.requests.classifier import CONTROL, REPLICATION
 from broker.requests.entitlement import Role
 from broker.requests.request import ReplicaId, Request, Response
@@ -105,15 +110,17 @@ class Api:
     error_answer: ErrorAnswer = field(default_factory=ErrorAnswer)
     load: type[Shape] | None = None
 
-    def items_bound(self, request: Request) -> int:
+    def items_bound(self, request: Request) -> tuple[int, int]:
         """Return how many items ``request`` may have in its arrays.
+
+        And how many plain numbers count as one item.
 
         The classes of the cluster's own requests are granted by listener, so that the
         larger bound is not a client's to claim.
         """
         if request.request_class in (CONTROL, REPLICATION):
-            return CLUSTER_ITEMS_MAX
-        return self.items_max
+            return CLUSTER_ITEMS_MAX, CLUSTER_NUMBERS
+        return self.items_max, 1
 
     @property
     def served(self) -> range:

@@ -59,10 +59,13 @@ _REQUEST_HEADER: Final = struct.Struct(">hhi")
 # What reading a frame that is cut short or makes no sense raises.
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
 # Items that a request may have in its arrays: a client's, and one of the cluster's
-# own. Ten thousand topics of four partitions are within the former; the UpdateMetadata
+# own. A Fetch of 10,000 topics of a partition is within the former; the UpdateMetadata
 # of the 200,000 partitions that a ZooKeeper cluster may have is within the latter.
-CLIENT_ITEMS_MAX: Final = 50_000
+CLIENT_ITEMS_MAX: Final = 20_000
 CLUSTER_ITEMS_MAX: Final = 250_000
+# Plain numbers that count as one of the cluster's items: replicas, mostly. A client's
+# are partitions, of which each becomes an object.
+CLUSTER_NUMBERS: Final = 16
 # A larger request is decoded in steps, unless it has few items.
 ONE_STEP_BYTES: Final = STEP_BYTES
 _ONE_STEP_ITEMS: Final = 256
@@ -98,16 +101,18 @@ def decode(
     frame: bytes,
     body_offset: int,
     items_max: int = CLUSTER_ITEMS_MAX,
+    numbers: int = CLUSTER_NUMBERS,
 ) -> Entity:
     """Return the request in ``frame``, whose body starts at ``body_offset``.
 
     Raises `MalformedFrame` on bytes that are not such a request, on a version that has
-    no schema, and on more than ``items_max`` items in its arrays. Cost: O(items).
+    no schema, and on more than ``items_max`` items in its arrays, where so many
+    ``numbers`` count as one. Cost: O(items).
     """
     check, read = _request_reader(api_key, version)
     try:
         if check is not None:
-            walk = Walk(items_max)
+            walk = Walk(items_max, numbers)
             check(frame, body_offset, len(frame), walk)
             if walk.edits:
                 frame = walk.edited(frame)
@@ -117,12 +122,17 @@ def decode(
 
 
 def decode_in_steps(
-    api_key: int, version: int, frame: bytes, body_offset: int, items_max: int
+    api_key: int,
+    version: int,
+    frame: bytes,
+    body_offset: int,
+    items_max: int,
+    numbers: int,
 ) -> Generator[None, None, Entity]:
     """Return the same as `decode`, and yield between pieces of the work."""
     check, read = _stepping_request_reader(api_key, version)
     try:
-        walk = Walk(items_max)
+        walk = Walk(items_max, numbers)
         yield from check(frame, body_offset, len(frame), walk)
         if walk.edits:
             frame = walk.edited(frame)

@@ -185,7 +185,7 @@ def test_a_frame_has_so_many_items_and_no_more(
 
 
 def in_steps(key: ApiKey, version: int, body: bytes, at: int, items_max: int) -> Any:
-    return run(codec.decode_in_steps(key, version, body, at, items_max))
+    return run(codec.decode_in_steps(key, version, body, at, items_max, 16))
 
 
 def test_an_unknown_tagged_field_is_an_item() -> None:

@@ -177,7 +177,7 @@ def test_a_large_request_is_decoded_in_steps_of_a_few_kilobytes(version: int) ->
     group.groups = (Row(group_id="g", topics=topics),)
     frame = codec.encode_request(ApiKey.OFFSET_FETCH, version, 1, "", group)[4:]
     at = parse_request_header(frame).body_offset
-    steps = codec.decode_in_steps(ApiKey.OFFSET_FETCH, version, frame, at, 50_000)
+    steps = codec.decode_in_steps(ApiKey.OFFSET_FETCH, version, frame, at, 50_000, 1)
     count, entity = counted(steps)
     assert isinstance(entity, offset_fetch)
     assert entity == codec.decode(ApiKey.OFFSET_FETCH, version, frame, at)

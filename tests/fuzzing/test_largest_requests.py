@@ -1,0 +1,168 @@
+"""No slice grows far with the items of a request, whatever the API and version.
+
+Calls and lines are counted, so that the outcome is the same on every machine. The
+budget is that of a request's first slices, which may make its codec.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import trio
+
+from broker.handling.registry import APIS
+from broker.protocol.api_keys import ApiKey
+from experiments.worlds.virtual.apis import receive_frame
+from experiments.worlds.virtual.determinism import (
+    CostPerClass,
+    VirtualClock,
+    run_virtual,
+    spender,
+)
+from planes import Task
+from tests.broker.apis.requests import SECONDS_30, new_topic, update_metadata
+from tests.fuzzing.frames import OF_CLIENTS
+from tests.fuzzing.largest import Largest, largest
+from tests.fuzzing.onslaught import Onslaught
+from tests.fuzzing.starvation import StarvationProbe
+from tests.virtual import hosting
+from tests.virtual.kafka import ask
+
+SETTINGS = {
+    "auto_create_topics_enable": "false",
+    "socket_request_max_bytes": str(100 << 20),
+    "queued_max_request_bytes": "-1",
+}
+ITEMS = 2_400
+# A loop without steps that runs through thirteen lines for each item has more.
+LINES_MAX = 30_000
+CALLS_MAX = 8_000
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
+    """Return a probe that watches every broker that an onslaught is made for."""
+    probe = StarvationProbe()
+
+    def watched(clock: VirtualClock, costs: CostPerClass) -> Callable[[Task], None]:
+        trio.lowlevel.add_instrument(probe)
+        return probe.watching(spender(clock, costs))
+
+    monkeypatch.setattr(hosting, "spender", watched)
+    return probe
+
+
+# Their coordinators go through all partitions at once.
+STILL_LONG = (ApiKey.OFFSET_COMMIT, ApiKey.ELECT_LEADERS)
+KEYS = [
+    pytest.param(
+        key,
+        id=key.name,
+        marks=pytest.mark.xfail(strict=True) if key in STILL_LONG else (),
+    )
+    for key in OF_CLIENTS
+]
+
+
+async def prepared(world: Onslaught, partitions: int) -> None:
+    """Let the topic ``t`` have so many partitions, as far as clients are told."""
+    stream = world.connect()
+    topics = [new_topic("t", 1)]
+    await ask(stream, ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SECONDS_30)
+    keys = {"coordinator_keys": ["g"], "key_type": 0}
+    await ask(stream, ApiKey.FIND_COORDINATOR, 4, **keys)
+    (topic,) = update_metadata(("t", 0), leader=0, replicas=(0,)).topic_states
+    (state,) = topic.partition_states
+    known = world.broker.metadata_cache.topic("t")
+    assert known is not None
+    for index in range(1, partitions):
+        known.partitions[index] = dataclasses.replace(state, partition_index=index)
+    await stream.aclose()
+
+
+async def exchange(world: Onslaught, sent: Largest) -> None:
+    """Send a request; wait for its answer, but not for what waits itself."""
+    stream = world.connect()
+    # Some are refused by a closed connection: JoinGroup has a bound of its own.
+    with contextlib.suppress(EOFError, trio.BrokenResourceError), trio.move_on_after(5):
+        await stream.send_all(sent.frame)
+        await receive_frame(stream)
+    await stream.aclose()
+    # What is done later because of it counts too.
+    await trio.sleep(1)
+
+
+def beyond(probe: StarvationProbe, key: ApiKey, versions: Sequence[int]) -> list[str]:
+    """Return the slices that were longer than the budget allows."""
+    found = []
+
+    async def main(clock: VirtualClock) -> None:
+        world = Onslaught(clock, 1, **SETTINGS)
+        async with world.serving():
+            await prepared(world, ITEMS)
+            for version in versions:
+                for sent in largest(key, version, ITEMS):
+                    probe.most_calls.clear()
+                    probe.most_items.clear()
+                    with probe.counting(items=True):
+                        await exchange(world, sent)
+                    calls = max(probe.most_calls.values(), default=0)
+                    lines = max(probe.most_items.values(), default=0)
+                    if calls > CALLS_MAX or lines > LINES_MAX:
+                        found.append(f"{sent}: {calls} calls, {lines} lines")
+
+    run_virtual(main, seed=1)
+    return found
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_no_slice_of_a_large_request_is_long(
+    probe: StarvationProbe, key: ApiKey
+) -> None:
+    assert beyond(probe, key, [APIS[key].served[-1]]) == []
+
+
+def held_up_everybody(count: int) -> dict[ApiKey, tuple[int, dict[str, Any]]]:
+    """Return requests that once held the loop for half a second and more."""
+    names = [{"name": f"unknown-{number}"} for number in range(count)]
+    partitions = [
+        {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}
+        for index in range(count)
+    ]
+    commit = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "topics": [{"name": "unknown", "partitions": partitions}],
+    }
+    leaders = [{"broker_id": n, "host_name": "h", "port": 1} for n in range(count)]
+    return {
+        ApiKey.METADATA: (4, {"topics": names}),
+        ApiKey.OFFSET_COMMIT: (7, commit),
+        ApiKey.LEADER_AND_ISR: (4, {"live_leaders": leaders, "broker_epoch": -1}),
+    }
+
+
+@pytest.mark.parametrize("key", held_up_everybody(0), ids=lambda key: key.name)
+def test_a_request_that_held_up_everybody_is_served_in_steps(
+    probe: StarvationProbe, key: ApiKey
+) -> None:
+    seen = []
+
+    async def main(clock: VirtualClock) -> None:
+        world = Onslaught(clock, 1, **SETTINGS)
+        async with world.serving():
+            await prepared(world, 1)
+            stream = world.connect()
+            for count in (40, ITEMS):
+                version, fields = held_up_everybody(count)[key]
+                probe.most_items.clear()
+                with probe.counting(items=True):
+                    await ask(stream, key, version, **fields)
+                seen.append(probe.most_items[key.name])
+
+    run_virtual(main, seed=1)
+    assert max(seen) <= LINES_MAX
