@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import SECONDS_30, new_topic
 from tests.virtual.members import SESSION_S, Members, with_members
+
+
+def knows(members: Members, number: int, name: str) -> bool:
+    return members.broker(number).metadata_cache.topic(name) is not None
 
 
 async def asked(members: Members, name: str) -> tuple[float, ErrorCode]:
@@ -89,5 +95,44 @@ def test_a_member_that_was_away_forgets_what_was_deleted_meanwhile() -> None:
         await members.until(lambda: members.controller == away)
         created = await members.create("t", replication_factor=1)
         assert created.error_code is ErrorCode.none
+
+    with_members(scenario)
+
+
+def test_metadata_begins_a_creation_and_waits_for_nobody() -> None:
+    """The controller answers as Kafka's under ZooKeeper, other brokers as under KRaft.
+
+    `AutoTopicCreationManager` of Kafka 3.9: LEADER_NOT_AVAILABLE where it writes the
+    znodes itself, UNKNOWN_TOPIC_OR_PARTITION where it forwards the request.
+    """
+
+    async def scenario(members: Members) -> None:
+        await members.until(lambda: members.controller is not None)
+        controller = members.controller
+        assert controller is not None
+        for number in members.alive:
+            name = f"by-{number}"
+            topics = [{"name": name}]
+            began_s = trio.current_time()
+            first = await members.ask(number, ApiKey.METADATA, 9, topics=topics)
+            assert trio.current_time() - began_s < 0.01
+            (row,) = first.topics
+            assert list(row.partitions) == []
+            assert row.error_code is (
+                ErrorCode.leader_not_available
+                if number == controller
+                else ErrorCode.unknown_topic_or_partition
+            )
+            await members.until(partial(knows, members, number, name), 5)
+        for number in members.alive:
+            members.cut_off(number)
+        began_s = trio.current_time()
+        for _ in range(3):
+            _, error = await asked(members, "away")
+            assert error is not ErrorCode.none
+        assert trio.current_time() - began_s < 0.1
+        for number in members.alive:
+            members.let_in(number)
+        await members.until(partial(knows, members, 0, "away"))
 
     with_members(scenario)
