@@ -17,6 +17,8 @@ from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, factors, points
 from experiments.design.worlds import WORLDS
+from experiments.load.size import refuse_oversize
+from experiments.records.environment import memory_bytes
 from experiments.running.executor import Executor
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan, run
@@ -42,6 +44,7 @@ def load(path: Path, schedulers: str | None, world: str | None) -> Experiment:
         experiment = experiment.with_world(world)
     for point in points(experiment):
         _check_broker_keys(point)
+        refuse_oversize(point.experiment, memory_bytes())
     return experiment
 
 

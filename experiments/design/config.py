@@ -50,7 +50,7 @@ class Header(Section):
 
     name: Name
     title: str = ""
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0, lt=2**53)]
     blocks: Annotated[int, Field(ge=1, le=999)]
     baseline: Name
     again: bool = True
@@ -131,7 +131,7 @@ class Analysis(Section):
     margin_worlds: Mean = 0.25
     exceedances_shown: Annotated[int, Field(ge=1)] = 30
     exceedances_headline: Annotated[int, Field(ge=1)] = 100
-    resamples: Annotated[int, Field(ge=100)] = 2000
+    resamples: Annotated[int, Field(ge=100, le=1_000_000)] = 2000
     compare: tuple[tuple[Name, Name], ...] = ()
 
 

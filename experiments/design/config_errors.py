@@ -33,6 +33,26 @@ def first_error(error: ValidationError, model: type[BaseModel]) -> ExperimentErr
     return ExperimentError(path or "the file", _fault(details, table))
 
 
+def differences(before: object, now: object, path: str = "") -> list[str]:
+    """Return each key whose value differs, with both values."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            each
+            for key in dict.fromkeys((*before, *now))
+            if key != "machine"
+            for each in differences(
+                before.get(key), now.get(key), f"{path}.{key}" if path else str(key)
+            )
+        ]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [
+            each
+            for number, pair in enumerate(zip(before, now, strict=True))
+            for each in differences(*pair, f"{path}[{number}]")
+        ]
+    return [] if before == now else [f"{path}: {before!r} recorded, {now!r} now"]
+
+
 def _fault(details: ErrorDetails, table: type[BaseModel] | None) -> str:
     """Say what was found and what was expected."""
     kind = details["type"]

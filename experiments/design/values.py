@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _no_trace(value: float) -> float:
+    """Refuse a value that is not 0 and too small for a computation to tell from 0."""
+    if 0 < value < _LEAST:
+        raise ValueError(f"found {value}, expected 0 or at least {_LEAST}")
+    return value
+
+
+_LEAST: Final = 1e-9
 
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
-Rate: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+# Bounds keep every instant and duration within 64 bits of nanoseconds, and those of a
+# run within the 53 bits that a float holds exactly.
+Rate: TypeAlias = Annotated[
+    float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_no_trace)
+]
+Seconds: TypeAlias = Annotated[float, Field(ge=1e-6, le=9e6, allow_inf_nan=False)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 Band: TypeAlias = Annotated[float, Field(gt=1, allow_inf_nan=False)]
-Mean: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Mean: TypeAlias = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
+# What a request costs on average: a draw is at least 1 ns, which must not matter.
+MeanUs: TypeAlias = Annotated[float, Field(ge=1.0, le=1e7, allow_inf_nan=False)]
+# What one request may cost.
+CostUs: TypeAlias = Annotated[float, Field(ge=1e-3, le=1e7, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -19,16 +19,31 @@ from pydantic import Field, model_validator
 from experiments.design.arrival_processes import Arrivals
 from experiments.design.published_mixes import MIXES
 from experiments.design.requests import AnyRequest
-from experiments.design.values import Count, Mean, Name, Rate, Seconds, Section
+from experiments.design.values import (
+    CostUs,
+    Count,
+    Mean,
+    MeanUs,
+    Name,
+    Rate,
+    Seconds,
+    Section,
+)
 
 # ---- how long the model world serves it ----
+
+
+def _refuse_mean(mean_us: float) -> None:
+    """Refuse costs whose mean is lost when each is rounded to nanoseconds."""
+    if mean_us < 1:
+        raise ValueError(f"the mean is {mean_us:.3g} us, expected at least 1")
 
 
 class ConstantService(Section):
     """Every request costs the same."""
 
     kind: Literal["constant"]
-    mean_us: Mean
+    mean_us: MeanUs
 
     def mean(self) -> float:
         """Return the mean cost in microseconds."""
@@ -39,7 +54,7 @@ class ExponentialService(Section):
     """Exponential costs: squared coefficient of variation 1."""
 
     kind: Literal["exponential"]
-    mean_us: Mean
+    mean_us: MeanUs
 
     def mean(self) -> float:
         """Return the mean cost in microseconds."""
@@ -50,13 +65,14 @@ class ChoiceService(Section):
     """One of a few costs, by weight: bimodal mixes."""
 
     kind: Literal["choice"]
-    values_us: Annotated[tuple[Mean, ...], Field(min_length=1)]
+    values_us: Annotated[tuple[CostUs, ...], Field(min_length=1)]
     weights: Annotated[tuple[Mean, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(self.values_us) != len(self.weights):
             raise ValueError("values_us and weights need the same number of entries")
+        _refuse_mean(self.mean())
         return self
 
     def mean(self) -> float:
@@ -69,8 +85,8 @@ class LognormalService(Section):
     """Lognormal costs of a given mean and coefficient of variation."""
 
     kind: Literal["lognormal"]
-    mean_us: Mean
-    cv: Mean
+    mean_us: MeanUs
+    cv: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 
     def mean(self) -> float:
         """Return the mean cost in microseconds."""
@@ -81,25 +97,36 @@ class ParetoService(Section):
     """Bounded Pareto costs between ``low_us`` and ``high_us`` with tail ``alpha``."""
 
     kind: Literal["pareto"]
-    alpha: Mean
-    low_us: Mean
-    high_us: Mean
+    alpha: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
+    low_us: CostUs
+    high_us: CostUs
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.low_us >= self.high_us:
             raise ValueError(f"low_us = {self.low_us} is not below high_us")
+        _refuse_mean(self.mean())
         return self
 
+    @property
+    def span(self) -> float:
+        """The logarithm of ``high_us`` over ``low_us``, exact where they touch."""
+        return math.log1p((self.high_us - self.low_us) / self.low_us)
+
     def mean(self) -> float:
-        """Return the mean cost in microseconds."""
-        low, high, alpha = self.low_us, self.high_us, self.alpha
-        if alpha == 1:
-            return low * high / (high - low) * math.log(high / low)
-        ratio = low / high
-        shape = alpha / (alpha - 1)
-        left: float = (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha)
-        return low * shape * left
+        """Return the mean cost in microseconds.
+
+        With the span L it is ``low f((alpha - 1) L) / f(alpha L)``, where ``f(z)`` is
+        ``(1 - exp(-z)) / z``: the closed form without its pole at ``alpha`` = 1, and
+        without differences of numbers that are nearly the same.
+        """
+        above, whole = (self.alpha - 1) * self.span, self.alpha * self.span
+        return self.low_us * _decline(above) / _decline(whole)
+
+
+def _decline(z: float) -> float:
+    """Return ``(1 - exp(-z)) / z``, 1 at 0."""
+    return -math.expm1(-z) / z if z else 1.0
 
 
 class PublishedService(Section):
@@ -107,7 +134,12 @@ class PublishedService(Section):
 
     kind: Literal["published"]
     mix: Literal["high-bimodal", "extreme-bimodal", "tpc-c", "rocksdb"]
-    scale: Mean = 1000.0
+    scale: Annotated[float, Field(ge=1e-3, le=1e5, allow_inf_nan=False)] = 1000.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _refuse_mean(self.mean())
+        return self
 
     def choice(self) -> ChoiceService:
         """Return the same mix with its figures."""

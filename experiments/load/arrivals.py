@@ -32,6 +32,8 @@ from experiments.design.workload import (
 )
 
 SECOND_NS = 1_000_000_000
+# Columns of a trace are 64 bits wide; no distribution of a config comes near.
+_DEMAND_NS_MAX = 2**63 - 1
 
 
 def instants(
@@ -54,7 +56,7 @@ def instants(
 def demands(service: Service, rng: random.Random) -> Callable[[], int]:
     """Return a function that draws the cost of one request, in nanoseconds (>= 1)."""
     draw_us = _draw_us(service, rng)
-    return lambda: max(1, round(draw_us() * 1000))
+    return lambda: min(max(1, round(draw_us() * 1000)), _DEMAND_NS_MAX)
 
 
 def _draw_us(service: Service, rng: random.Random) -> Callable[[], float]:
@@ -73,10 +75,9 @@ def _draw_us(service: Service, rng: random.Random) -> Callable[[], float]:
             return _draw_us(service.choice(), rng)
         case _:
             # Inverse of the bounded Pareto's distribution function.
-            tail = (service.low_us / service.high_us) ** service.alpha
-            power = -1 / service.alpha
-            low_us = service.low_us
-            return lambda: low_us * (1 - rng.random() * (1 - tail)) ** power
+            low_us, alpha = service.low_us, service.alpha
+            mass = math.expm1(-alpha * service.span)
+            return lambda: low_us * math.exp(-math.log1p(rng.random() * mass) / alpha)
 
 
 def _poisson(

@@ -26,6 +26,11 @@ _LIBRARIES = ("trio", "kio", "numpy", "pyarrow", "sortedcontainers", "crc32c")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+def memory_bytes() -> int:
+    """Return the size of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def environment() -> dict[str, Any]:
     """Describe the machine."""
     return {
@@ -34,7 +39,7 @@ def environment() -> dict[str, Any]:
         "governor": _text(
             Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
         ),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
         "machine": platform.machine(),
         "kernel": platform.release(),
         "python": platform.python_version(),

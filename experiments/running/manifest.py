@@ -12,10 +12,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.design.capacity import describe, in_rates, on_machine, stretch
 from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, factors
 from experiments.records.environment import code, environment, now
 from experiments.running.trials import KeyedTrial, Outcome
@@ -26,6 +29,41 @@ SCHEMA = 1
 FILE = "manifest.json"
 # What changes between the runs of one experiment, besides the list of runs itself.
 _CHANGING = ("traces", "finished", "looks")
+
+
+class _RecordedRun(BaseModel):
+    """What is read of a run that was listed before."""
+
+    run_id: Annotated[str, Field(pattern=r"-t\d+$")]
+    cell: str
+    block: int
+    arm: str
+    valid: bool
+    reason: str
+    requests: str | None
+
+
+class _RecordedTrace(BaseModel):
+    """What is read of a trace that was listed before."""
+
+    file: str
+    sha256: str
+    requests: int
+    drawing: str = ""
+    code: str
+
+
+class _Recorded(BaseModel):
+    """What is read of a manifest to go on with its experiment."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    created: str
+    config: dict[str, Any]
+    traces: list[_RecordedTrace]
+    looks: list[dict[str, Any]]
+    runs: list[_RecordedRun]
 
 
 class Manifest:
@@ -100,11 +138,23 @@ class Manifest:
 
     @classmethod
     def load(cls, directory: Path) -> Manifest | None:
-        """Read a directory's manifest; None if it has none."""
+        """Read a directory's manifest; None if it has none.
+
+        :raises ExperimentError: if it is damaged: nothing can be added to it then.
+        """
         path = directory / FILE
         if not path.exists():
             return None
-        return cls(directory, json.loads(path.read_text(encoding="utf-8")))
+        try:
+            text = path.read_text(encoding="utf-8")
+            _Recorded.model_validate_json(text)
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            words = " ".join(str(error).split())
+            raise ExperimentError(
+                str(path), f"damaged, no manifest of an experiment: {words}"
+            ) from error
+        return cls(directory, content)
 
     @property
     def runs(self) -> list[dict[str, Any]]:

@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.design.capacity import drawable, on_machine
-from experiments.design.config import Experiment
-from experiments.design.config_errors import ExperimentError
+from experiments.design.config import Experiment, parse
+from experiments.design.config_errors import ExperimentError, differences
 from experiments.design.points import Point, points
+from experiments.load.size import refuse_oversize
 from experiments.records.cost_ratio import DRIFTED
-from experiments.records.environment import code_sha256
+from experiments.records.environment import code_sha256, memory_bytes
 from experiments.running import speed
 from experiments.running.drawings import Drawings
 from experiments.running.executor import Executor
@@ -123,7 +124,7 @@ def run(
     """
     found = points(experiment)
     for point in found:
-        drawable(point.experiment)
+        refuse_oversize(drawable(point.experiment), memory_bytes())
     manifest = _open(experiment, found, directory, world, resume=resume)
     manifest.content["executor"] = executor.name
     trials = list(plan(found))
@@ -282,11 +283,42 @@ def _open(
     old = refuse_taken(directory, experiment, resume=resume)
     if old is None:
         return fresh
+    _refuse_edited(old, experiment)
     fresh.content["created"] = old.content["created"]
     fresh.content["runs"] = old.runs
     fresh.content["traces"] = old.content["traces"]
     fresh.content["looks"] = old.content["looks"]
     return fresh
+
+
+def _refuse_edited(old: Manifest, experiment: Experiment) -> None:
+    """Refuse to go on with a config under which recorded trials would be others.
+
+    More blocks, arms or points, and all that only the analysis reads, may be changed.
+    A calibration that changed, or code, repeats trials; the same is assumed of both.
+
+    :raises ExperimentError: naming the differences.
+    """
+    if not old.runs:
+        return
+    where, content = str(old.directory), old.content["config"]
+    try:
+        before = parse(content).model_copy(update={"machine": experiment.machine})
+    except ExperimentError as error:
+        raise ExperimentError(
+            where, f"was recorded with a config that is read no more ({error})"
+        ) from error
+    recorded, now = (
+        set(_keys_of(list(plan(points(each))), each.experiment.world, ""))
+        for each in (before, experiment)
+    )
+    if not recorded <= now:
+        edits = "; ".join(differences(content, experiment.content()))
+        raise ExperimentError(
+            where,
+            f"was recorded with another config ({edits}); undo that, or give another "
+            "--out: what was recorded stays as it is",
+        )
 
 
 def _store(directory: Path, outcome: Outcome) -> RunFiles | None:

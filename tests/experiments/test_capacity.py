@@ -176,7 +176,11 @@ def test_mean_costs_of_services(service: dict[str, Any], mean_us: float) -> None
 # ---- loads become rates ----
 
 
-@given(load=st.floats(0.01, 5), idle=st.floats(0, 1), cost_us=st.floats(10, 10_000))
+@given(
+    load=st.floats(0.01, 5),
+    idle=st.just(0.0) | st.floats(1e-9, 1),
+    cost_us=st.floats(10, 10_000),
+)
 def test_the_mean_rate_times_the_cost_is_the_mean_load(
     load: float, idle: float, cost_us: float
 ) -> None:

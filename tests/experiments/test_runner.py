@@ -220,10 +220,50 @@ def test_resuming_a_finished_experiment_runs_nothing(tmp_path: Path) -> None:
     assert again.ran == []
 
 
-def test_a_changed_configuration_repeats_every_cell_it_touches(tmp_path: Path) -> None:
+def files(directory: Path) -> dict[str, bytes]:
+    return {
+        str(it): it.read_bytes() for it in sorted(directory.rglob("*")) if it.is_file()
+    }
+
+
+def test_an_edited_config_is_refused_with_the_difference(tmp_path: Path) -> None:
+    run(tmp_path, FakeWorld())
+    before, again = files(tmp_path), FakeWorld()
+    with pytest.raises(ExperimentError, match=r"experiment.seed: \d recorded, 4 now"):
+        run(tmp_path, again, resume=True, seed=4)
+    assert again.ran == []
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"schema": 1, "na',
+        bytes(64),
+        b"[1, 2]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"name": "t", "created": "", "config": {}, "traces": [], "runs": [1]}',
+    ],
+)
+def test_a_damaged_manifest_stops_a_resumption(tmp_path: Path, content: bytes) -> None:
+    run(tmp_path, FakeWorld())
+    (tmp_path / "manifest.json").write_bytes(content)
+    before = files(tmp_path)
+    with pytest.raises(ExperimentError, match="damaged, no manifest") as fault:
+        run(tmp_path, FakeWorld(), resume=True)
+    assert len(str(fault.value).splitlines()) == 1
+    assert files(tmp_path) == before
+
+
+def test_changed_code_repeats_every_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(tmp_path, FakeWorld())
     again = FakeWorld()
-    assert run(tmp_path, again, resume=True, seed=4) == []
+    monkeypatch.setattr(runner, "code_sha256", lambda: "other")
+    assert run(tmp_path, again, resume=True) == []
     assert len(again.ran) == 12
     found = manifest(tmp_path)
     stale = [each for each in found["runs"] if not each["valid"]]

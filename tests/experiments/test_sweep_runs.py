@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.design.config import parse
+from experiments.design.config_errors import ExperimentError
 from experiments.design.points import points
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
@@ -171,31 +172,30 @@ def test_an_arm_that_a_factor_leaves_alone_has_runs_at_each_point(
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "value", "repeated"),
+    ("table", "key", "value"),
     [
-        ("experiment", "seed", 4, 16),
-        ("workload", "duration_s", 0.04, 16),
-        ("limits", "drain_s", 0.5, 16),
-        ("model", "switch_us", 5.0, 16),
-        ("broker", "set", {"queued.max.requests": 51}, 16),
+        ("experiment", "seed", 4),
+        ("workload", "duration_s", 0.04),
+        ("limits", "drain_s", 0.5),
+        ("model", "switch_us", 5.0),
+        ("broker", "set", {"queued.max.requests": 51}),
     ],
 )
-def test_what_rows_depend_on_repeats_their_trials(
-    tmp_path: Path, table: str, key: str, value: object, repeated: int
+def test_what_rows_depend_on_is_refused_when_it_was_edited(
+    tmp_path: Path, table: str, key: str, value: object
 ) -> None:
     run(tmp_path, content())
     changed = copy.deepcopy(content())
     changed.setdefault(table, {})[key] = value
-    ran, found = run(tmp_path, changed)
-    assert len(ran) == repeated
-    stale = [each for each in found["runs"] if not each["valid"]]
-    assert len(stale) == repeated
+    with pytest.raises(ExperimentError, match=f"{table}.{key}.* recorded, "):
+        run(tmp_path, changed)
+    found = json.loads((tmp_path / "manifest.json").read_text())
+    assert all(each["valid"] for each in found["runs"])
 
 
-def test_a_changed_arm_repeats_its_own_cells_only(tmp_path: Path) -> None:
+def test_a_changed_arm_is_refused(tmp_path: Path) -> None:
     run(tmp_path, content())
     changed = content()
     changed["arms"][1]["model"] = {"misclassified": 0.1}
-    ran, _ = run(tmp_path, changed)
-    assert len(ran) == 8
-    assert all("-priority.x-t1" in run_id for run_id in ran)
+    with pytest.raises(ExperimentError, match=r"arms\[1\].model.misclassified"):
+        run(tmp_path, changed)
