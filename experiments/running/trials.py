@@ -158,6 +158,10 @@ def attempt(world: str, work: Work) -> Outcome | Failure:
         return _replayer(world).run(work)
     except WorldError as error:
         return Failure(words=str(error), ours=False)
+    except (OSError, MemoryError) as error:
+        # A full disk, most of all: no fault of the code that a trace would explain.
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return Failure(words=f"{work.trial.run_id}: {words}", ours=False)
     except Exception:
         # It travels as words, for not every exception can; `expect` raises it there.
         words = f"{work.trial.run_id}: {traceback.format_exc()}"

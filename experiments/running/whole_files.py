@@ -10,8 +10,17 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield where to write a file, which gets its own name when the block ends well."""
+    """Yield where to write a file, which gets its own name when the block ends well.
+
+    :raises OSError: with the file's name, if there is no room for it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    yield partial
+    try:
+        yield partial
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     os.replace(partial, path)

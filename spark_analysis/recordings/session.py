@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 _PACKAGE: Final = Path(__file__).parents[1]
+_LACKING: Final = re.compile(
+    "No space left on device|File too large|Disk quota exceeded|OutOfMemoryError"
+)
 # Variables of another Spark, or for one: a local analysis brings its own.
 _OF_OTHERS: Final = ("SPARK_", "PYSPARK_", "HADOOP_", "YARN_")
 
@@ -92,7 +95,12 @@ def spark_session(
                 yield session
         except DamagedFile:
             raise
-        except Exception:
+        except Exception as error:
+            if (lacking := _LACKING.search(str(error))) is not None:
+                raise SparkFailed(
+                    f"Spark cannot go on: {lacking[0]} (its files are in "
+                    f"{tempfile.gettempdir()})"
+                ) from error
             # What Spark said, kept back so far, may say why.
             chatter.seek(0)
             sys.stderr.write(chatter.read().decode(errors="replace"))
