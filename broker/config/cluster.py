@@ -248,7 +248,8 @@ OFFSET_METADATA_MAX_BYTES: Final = integer(
 OFFSETS_LOAD_BUFFER_SIZE: Final = integer(
     "offsets.load.buffer.size",
     5_242_880,
-    "Bytes read at once when offsets are loaded.",
+    "Bytes read at once when offsets are loaded, at most 256 KiB unless a batch is "
+    "larger.",
     low=1,
 )
 OFFSETS_TOPIC_REPLICATION_FACTOR: Final = integer(
