@@ -18,10 +18,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -104,11 +105,16 @@ def free_port() -> int:
 
 @contextmanager
 def doorkeeper(
-    data: Path | None = None, *, scheduler: str = "fifo", tree: Path = _THIS_TREE
+    data: Path | None = None,
+    *,
+    scheduler: str = "fifo",
+    tree: Path = _THIS_TREE,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Running]:
     """Run `doorkeeper serve` on a data directory, by default a fresh one.
 
-    ``tree`` is the checkout whose broker it is.
+    ``tree`` is the checkout whose broker it is. ``settings`` are further config keys.
+    Its listener is PLAINTEXT.
     """
     port = free_port()
     with _kept_or_fresh(data) as data:
@@ -121,6 +127,8 @@ def doorkeeper(
             "--set",
             f"log.dirs={data}",
         ]
+        for key, value in settings.items():
+            command += ("--set", f"{key}={value}")
         # With -c, Python imports from the working directory first.
         with _run("doorkeeper", command, port, cwd=tree) as running:
             yield running

@@ -41,7 +41,7 @@ def closed_loop(
 
     :returns: requests per second, and per second of the broker's CPU.
     """
-    frame = _frame(acks)
+    frame = produce_frame(acks)
     poller = select.epoll()
     with _connected(broker, connections) as sockets:
         clients = {each.fileno(): each for each in sockets}
@@ -65,7 +65,7 @@ def _drive(
         events = poller.poll(_PATIENCE_S)
         assert events, f"{broker.name} does not answer"
         for descriptor, _ in events:
-            _check(clients[descriptor].recv(4096))
+            check_produced(clients[descriptor].recv(4096))
             clients[descriptor].send(frame)
             answered += 1
         now_s = time.perf_counter()
@@ -84,7 +84,7 @@ def saturated(broker: Running, connections: int, seconds: float) -> tuple[float,
 
     :returns: requests per second, and per second of the broker's CPU.
     """
-    frame = _frame()
+    frame = produce_frame()
     poller = select.epoll()
     with _connected(broker, connections) as sockets:
         clients = {each.fileno(): each for each in sockets}
@@ -92,7 +92,7 @@ def saturated(broker: Running, connections: int, seconds: float) -> tuple[float,
         for client in sockets:
             client.sendall(frame)
             answer = client.recv(4096)
-            _check(answer)
+            check_produced(answer)
             poller.register(client.fileno(), select.EPOLLIN)
             client.sendall(frame * _OUTSTANDING)
         answered = 0
@@ -131,7 +131,7 @@ def p99_ms(
     count = int(rate_per_s * seconds)
     gaps = (rng.expovariate(rate_per_s) for _ in range(count))
     due_ns = [round(at_s * 1e9) for at_s in accumulate(gaps)]
-    frame = _frame(acks)
+    frame = produce_frame(acks)
     head, rest = frame[: HEAD_BYTES - 4], frame[HEAD_BYTES:]
     frames = [(head + number.to_bytes(4), rest) for number in range(count)]
     schedule = Schedule(
@@ -161,7 +161,7 @@ def p99_ms(
     return waits_ns[int(0.99 * count)] / 1e6
 
 
-def _check(answer: bytes) -> None:
+def check_produced(answer: bytes) -> None:
     """Raise unless the answer is whole and without an error.
 
     Behind the topic's name and the partition index stands the error code.
@@ -171,7 +171,8 @@ def _check(answer: bytes) -> None:
         raise RuntimeError(f"the broker answered {answer!r}")
 
 
-def _frame(acks: int = LEADER) -> bytes:
+def produce_frame(acks: int = LEADER) -> bytes:
+    """Return the frame of a Produce of one record to `TOPIC`."""
     batch = new_batch([(time.time_ns() // 1_000_000, None, b"x" * 100)])
     body = Row(
         transactional_id=None,

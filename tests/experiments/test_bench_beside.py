@@ -115,6 +115,6 @@ def test_an_answer_with_an_error_ends_the_load():
         version = requests.version(ApiKey.PRODUCE)
         return encode_produce_response(version, 1, [(small_requests.TOPIC, [row])])
 
-    small_requests._check(answer(0))
+    small_requests.check_produced(answer(0))
     with pytest.raises(RuntimeError, match="the broker answered"):
-        small_requests._check(answer(6))
+        small_requests.check_produced(answer(6))
