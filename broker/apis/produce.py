@@ -43,7 +43,12 @@ from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
-from broker.protocol.records.batch import check_framing, is_compressed
+from broker.protocol.records.batch import (
+    CODEC_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    check_framing,
+)
 from broker.protocol.topic_partition import TopicPartition
 from broker.protocol.wire.hot import (
     ProducePartition,
@@ -57,7 +62,7 @@ from broker.requests.throttling import throttle_ms
 from planes.slices import Pace, in_steps, preempt
 
 # A plain batch up to this size has so few records that they need no steps.
-SMALL_BATCH_BYTES: Final = 2048
+_SMALL_BYTES: Final = 2048
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _NS_PER_MS: Final = 1_000_000
 _STORAGE_ERROR_SINCE: Final = 4
@@ -91,7 +96,8 @@ def handle_at_once(request: Request, broker: Broker) -> Response | None:
     now_ms = broker.now_ms()
     try:
         prepared = None
-        if len(records) > SMALL_BATCH_BYTES or is_compressed(records):
+        size = len(records)
+        if not HEADER_SIZE < size < _SMALL_BYTES or records[CODEC_AT] & CODEC_MASK:
             partition.check_append(acks)
             prepared = in_one_step(partition.log.prepare(records, now_ms))
             if prepared is None:

@@ -42,7 +42,8 @@ NO_TIMESTAMP: Final = -1
 PREFIX: Final = struct.Struct(">qii")
 _FROM_CRC: Final = 21
 _MAGIC_AT: Final = 16
-_CODEC_AT: Final = 22
+# The byte of the attributes that holds the codec.
+CODEC_AT: Final = 22
 _MAX_TIMESTAMP_AT: Final = 35
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -171,11 +172,6 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
     if pid >= 0 and sequence < 0:
         raise invalid(f"producer {pid} with base sequence {sequence}")
     return fields
-
-
-def is_compressed(records: Buffer) -> bool:
-    """Return whether the bytes are of a batch with a codec, unless they are too few."""
-    return len(records) > _CODEC_AT and bool(records[_CODEC_AT] & CODEC_MASK)
 
 
 def check_framing(records: Buffer) -> None:

@@ -3,7 +3,9 @@
 Kafka's ``DefaultRecordBatch`` iterators under ``LogValidator``. A batch passes if its
 codec's stream is whole, and holds exactly as many records as the header counts: each of
 the length that it gives, with offset deltas 0, 1, 2 and so on, header keys that are
-there, and nothing behind the last. A batch that passes is read alike by every client.
+there, and nothing behind the last. A batch that passes is read alike by every client
+that follows the format. Attributes of a record may be any, and a header's key any
+bytes, as in Kafka.
 
 The walk finds the timestamps' extremes and whether a key is missing, in steps: a few
 kilobytes may unpack to gigabytes. Memory holds one piece of `unpacked` and one record,
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import lru_cache
+from struct import Struct
 from typing import Final, NamedTuple
 
 from broker.protocol.buffer import Buffer
@@ -40,8 +43,10 @@ _WINDOW_BYTES: Final = 1 << 16
 _HEADERS_AT_ONCE: Final = 64
 # Sizes of records whose lengths are kept as bytes.
 _SIZES_KEPT: Final = 4096
+# Of a record without a key, all that comes before its value.
+_FIRST_BYTES: Final = Struct(f"{HEADER_SIZE}x10s")
 # Records alike that a run is tried for, and the wait after a run that was shorter.
-_FIRST_TRY: Final = 32
+_FIRST_TRY: Final = 256
 _RUN_MIN: Final = 4
 _WAIT_RECORDS: Final = 64
 # Bytes of a varint at most, and the largest that the last of them may be.
@@ -82,28 +87,34 @@ _NEW_FIELDS: Final = tuple.__new__
 def is_one_record(batch: Buffer) -> bool:
     """Return whether a plain batch holds one valid record, at the base timestamp.
 
-    The shape of nearly all batches that are small: no headers, a key of less than 64
-    bytes or none. Of any other the answer is False, which proves nothing.
+    The shape of most batches that are small: no headers, a key of less than 64 bytes or
+    none. Of any other the answer is False, which proves nothing.
     """
     size = len(batch)
-    start = _one_record_start(size - HEADER_SIZE)
-    key_at = HEADER_SIZE + len(start) + 1
-    if size < key_at or bytes(batch[HEADER_SIZE : key_at - 1]) != start:
+    if size < _FIRST_BYTES.size or batch[-1]:
         return False
-    code = batch[key_at - 1]
-    if code & 1:
-        value_length_at = key_at
-    elif code < 0x80:
-        value_length_at = key_at + (code >> 1)
-    else:
+    (first,) = _FIRST_BYTES.unpack_from(batch)
+    if first.startswith(_keyless_start(size - HEADER_SIZE)):
+        return True
+    start = _record_start(size - HEADER_SIZE)
+    code = first[len(start)]
+    if not first.startswith(start) or code & 1 or code >= 0x80:
         return False
+    value_length_at = HEADER_SIZE + len(start) + 1 + (code >> 1)
     length = _last_field_length(size - value_length_at)
     value_at = value_length_at + len(length)
-    return bytes(batch[value_length_at:value_at]) == length and not batch[-1]
+    return bytes(batch[value_length_at:value_at]) == length
 
 
 @lru_cache(maxsize=_SIZES_KEPT)
-def _one_record_start(size: int) -> bytes:
+def _keyless_start(size: int) -> bytes:
+    """Return what a first record of ``size`` bytes without a key begins with."""
+    start = _record_start(size) + b"\1"
+    return start + _last_field_length(size - len(start))
+
+
+@lru_cache(maxsize=_SIZES_KEPT)
+def _record_start(size: int) -> bytes:
     """Return length, attributes and deltas of a first record of ``size`` bytes."""
     return _length_before(size) + bytes(3)
 
