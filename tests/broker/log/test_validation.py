@@ -16,12 +16,11 @@ from broker.protocol.records.batch import HEADER_SIZE, parse_header, seal
 from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from broker.protocol.records.records import (
     new_batch,
-    record_body,
-    write_varint,
 )
 from broker.protocol.records.uniform_runs import RUN_MAX
 from broker.protocol.records.validation import contents_of, is_one_record
 from tests.broker.log import naive_validator
+from tests.broker.log.crafted import batch_of, record
 from tests.broker.log.witness import (
     NOW_MS,
     altered,
@@ -34,35 +33,6 @@ from tests.broker.log.witness import (
 )
 
 CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
-
-
-def record(
-    number=0,
-    *,
-    time=0,
-    attributes=0,
-    key=b"k",
-    value=b"v",
-    headers=(),
-    body=None,
-    extra=0,
-    length=None,
-):
-    """Return the bytes of a record; ``extra`` is added to the length that it says."""
-    body = record_body(key, value, headers) if body is None else body
-    content = bytes([attributes]) + write_varint(time) + write_varint(number) + body
-    said = len(content) + extra if length is None else length
-    return write_varint(said) + content
-
-
-def batch_of(records, *, codec=NONE, count=None, packed=None, **fields):
-    """Return a batch with a right CRC around these bytes of records."""
-    plain = b"".join(records)
-    count = len(records) if count is None else count
-    whole = altered(batch([b""]), {23: ("i", count - 1), 57: ("i", count)})[:61]
-    whole += compress(codec, plain) if packed is None else packed
-    changes = {21: ("h", codec), **fields.get("changes", {})}
-    return bytes(seal(bytearray(altered(whole, changes, new_crc=False))))
 
 
 def outcome(log, sent):
@@ -398,7 +368,7 @@ def test_one_record_is_known_at_a_glance(size, key, changed):
     known = is_one_record(sent)
     ours, theirs = told(bytes(plain), 1)
     assert ours == theirs
-    if not changed and (key is None or len(key) < 64):
+    if not changed and (key is None or len(key) < 64) and len(sent) > HEADER_SIZE + 9:
         assert known
 
 

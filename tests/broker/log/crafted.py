@@ -1,0 +1,38 @@
+"""Batches with right CRCs around whatever contents a test wants."""
+
+from broker.protocol.records.batch import seal
+from broker.protocol.records.codecs import NONE, compress
+from broker.protocol.records.records import record_body, write_varint
+from tests.broker.log.witness import altered, batch
+
+
+def record(
+    number=0,
+    *,
+    time=0,
+    attributes=0,
+    key=b"k",
+    value=b"v",
+    headers=(),
+    body=None,
+    extra=0,
+    length=None,
+):
+    """Return the bytes of a record; ``extra`` is added to the length that it says."""
+    body = record_body(key, value, headers) if body is None else body
+    content = bytes([attributes]) + write_varint(time) + write_varint(number) + body
+    said = len(content) + extra if length is None else length
+    return write_varint(said) + content
+
+
+def batch_of(records, *, codec=NONE, count=None, packed=None, changes=None):
+    """Return a batch with a right CRC around these bytes of records.
+
+    ``changes`` are header fields: {position: (struct format, value)}.
+    """
+    plain = b"".join(records)
+    count = len(records) if count is None else count
+    whole = altered(batch([b""]), {23: ("i", count - 1), 57: ("i", count)})[:61]
+    whole += compress(codec, plain) if packed is None else packed
+    fields = {21: ("h", codec), **(changes or {})}
+    return bytes(seal(bytearray(altered(whole, fields, new_crc=False))))
