@@ -11,12 +11,10 @@ import struct
 from functools import cache
 
 from broker.disk.memory import MemoryStorage
-from broker.log import reading, trimming
-from broker.log.log import Log
+from broker.log import trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.upkeep import cleaner, recovery
 from broker.protocol.errors import ConfigError, KafkaError, MalformedFrame
-from broker.protocol.records.batch import split_batches
 from broker.protocol.wire.codec import decode_response
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import START_MS
@@ -25,6 +23,7 @@ from tests.fuzzing.drawn import Drawn
 from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import ALL, COMMANDS, Sent, request
 from tests.fuzzing.known import Broken
+from tests.fuzzing.readable import check_readable
 from tests.fuzzing.record_batches import extreme_batch
 
 REQUESTS_MAX = 12
@@ -92,23 +91,13 @@ def _batches(drawn: Drawn) -> None:
     again.check()
     if again.log_end_offset != log.log_end_offset:
         raise Broken(f"{log.log_end_offset} was the end, {again.log_end_offset} is")
-    _read_all(again)
+    check_readable(again)
     end = again.log_end_offset
     trimming.retention(again, START_MS, end)
     if config.compacts:
         for _ in cleaner.compaction(again, START_MS, end):
             pass
     again.check()
-
-
-def _read_all(log: Log) -> None:
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        piece = reading.read(log, offset, 1, log.log_end_offset)
-        if piece is None:
-            raise Broken(f"nothing at {offset}, the end is {log.log_end_offset}")
-        for header, _ in split_batches(piece.read()):
-            offset = header.last_offset + 1
 
 
 @cache

@@ -4,7 +4,7 @@ Each peer sends a request of `tests.fuzzing.frames`, and behind it one that is s
 answered: so it knows whether the first one was answered, was none to be answered, or
 had its connection closed. A peer that waits a minute hangs up. At the end all
 deadlines pass, nothing may be held by anybody any more, a plain client is served, and
-another broker opens what is on the disk.
+another broker opens what is on the disk, and reads every log to its end.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tests.broker.apis.requests import (
 from tests.fuzzing.extremes import Words
 from tests.fuzzing.frames import Sent, request
 from tests.fuzzing.known import Broken
+from tests.fuzzing.readable import check_readable
 from tests.virtual.hosting import Frames, Hosting
 from tests.virtual.kafka import ask
 
@@ -226,12 +227,13 @@ class Onslaught(Hosting):
         await stream.aclose()
 
     def opens_again(self) -> None:
-        """Open the disk as it is after a kill, clean everything up, and stop."""
+        """Open the disk as it is after a kill, read and clean it up, and stop."""
         broker = self.another_broker(self.storage.after_kill())
         broker.open(self.config.advertised)
         broker.check()
         for log in broker.logs.logs.values():
             log.check()
+            check_readable(log)
         run(rounds.retention(broker.logs, _everything, _failed))
         cleaner = LogCleaner(broker.logs, CleanerConfig, _everything, _failed)
         while run(cleaner.round()):
