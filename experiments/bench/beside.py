@@ -34,6 +34,9 @@ _WARM_UP_SECONDS: Mapping[str, float] = {KAFKA: 30.0}
 # Value bytes -> records per round.
 _VOLUMES = {100: 600_000, 1_000: 150_000}
 
+# Records are unpacked and walked before they are appended.
+_CODECS = ("gzip", "lz4", "zstd")
+
 _LESS_IS_BETTER = frozenset({"s", "ms", "MB"})
 
 # (row's name, unit) -> broker -> one figure per round
@@ -52,7 +55,7 @@ class Measure:
     def asks(self, broker: Running, names: Collection[str]) -> bool:
         """Say whether it is asked of ``broker``, which is one of ``names``.
 
-        What needs Kafka's tools is asked of Kafka and us, where Kafka is.
+        What needs Kafka's tools or codecs is asked of Kafka and us, where Kafka is.
         """
         return not self.by_java or (KAFKA in names and broker.name in (OURS, KAFKA))
 
@@ -112,6 +115,10 @@ def _warm_up(broker: Running) -> None:
         clients.create_topic(broker, topic)
         clients.produce(broker, topic, record_bytes, records)
         clients.fetch(broker, topic, record_bytes, records)
+        for codec in _CODECS if broker.name in (OURS, KAFKA) else ():
+            packed = f"{topic}-{codec}"
+            clients.create_topic(broker, packed)
+            clients.produce(broker, packed, record_bytes, records, codec)
     broker.pin()
 
 
@@ -153,6 +160,19 @@ def _measures() -> Iterator[Measure]:
                     take, topic=topic, record_bytes=record_bytes, records=records
                 ),
                 by_java=by_java,
+            )
+        for codec in _CODECS:
+            yield Measure(
+                name=f"records of {record_bytes} B by {codec}, produced by librdkafka",
+                units=("MB/s", "MB/CPU s"),
+                take=partial(
+                    clients.produce,
+                    topic=f"{topic}-{codec}",
+                    record_bytes=record_bytes,
+                    records=records,
+                    codec=codec,
+                ),
+                by_java=True,
             )
 
 

@@ -6,6 +6,7 @@ limits the rate; what the broker spent tells then how far from its own limit it 
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
 from itertools import islice
@@ -13,6 +14,8 @@ from itertools import islice
 from experiments.bench.brokers import Running, java_command
 
 _WAIT_S = 30.0
+_CHUNK = 10_000
+_SEED = 30
 _MIB = 1024 * 1024 / 1e6
 
 
@@ -30,9 +33,11 @@ def create_topic(broker: Running, topic: str) -> None:
 
 
 def produce(
-    broker: Running, topic: str, record_bytes: int, records: int
+    broker: Running, topic: str, record_bytes: int, records: int, codec: str = "none"
 ) -> tuple[float, float]:
     """Send records by librdkafka, which gathers them into batches; acks=1.
+
+    Half of a value is random if a codec has to find that out, none of it without one.
 
     :returns: MB/s until all are acknowledged, and MB per second of the broker's CPU.
     """
@@ -42,15 +47,20 @@ def produce(
         {
             "bootstrap.servers": broker.bootstrap,
             "acks": 1,
+            "compression.type": codec,
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 1_000_000,
         }
     )
     # The connection and the metadata are made before the clock starts.
     producer.list_topics(topic, timeout=_WAIT_S)
-    message = {"value": b"x" * record_bytes}
-    left = [message] * records
-    chunks = [left[at : at + 10_000] for at in range(0, records, 10_000)]
+    rng = random.Random(_SEED)
+    drawn = record_bytes // 2 if codec != "none" else 0
+    chunk = [
+        {"value": rng.randbytes(drawn) + b"x" * (record_bytes - drawn)}
+        for _ in range(_CHUNK)
+    ]
+    chunks = [chunk[: records - at] for at in range(0, records, _CHUNK)]
     began_cpu_s, began_s = broker.cpu_s(), time.perf_counter()
     for chunk in chunks:
         assert producer.produce_batch(topic, chunk, partition=0) == len(chunk)
