@@ -97,6 +97,7 @@ async def _row(
             epoch = getattr(wanted, "current_leader_epoch", -1)
             partition = broker.replicas.leader(TopicPartition(topic, index), epoch)
         found = await _find(
+            broker,
             partition,
             wanted.timestamp,
             request.api_version,
@@ -128,6 +129,7 @@ def _check_special(timestamp: int, version: int) -> None:
 
 
 async def _find(
+    broker: Broker,
     partition: Partition,
     timestamp: int,
     version: int,
@@ -148,7 +150,8 @@ async def _find(
     found = await preemptibly(
         offset_of_max_timestamp(log)
         if timestamp == MAX_TIMESTAMP
-        else offset_for_timestamp(log, timestamp)
+        else offset_for_timestamp(log, timestamp),
+        broker.replicas.large_windows,
     )
     if found is None or found.offset >= end:
         _check_end(partition, end, version, is_follower=is_follower)

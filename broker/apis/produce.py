@@ -203,7 +203,9 @@ class _Produce:
             partition = broker.replicas.get(key)
             self._check(key.topic, records)
             partition.check_append(self.acks)
-            prepared = await preemptibly(partition.log.prepare(records, now_ms))
+            prepared = await preemptibly(
+                partition.log.prepare(records, now_ms), broker.replicas.large_windows
+            )
             appended = partition.append(records, self.acks, now_ms, prepared)
         except KafkaError as error:
             self.rows[key] = _refused(broker, self.request.api_version, key, error)

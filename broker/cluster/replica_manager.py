@@ -84,6 +84,9 @@ class ReplicaManager:
         inherits: bool = True,
     ) -> None:
         self.state_change_lock = TaskLock("replica state change", inherits=inherits)
+        # Held while records are unpacked with a large window, which stays in memory
+        # while the request is preempted.
+        self.large_windows = TaskLock("large windows", inherits=inherits)
         self.local_id = local_id
         self.controller_epoch = 0
         self.partitions: dict[TopicPartition, Partition] = {}

@@ -6,7 +6,7 @@ header. Where a segment is recovered, compacted or searched by time the records 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
@@ -15,7 +15,9 @@ from broker.protocol.records.records import as_long, largest_timestamp
 from broker.protocol.records.validation import contents_of
 
 
-def newest_in(header: BatchHeader, batch: Buffer) -> Generator[None, None, int]:
+def newest_in(
+    header: BatchHeader, batch: Buffer
+) -> Generator[Callable[[], None] | None, None, int]:
     """Return the largest timestamp of a whole batch, in steps.
 
     The header's under LogAppendTime, and where the records cannot be read.

@@ -36,6 +36,8 @@ CODECS: Final = {
     "zstd": ZSTD,
 }
 UNPACKED_BYTES_MAX: Final = 128 << 20
+# The window of zstd's level 19, and what RFC 8878 recommends that decoders support.
+WINDOW_BYTES_MAX: Final = 8 << 20
 
 _SNAPPY_BLOCK: Final = 32 << 10
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -112,8 +114,15 @@ def unpacked(
         raise corrupt(f"records do not unpack: {error}") from error
 
 
-def check_stream(codec: int, data: Buffer) -> Generator[None, None, None]:
-    """Raise CORRUPT_MESSAGE unless the codec's frames are whole, in steps.
+def large_window() -> None:
+    """Do nothing: the step that comes before unpacking with a large window.
+
+    Its driver keeps others from doing the same while it can be preempted.
+    """
+
+
+def check_stream(codec: int, data: Buffer) -> Generator[None, None, int]:
+    """Return the largest window's bytes; raise CORRUPT_MESSAGE unless all is whole.
 
     Of what unpacking does not show: an LZ4 stream must be one frame of independent
     blocks, since Kafka's clients read no other, and Zstandard's library ends silently
@@ -121,14 +130,14 @@ def check_stream(codec: int, data: Buffer) -> Generator[None, None, None]:
     """
     check = {LZ4: _check_lz4, ZSTD: _check_zstd}.get(codec)
     if check is None:
-        return
+        return 0
     try:
-        yield from check(memoryview(data))
+        return (yield from check(memoryview(data)))
     except (IndexError, struct.error):
         raise corrupt("records do not unpack: the codec's stream is cut") from None
 
 
-def _check_lz4(data: memoryview) -> Generator[None, None, None]:
+def _check_lz4(data: memoryview) -> Generator[None, None, int]:
     """Walk the frame's blocks (LZ4 frame format 1.6.3; ``Lz4BlockInputStream``)."""
     magic, flags, sizes = struct.unpack_from("<IBB", data)
     if magic != _LZ4_MAGIC or flags & _LZ4_FIXED_FLAGS != _LZ4_INDEPENDENT:
@@ -146,11 +155,12 @@ def _check_lz4(data: memoryview) -> Generator[None, None, None]:
     at += 4 + 4 * bool(flags & _LZ4_CONTENT_CHECKSUM)
     if at != len(data):
         raise corrupt(f"lz4: the frame ends at {at} of {len(data)} bytes")
+    return 0
 
 
-def _check_zstd(data: memoryview) -> Generator[None, None, None]:
+def _check_zstd(data: memoryview) -> Generator[None, None, int]:
     """Walk the blocks of all frames (RFC 8878, section 3.1)."""
-    at = blocks = 0
+    at = blocks = window = 0
     while at < len(data):
         (magic,) = struct.unpack_from("<I", data, at)
         if magic & ~0xF == _ZSTD_SKIPPABLE:
@@ -159,7 +169,14 @@ def _check_zstd(data: memoryview) -> Generator[None, None, None]:
             flags = data[at + 4]
             single = flags >> 5 & 1
             content = (single, 2, 4, 8)[flags >> 6]
+            descriptor = data[at + 5]
             at += 6 - single + (0, 1, 2, 4)[flags & 3] + content
+            if single:
+                size = int.from_bytes(data[at - content : at], "little")
+                window = max(window, size)
+            else:
+                eighth = 1 << (descriptor >> 3) + 7
+                window = max(window, eighth * (8 + (descriptor & 7)))
             last = False
             while not last:
                 head = int.from_bytes(data[at : at + 3], "little")
@@ -173,6 +190,7 @@ def _check_zstd(data: memoryview) -> Generator[None, None, None]:
             raise corrupt(f"zstd: magic {magic:#x}")
     if at != len(data):
         raise corrupt(f"zstd: frames of {at} in {len(data)} bytes")
+    return window
 
 
 def _plain(data: Buffer) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ behind a codec's stream.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
@@ -28,7 +28,13 @@ from typing import Final, NamedTuple
 from broker.protocol.buffer import Buffer
 from broker.protocol.errors import KafkaError
 from broker.protocol.records.batch import CODEC_MASK, HEADER_SIZE, invalid
-from broker.protocol.records.codecs import NONE, check_stream, unpacked
+from broker.protocol.records.codecs import (
+    NONE,
+    WINDOW_BYTES_MAX,
+    check_stream,
+    large_window,
+    unpacked,
+)
 from broker.protocol.records.records import write_varint
 from broker.protocol.records.uniform_runs import RUN_MAX, Layout, run_like
 
@@ -66,15 +72,17 @@ class Contents(NamedTuple):
 
 def contents_of(
     attributes: int, record_count: int, batch: Buffer
-) -> Generator[None, None, Contents]:
+) -> Generator[Callable[[], None] | None, None, Contents]:
     """Walk the records of a whole batch, in steps; raise INVALID_RECORD.
 
-    ``attributes`` and ``record_count`` are the header's, the count above zero.
+    ``attributes`` and ``record_count`` are the header's, the count above zero. Yields
+    `large_window` before it unpacks with a window above `WINDOW_BYTES_MAX`.
     """
     codec = attributes & CODEC_MASK
     packed = memoryview(batch)[HEADER_SIZE:]
     try:
-        yield from check_stream(codec, packed)
+        if (yield from check_stream(codec, packed)) > WINDOW_BYTES_MAX:
+            yield large_window
         return (yield from _Walk(codec, packed, record_count).run())
     except KafkaError as error:
         # Not CORRUPT_MESSAGE, which producers repeat: the CRC shows what was sent.
