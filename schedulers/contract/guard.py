@@ -106,7 +106,7 @@ class _Guarded(Scheduler):
 
     def __init__(self, name: str, policy: Scheduler) -> None:
         self._name = name
-        self._policy = policy
+        self.policy = policy
         # In order of arrival: the first is the one that has waited longest.
         self._waiting: dict[Job, None] = {}
         self._serving = 0
@@ -116,14 +116,14 @@ class _Guarded(Scheduler):
         self._idled = 0
 
     def arrive(self, job: Job, now_ns: int) -> None:
-        self._wait(job, now_ns, self._policy.arrive)
+        self._wait(job, now_ns, self.policy.arrive)
 
     def resume(self, job: Job, now_ns: int) -> None:
-        self._wait(job, now_ns, self._policy.resume)
+        self._wait(job, now_ns, self.policy.resume)
 
     def pick(self, now_ns: int) -> Job | None:
         first = next(iter(self._waiting), None)
-        job = self._call("pick", lambda: self._policy.pick(now_ns), first)
+        job = self._call("pick", lambda: self.policy.pick(now_ns), first)
         if job is None:
             if first is not None:
                 self._judge_idle(first, now_ns)
@@ -140,28 +140,28 @@ class _Guarded(Scheduler):
 
     def outranks(self, running: Job, now_ns: int) -> bool:
         answer = self._call(
-            "outranks", lambda: self._policy.outranks(running, now_ns), running
+            "outranks", lambda: self.policy.outranks(running, now_ns), running
         )
         if answer and not self._waiting:
             self._fail("outranks is true", "nothing waits to outrank it", running)
         return answer
 
     def ran(self, job: Job, used_ns: int, now_ns: int) -> None:
-        self._call("ran", lambda: self._policy.ran(job, used_ns, now_ns), job)
+        self._call("ran", lambda: self.policy.ran(job, used_ns, now_ns), job)
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
-        self._call("debit", lambda: self._policy.debit(job, used_ns, now_ns), job)
+        self._call("debit", lambda: self.policy.debit(job, used_ns, now_ns), job)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         self._serving -= 1
-        self._call("leave", lambda: self._policy.leave(job, now_ns, done=done), job)
+        self._call("leave", lambda: self.policy.leave(job, now_ns, done=done), job)
 
     def resize(self, seats: int, now_ns: int) -> None:
-        self._call("resize", lambda: self._policy.resize(seats, now_ns))
+        self._call("resize", lambda: self.policy.resize(seats, now_ns))
 
     def next_event_ns(self, now_ns: int) -> int | None:
         event_ns = self._call(
-            "next_event_ns", lambda: self._policy.next_event_ns(now_ns)
+            "next_event_ns", lambda: self.policy.next_event_ns(now_ns)
         )
         if event_ns is not None and event_ns <= now_ns == self._idle_ns:
             first = next(iter(self._waiting), None)
@@ -170,7 +170,7 @@ class _Guarded(Scheduler):
 
     def outranked_at_ns(self, running: Job) -> int | None:
         return self._call(
-            "outranked_at_ns", lambda: self._policy.outranked_at_ns(running), running
+            "outranked_at_ns", lambda: self.policy.outranked_at_ns(running), running
         )
 
     def waiting(self) -> Collection[Job]:
@@ -180,7 +180,7 @@ class _Guarded(Scheduler):
         return len(self._waiting)
 
     def check(self) -> None:
-        self._call("check", self._policy.check)
+        self._call("check", self.policy.check)
 
     def _wait(self, job: Job, now_ns: int, verb: Callable[[Job, int], None]) -> None:
         self._waiting[job] = None
@@ -189,10 +189,10 @@ class _Guarded(Scheduler):
 
     def _compare(self, verb: str, job: Job) -> None:
         """Compare the number of waiting jobs; name the first that is missing."""
-        found, expected = self._call("len", self._policy.__len__), len(self._waiting)
+        found, expected = self._call("len", self.policy.__len__), len(self._waiting)
         if found == expected:
             return
-        held = set(self._call("waiting", self._policy.waiting))
+        held = set(self._call("waiting", self.policy.waiting))
         lost = next((each for each in self._waiting if each not in held), job)
         law = "no job invented" if found > expected else "no job lost"
         self._fail(law, f"after {verb} it holds {found} jobs, {expected} wait", lost)
@@ -215,13 +215,13 @@ class _Guarded(Scheduler):
         try:
             return call()
         except Exception as error:  # a policy may fail in any way
-            words = raised(error, file_of(type(self._policy)))
+            words = raised(error, file_of(type(self.policy)))
             self._fail(NO_EXCEPTION, f"{verb} raised {words}", job, error)
 
     def _fail(
         self, law: str, detail: str, job: Job | None, cause: Exception | None = None
     ) -> NoReturn:
-        place = place_of(type(self._policy))
+        place = place_of(type(self.policy))
         at = f"; job {job}" if job is not None else ""
         raise PolicyFault(
             f"policy {self._name} ({place}) broke the law {law!r}: {detail}{at}"

@@ -106,7 +106,9 @@ def test_planes_may_lend_their_idle_handlers(direction, borrowers):
 
 def test_a_researchers_own_policy_is_found_by_module_and_factory():
     found = topology(doorkeeper_scheduler="schedulers.policies.fifo:Fifo")
-    assert type(found.planes[0].scheduler) is Fifo
+    (plane,) = found.planes
+    # Behind the guard of users' policies.
+    assert type(plane.scheduler.policy) is Fifo
 
 
 def test_seats_queue_and_admission_follow_the_configuration():

@@ -77,8 +77,6 @@ def test_a_good_policy_breaks_no_law_at_ease_or_overloaded(
     ("policy", "law", "others"),
     [
         ("Backwards", "order", ()),
-        ("Lazy", "work_conservation", ()),
-        ("Forgetful", "accounting", ()),
         ("Pitiless", "starvation", ()),
         ("Partial", "fairness", ("starvation",)),
     ],

@@ -7,7 +7,7 @@ Each is a way in which brokers, controllers and clients of other projects have f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,7 +108,7 @@ def keep_a_bounced_broker_in_sync(patch: Patch) -> None:
 def lose_offsets_on_a_move(patch: Patch) -> None:
     """A new group coordinator does not read what the last one has written."""
 
-    def replay(self: ReplicatedGroupLog, partition: int) -> Iterator[Sequence[Any]]:
+    def replay(self: ReplicatedGroupLog, partition: int) -> Iterator[Any]:
         return iter(())
 
     patch.setattr(ReplicatedGroupLog, "replay", replay)
@@ -146,7 +146,7 @@ def commit_with_too_few(patch: Patch) -> None:
 
 def forget_producers_on_a_fail_over(patch: Patch) -> None:
     """A follower does not remember which batches it has copied."""
-    patch.setattr(Producers, "replay", lambda self, header: None)
+    patch.setattr(Producers, "replay", lambda self, header, marker: None)
 
 
 def drop_a_watch(patch: Patch) -> None:
@@ -204,7 +204,7 @@ _LOST: Final = frozenset({"lost-write", "unseen", "dirty-read", "inconsistent-of
 
 PLANTED = {
     "skip truncation": Planted(skip_truncation, _LOST | {"replicas-differ"}, 60),
-    "acknowledge before the ISR has it": Planted(acknowledge_early, _LOST, 8),
+    "acknowledge before the ISR has it": Planted(acknowledge_early, _LOST, 27),
     "forget an epoch check": Planted(
         forget_the_epoch_of_a_fetch, _LOST | {"replicas-differ"}, 60
     ),
