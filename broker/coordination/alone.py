@@ -15,6 +15,7 @@ from broker.observation.metric import Metric
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.sentinels import NO_LEADER
 from broker.protocol.topic_partition import TopicPartition
+from planes.slices import Pace, in_steps
 
 
 class Alone(ABC):
@@ -119,12 +120,13 @@ class Alone(ABC):
         cache = self._broker.metadata_cache
         wanted = keys
         if wanted is None:
+            pace = Pace()
             wanted = [
                 TopicPartition(topic.name, index)
-                for topic in cache.topics()
-                for index in topic.partitions
+                async for topic in pace.over(list(cache.topics()))
+                async for index in pace.over(list(topic.partitions))
             ]
-        return {key: self._election(key, kind) for key in wanted}
+        return {key: self._election(key, kind) async for key in in_steps(wanted)}
 
     def _election(self, key: TopicPartition, kind: ElectionType) -> ErrorCode:
         topic = self._broker.metadata_cache.topic(key.topic)
@@ -145,7 +147,10 @@ class Alone(ABC):
         self, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, KafkaError | None]:
         """Move nothing: only where the replicas are already may they be wanted."""
-        return {key: self._reassignment(key, wanted[key]) for key in wanted}
+        return {
+            key: self._reassignment(key, target)
+            async for key, target in in_steps(wanted.items())
+        }
 
     def _reassignment(
         self, key: TopicPartition, target: tuple[int, ...] | None

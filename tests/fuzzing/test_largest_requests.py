@@ -56,18 +56,6 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> StarvationProbe:
     return probe
 
 
-# Their coordinators go through all partitions at once.
-STILL_LONG = (ApiKey.OFFSET_COMMIT, ApiKey.ELECT_LEADERS)
-KEYS = [
-    pytest.param(
-        key,
-        id=key.name,
-        marks=pytest.mark.xfail(strict=True) if key in STILL_LONG else (),
-    )
-    for key in OF_CLIENTS
-]
-
-
 async def prepared(world: Onslaught, partitions: int) -> None:
     """Let the topic ``t`` have so many partitions, as far as clients are told."""
     stream = world.connect()
@@ -119,7 +107,7 @@ def beyond(probe: StarvationProbe, key: ApiKey, versions: Sequence[int]) -> list
     return found
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", OF_CLIENTS, ids=lambda key: key.name)
 def test_no_slice_of_a_large_request_is_long(
     probe: StarvationProbe, key: ApiKey
 ) -> None:

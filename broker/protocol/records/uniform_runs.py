@@ -112,9 +112,9 @@ def _offsets(first: int, width: int, count: int) -> list[bytes]:
 def _cycles(width: int) -> tuple[bytes, bytes]:
     """Return the first and the second bytes of the offset deltas from 0 on."""
     low_bit, high_bit = 0x80 * (width > 1), 0x80 * (width > 2)
-    low = bytes(2 * (each % _ONE_BYTE) | low_bit for each in range(RUN_MAX + _ONE_BYTE))
-    high = bytes(each // _ONE_BYTE | high_bit for each in range(_PERIOD))
-    return low, high
+    cycle = bytes(2 * each | low_bit for each in range(_ONE_BYTE))
+    high = [bytes((each | high_bit,)) * _ONE_BYTE for each in range(0x80)]
+    return cycle * (RUN_MAX // _ONE_BYTE + 1), b"".join(high)
 
 
 @lru_cache(maxsize=256)
