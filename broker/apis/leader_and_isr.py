@@ -30,6 +30,8 @@ from typing import Final
 from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
 from broker.apis.common.load import Occasion, OwnPartitions
+from broker.apis.common.log_steps import preemptibly
+from broker.cluster.replica_commands import states_of
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -42,38 +44,36 @@ from broker.protocol.wire.codec import Entity
 from broker.requests.classifier import CONTROL
 from broker.requests.entitlement import Role
 from broker.requests.request import Request
+from planes.slices import in_steps
 
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Change the state of the partitions named."""
-    command = LeaderAndIsrRequest.from_wire(body)
+    command = await preemptibly(LeaderAndIsrRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = LeaderAndIsrResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await _obey(command, broker)
-    return answer.to_wire(request.api_version)
+    return await preemptibly(answer.writing(request.api_version))
 
 
 async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrResponse:
     try:
         # Their logs are made by their configs.
-        await broker.coordinator.learn_topics(_new_topics(command, broker))
+        await broker.coordinator.learn_topics(await _new_topics(command, broker))
     except KafkaError as refused:
         return LeaderAndIsrResponse(error_code=refused.code)
     return await broker.replicas.change_leadership(command)
 
 
-def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]:
+async def _new_topics(command: LeaderAndIsrRequest, broker: Broker) -> list[str]:
     """Return the topics of which the broker is about to get further replicas."""
     held = broker.replicas.partitions
-    return [
-        topic.topic_name
-        for topic in command.topic_states
-        if any(
-            TopicPartition(topic.topic_name, state.partition_index) not in held
-            for state in topic.partition_states
-        )
-    ]
+    names: dict[str, None] = {}
+    async for topic, state in in_steps(states_of(command)):
+        if TopicPartition(topic.topic_name, state.partition_index) not in held:
+            names[topic.topic_name] = None
+    return list(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

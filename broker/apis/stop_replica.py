@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.apis.common.api import Api
+from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -38,13 +39,13 @@ from broker.requests.request import Request
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Stop the replicas named."""
-    command = StopReplicaRequest.from_wire(body)
+    command = await preemptibly(StopReplicaRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await broker.replicas.stop_under_lock(command)
         await broker.forget_deleted_logs()
-    return answer.to_wire(request.api_version)
+    return await preemptibly(answer.writing(request.api_version))
 
 
 API: Final = Api(

@@ -5,7 +5,7 @@ Versions: 0-8.
 Behaviour: fenced by broker epoch (STALE_BROKER_EPOCH) and controller epoch
 (STALE_CONTROLLER_EPOCH); else the metadata cache takes over what the request says. A
 leader of -2 takes a partition out. It comes between two state changes, never amid one
-(``replicaStateChangeLock``), and is not preempted itself.
+(``replicaStateChangeLock``). It can be preempted; the cache changes at its end.
 
 Version notes: v3 names listeners, v4 offline replicas, v5 broker epochs (KIP-380), v6
 is flexible, v7 adds topic ids (KIP-516), v8 KRaft's full updates.
@@ -21,6 +21,7 @@ from typing import Final
 from broker.apis.common.answer import Row
 from broker.apis.common.api import Api
 from broker.apis.common.load import Occasion, OwnPartitions
+from broker.apis.common.log_steps import preemptibly
 from broker.node.broker import Broker
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
@@ -36,11 +37,12 @@ from broker.requests.request import Request
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Entity:
     """Take over what the controller says."""
-    command = UpdateMetadataRequest.from_wire(body)
+    command = await preemptibly(UpdateMetadataRequest.reading(body))
     if not await broker.is_meant(command.controller_epoch, command.broker_epoch):
         error = ErrorCode.stale_broker_epoch
     else:
-        error = await broker.update_metadata_under_lock(command)
+        async with broker.state_change_lock:
+            error = await preemptibly(broker.updating_metadata(command))
     return UpdateMetadataResponse(error_code=error).to_wire(request.api_version)
 
 

@@ -4,23 +4,30 @@ Kafka's ``ZkMetadataCache``: UpdateMetadata changes it, Metadata reads it. It ma
 behind what the replicas know (LeaderAndIsr comes first), and a broker answers from it
 all the same.
 
+An update in steps is made in a copy and takes effect at its end: readers meanwhile see
+the metadata as it was before. The copy shares the topics that the update does not name.
+
 Unlike Kafka, this broker stays in its own list of live brokers whatever a controller
 says: it is alive to whoever it answers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.log.steps import Steps, run
 from broker.protocol.schemas.update_metadata import (
+    UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
 from broker.protocol.sentinels import LEADER_DURING_DELETE
 from broker.protocol.topic_partition import TopicPartition
+from planes.slices import STEP_ITEMS
 
 # Nobody has been told of a controller.
 NO_CONTROLLER: Final = -1
@@ -52,6 +59,71 @@ class TopicMetadata:
     partitions: dict[int, UpdateMetadataPartitionState] = field(default_factory=dict)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Snapshot:
+    """All that is known at one time.
+
+    ``fresh`` are the topics that it shares with no other snapshot; None: all.
+    """
+
+    local_id: int
+    brokers: dict[int, LiveBroker]
+    topics: dict[str, TopicMetadata]
+    names: dict[UUID, str]
+    fresh: set[str] | None = None
+
+    def put(
+        self, name: str, topic_id: UUID | None, state: UpdateMetadataPartitionState
+    ) -> None:
+        """Take over the state of one partition."""
+        topic = self._own(name)
+        if topic is None:
+            topic = self._add(TopicMetadata(name=name, topic_id=None))
+        if topic_id is not None and topic_id != topic.topic_id:
+            self._forget_id(topic)
+            former = self.names.get(topic_id)
+            if former is not None:
+                # An id names one topic: the one that was told last.
+                loser = self._own(former)
+                assert loser is not None, former
+                loser.topic_id = None
+            topic.topic_id = topic_id
+            self.names[topic_id] = name
+        topic.partitions[state.partition_index] = state
+
+    def delete(self, name: str, index: int) -> None:
+        """Take out one partition, and its topic with the last of them."""
+        topic = self._own(name)
+        if topic is None:
+            return
+        topic.partitions.pop(index, None)
+        if not topic.partitions:
+            self.forget(topic)
+
+    def forget(self, topic: TopicMetadata) -> None:
+        """Take out a topic, unless there is another of its name."""
+        if self.topics.get(topic.name) is topic:
+            self._forget_id(topic)
+            del self.topics[topic.name]
+
+    def _own(self, name: str) -> TopicMetadata | None:
+        """Return a topic for changing: a copy, if another snapshot has it too."""
+        topic = self.topics.get(name)
+        if topic is None or self.fresh is None or name in self.fresh:
+            return topic
+        return self._add(dataclasses.replace(topic, partitions={**topic.partitions}))
+
+    def _add(self, topic: TopicMetadata) -> TopicMetadata:
+        self.topics[topic.name] = topic
+        if self.fresh is not None:
+            self.fresh.add(topic.name)
+        return topic
+
+    def _forget_id(self, topic: TopicMetadata) -> None:
+        if topic.topic_id is not None:
+            del self.names[topic.topic_id]
+
+
 class MetadataCache:
     """Topics and live brokers. ``local`` is this broker, known from the start."""
 
@@ -60,29 +132,36 @@ class MetadataCache:
         self.listeners: list[Callable[[], None]] = []
         self.local_id = local.id
         self.controller_id = controller_id
-        self.brokers: dict[int, LiveBroker] = {local.id: local}
-        self._topics: dict[str, TopicMetadata] = {}
-        self._names: dict[UUID, str] = {}
+        self._now = _Snapshot(
+            local_id=local.id, brokers={local.id: local}, topics={}, names={}
+        )
+        # The snapshot that an update under way will end with.
+        self._next: _Snapshot | None = None
 
     # ---- reading ----------------------------------------------------------------
 
+    @property
+    def brokers(self) -> dict[int, LiveBroker]:
+        """The live brokers by their numbers."""
+        return self._now.brokers
+
     def topic(self, name: str) -> TopicMetadata | None:
         """Return a topic by name."""
-        return self._topics.get(name)
+        return self._now.topics.get(name)
 
     def knows(self, key: TopicPartition) -> bool:
         """Say whether a controller has told of the partition."""
         name, index = key
-        topic = self._topics.get(name)
+        topic = self._now.topics.get(name)
         return topic is not None and index in topic.partitions
 
     def name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id."""
-        return self._names.get(topic_id)
+        return self._now.names.get(topic_id)
 
     def topics(self) -> Iterator[TopicMetadata]:
         """Iterate over all topics, as they are now."""
-        return iter(tuple(self._topics.values()))
+        return iter(tuple(self._now.topics.values()))
 
     def on_listener(self, listener: str) -> list[Reached]:
         """Return the live brokers that have this listener, by their numbers."""
@@ -110,71 +189,83 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Take over what the controller says; return the partitions deleted."""
+        assert self._next is None, "an update amid another one"
+        return self._end(request, run(_taking_over(request, self._now)))
+
+    def updating(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
+        """Do as `update`, in steps; nothing of it is read before it ends.
+
+        Besides a step's items, dictionaries are copied as a whole, by C.
+        """
+        assert self._next is None, "an update amid another one"
+        now = self._now
+        draft = self._next = _Snapshot(
+            local_id=now.local_id,
+            brokers=now.brokers,
+            topics=now.topics.copy(),
+            names=now.names.copy(),
+            fresh=set(),
+        )
+        try:
+            deleted = yield from _taking_over(request, draft)
+        finally:
+            self._next = None
+        draft.fresh = None
+        self._now = draft
+        return self._end(request, deleted)
+
+    def _end(
+        self, request: UpdateMetadataRequest, deleted: list[TopicPartition]
+    ) -> list[TopicPartition]:
         self.controller_id = request.controller_id
-        local = self.brokers[self.local_id]
-        self.brokers = {
-            broker.id: LiveBroker(
-                id=broker.id,
-                endpoints={
-                    endpoint.listener: (endpoint.host, endpoint.port)
-                    for endpoint in broker.endpoints
-                },
-                rack=broker.rack,
-            )
-            for broker in request.live_brokers
-        }
-        self.brokers.setdefault(self.local_id, local)
-        deleted = []
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                if state.leader == LEADER_DURING_DELETE:
-                    key = TopicPartition(topic.topic_name, state.partition_index)
-                    self._delete(*key)
-                    deleted.append(key)
-                else:
-                    self._put(topic.topic_name, topic.topic_id, state)
         for listener in self.listeners:
             listener()
         return deleted
 
-    def _put(
-        self, name: str, topic_id: UUID | None, state: UpdateMetadataPartitionState
-    ) -> None:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = TopicMetadata(name=name, topic_id=None)
-        if topic_id is not None and topic_id != topic.topic_id:
-            self._forget_id(topic)
-            former = self._names.get(topic_id)
-            if former is not None:
-                # An id names one topic: the one that was told last.
-                self._topics[former].topic_id = None
-            topic.topic_id = topic_id
-            self._names[topic_id] = name
-        topic.partitions[state.partition_index] = state
-
-    def _delete(self, name: str, index: int) -> None:
-        topic = self._topics.get(name)
-        if topic is None:
-            return
-        topic.partitions.pop(index, None)
-        if not topic.partitions:
-            self._forget_id(topic)
-            del self._topics[name]
-
     def forget(self, topic: TopicMetadata) -> None:
         """Forget a topic that no longer exists, unless there is another by now."""
-        if self._topics.get(topic.name) is topic:
-            self._forget_id(topic)
-            del self._topics[topic.name]
-
-    def _forget_id(self, topic: TopicMetadata) -> None:
-        if topic.topic_id is not None:
-            del self._names[topic.topic_id]
+        self._now.forget(topic)
+        if self._next is not None:
+            self._next.forget(topic)
 
     def check(self) -> None:
         """Assert that names and ids agree."""
-        ids = {t.topic_id: t.name for t in self._topics.values() if t.topic_id}
-        assert ids == self._names, (ids, self._names)
-        assert all(topic.partitions for topic in self._topics.values())
+        ids = {t.topic_id: t.name for t in self._now.topics.values() if t.topic_id}
+        assert ids == self._now.names, (ids, self._now.names)
+        assert all(topic.partitions for topic in self._now.topics.values())
         assert self.local_id in self.brokers
+
+
+def _taking_over(
+    request: UpdateMetadataRequest, into: _Snapshot
+) -> Steps[list[TopicPartition]]:
+    """Change a snapshot as the controller says; return the partitions deleted."""
+    brokers: dict[int, LiveBroker] = {}
+    number = 0
+    for broker in request.live_brokers:
+        brokers[broker.id] = _live(broker)
+        number += 1 + len(broker.endpoints)
+        if number >= STEP_ITEMS:
+            number = 0
+            yield None
+    brokers.setdefault(into.local_id, into.brokers[into.local_id])
+    into.brokers = brokers
+    deleted: list[TopicPartition] = []
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            if state.leader == LEADER_DURING_DELETE:
+                key = TopicPartition(topic.topic_name, state.partition_index)
+                into.delete(*key)
+                deleted.append(key)
+            else:
+                into.put(topic.topic_name, topic.topic_id, state)
+            number += 1
+            if number >= STEP_ITEMS:
+                number = 0
+                yield None
+    return deleted
+
+
+def _live(broker: UpdateMetadataBroker) -> LiveBroker:
+    endpoints = {each.listener: (each.host, each.port) for each in broker.endpoints}
+    return LiveBroker(id=broker.id, endpoints=endpoints, rack=broker.rack)

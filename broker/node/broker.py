@@ -36,7 +36,7 @@ from broker.disk.identity import claim, draw_uuid
 from broker.disk.log_dirs import LogDirs
 from broker.disk.storage import Storage
 from broker.groups.state.messages import Instant
-from broker.log.steps import run
+from broker.log.steps import Steps, run
 from broker.log.upkeep.chore import Calls, CallsHere
 from broker.log.upkeep.manager import LogManager
 from broker.node.alterations import Alterations
@@ -366,9 +366,13 @@ class Broker:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
         """Tell clients this from now on, unless an old controller says it."""
+        return run(self.updating_metadata(request))
+
+    def updating_metadata(self, request: UpdateMetadataRequest) -> Steps[ErrorCode]:
+        """Do as `update_metadata`, in steps, for who holds the lock."""
         if request.controller_epoch < self.replicas.controller_epoch:
             return ErrorCode.stale_controller_epoch
-        deleted = self.metadata_cache.update(request)
+        deleted = yield from self.metadata_cache.updating(request)
         if deleted:
             self.deletions.note(deleted)
         return ErrorCode.none
@@ -390,13 +394,6 @@ class Broker:
     def settle_deletions_now(self) -> None:
         """Do the same on this thread, at a start."""
         self.deletions.settle_now()
-
-    async def update_metadata_under_lock(
-        self, request: UpdateMetadataRequest
-    ) -> ErrorCode:
-        """Tell clients this between two state changes, as Kafka does."""
-        async with self.state_change_lock:
-            return self.update_metadata(request)
 
     async def is_meant(self, controller_epoch: int, broker_epoch: int) -> bool:
         """Return whether a controller's command is for this life of the broker.

@@ -9,32 +9,79 @@ the version cannot carry is left out. What a version only arranges otherwise
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from functools import cache
+from itertools import count
 from operator import attrgetter
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 T = TypeVar("T")
+# Work that yields where other requests may be served.
+Stepping: TypeAlias = Generator[None, None, T]
+
+# Items converted in one step.
+STEP_ITEMS: Final = 64
 
 
 def convert(value: Any, to: Callable[..., T], **given: Any) -> T:
     """Return a ``to`` with those fields of ``value`` that it has, and ``given``."""
+    return drained(converting(value, to, **given))
+
+
+def converting(
+    value: Any, to: Callable[..., T], numbers: Iterator[int] | None = None, **given: Any
+) -> Stepping[T]:
+    """Do as `convert`, and yield after every 64 items, nested ones included.
+
+    ``numbers`` counts the items of several conversions.
+    """
     source: Callable[..., Any] = type(value)
     names, values_of, arrays = _plan(source, to)
     fields = dict(zip(names, values_of(value), strict=True))
+    numbers = count(1) if numbers is None else numbers
     for name, item in arrays:
         if name not in given:
-            fields[name] = tuple([convert(each, item) for each in fields[name]])
+            converted = yield from converting_all(fields[name], item, numbers)
+            fields[name] = converted
     fields.update(given)
     return to(**fields)
 
 
-def group(items: Iterable[Any], by: str = "topic_name") -> list[tuple[Any, list[Any]]]:
-    """Return ``items`` by one field, groups and items in order of first mention."""
+def converting_all(
+    items: Iterable[Any], to: Callable[..., T], numbers: Iterator[int]
+) -> Stepping[tuple[T, ...]]:
+    """Convert ``items`` in steps."""
+    converted: list[T] = []
+    for each in items:
+        converted.append((yield from converting(each, to, numbers)))
+        if next(numbers) % STEP_ITEMS == 0:
+            yield
+    return tuple(converted)
+
+
+def grouping(
+    items: Iterable[Any], by: str = "topic_name"
+) -> Stepping[list[tuple[Any, list[Any]]]]:
+    """Return ``items`` by one field, in steps.
+
+    Groups and items are in order of first mention.
+    """
     groups: dict[Hashable, list[Any]] = {}
-    for item in items:
+    for number, item in enumerate(items, 1):
         groups.setdefault(getattr(item, by), []).append(item)
+        if number % STEP_ITEMS == 0:
+            yield
     return list(groups.items())
+
+
+def drained(work: Stepping[T]) -> T:
+    """Do all steps at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 @cache

@@ -13,6 +13,7 @@ defaults that Kafka gives them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +21,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.convert import convert, group
+from broker.protocol.schemas.convert import (
+    Stepping,
+    convert,
+    converting,
+    converting_all,
+    drained,
+    grouping,
+)
 from broker.protocol.schemas.message import (
     Field,
     Message,
@@ -165,18 +173,23 @@ class LeaderAndIsrRequest:
     @classmethod
     def from_wire(cls, entity: Any) -> LeaderAndIsrRequest:
         """Return what ``entity``, of any version, says."""
+        return drained(cls.reading(entity))
+
+    @classmethod
+    def reading(cls, entity: Any) -> Stepping[LeaderAndIsrRequest]:
+        """Do as `from_wire`, in steps."""
         if entity.__version__ >= 2:
-            return convert(entity, cls)
-        topic_states = tuple(
-            LeaderAndIsrTopicState(
-                topic_name=name,
-                partition_states=tuple(
-                    convert(state, LeaderAndIsrPartitionState) for state in states
-                ),
+            return (yield from converting(entity, cls))
+        topic_states = []
+        numbers = count(1)
+        for name, states in (yield from grouping(entity.ungrouped_partition_states)):
+            converted = yield from converting_all(
+                states, LeaderAndIsrPartitionState, numbers
             )
-            for name, states in group(entity.ungrouped_partition_states)
-        )
-        return convert(entity, cls, topic_states=topic_states)
+            topic_states.append(
+                LeaderAndIsrTopicState(topic_name=name, partition_states=converted)
+            )
+        return (yield from converting(entity, cls, topic_states=tuple(topic_states)))
 
     def to_wire(self, version: int) -> Any:
         """Return the entity of ``version`` that says this."""
@@ -232,16 +245,19 @@ class LeaderAndIsrResponse:
 
     def to_wire(self, version: int) -> Any:
         """Return the entity of ``version`` that says this."""
+        return drained(self.writing(version))
+
+    def writing(self, version: int) -> Stepping[Any]:
+        """Do as `to_wire`, in steps."""
         entity = entity_type(RESPONSE, version)
         if version <= 4:
-            return convert(self, entity)
+            return (yield from converting(self, entity))
         topic_type = nested_type(entity, "topics")
         item = nested_type(topic_type, "partition_errors")
-        topics = tuple(
-            topic_type(
-                topic_id=topic_id,
-                partition_errors=tuple(convert(error, item) for error in errors),
-            )
-            for topic_id, errors in group(self.partition_errors, by="topic_id")
-        )
-        return convert(self, entity, topics=topics)
+        topics = []
+        numbers = count(1)
+        by_id = yield from grouping(self.partition_errors, by="topic_id")
+        for topic_id, errors in by_id:
+            converted = yield from converting_all(errors, item, numbers)
+            topics.append(topic_type(topic_id=topic_id, partition_errors=converted))
+        return (yield from converting(self, entity, topics=tuple(topics)))

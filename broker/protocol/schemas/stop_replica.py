@@ -8,14 +8,23 @@ whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.convert import convert, group
+from broker.protocol.schemas.convert import (
+    STEP_ITEMS,
+    Stepping,
+    convert,
+    converting,
+    drained,
+    grouping,
+)
 from broker.protocol.schemas.message import (
     Field,
     Message,
@@ -123,31 +132,42 @@ class StopReplicaRequest:
     @classmethod
     def from_wire(cls, entity: Any) -> StopReplicaRequest:
         """Return what ``entity``, of any version, says."""
+        return drained(cls.reading(entity))
+
+    @classmethod
+    def reading(cls, entity: Any) -> Stepping[StopReplicaRequest]:
+        """Do as `from_wire`, in steps."""
         if entity.__version__ >= 3:
-            return convert(entity, cls)
+            return (yield from converting(entity, cls))
+        named: list[tuple[str, Sequence[int]]] = []
+        numbers = count(1)
         if entity.__version__ == 0:
-            indexes = [
-                (topic, [each.partition_index for each in partitions])
-                for topic, partitions in group(entity.ungrouped_partitions)
-            ]
+            groups = yield from grouping(entity.ungrouped_partitions)
+            for name, partitions in groups:
+                found: list[int] = []
+                for each in partitions:
+                    found.append(each.partition_index)
+                    if next(numbers) % STEP_ITEMS == 0:
+                        yield
+                named.append((name, found))
         else:
-            indexes = [
-                (topic.name, list(topic.partition_indexes)) for topic in entity.topics
-            ]
-        topic_states = tuple(
-            StopReplicaTopicState(
-                topic_name=topic,
-                partition_states=tuple(
+            named += [(topic.name, topic.partition_indexes) for topic in entity.topics]
+        topic_states = []
+        for name, indexes in named:
+            states = []
+            for index in indexes:
+                states.append(
                     StopReplicaPartitionState(
                         partition_index=index,
                         delete_partition=entity.delete_partitions,
                     )
-                    for index in partitions
-                ),
+                )
+                if next(numbers) % STEP_ITEMS == 0:
+                    yield
+            topic_states.append(
+                StopReplicaTopicState(topic_name=name, partition_states=tuple(states))
             )
-            for topic, partitions in indexes
-        )
-        return convert(entity, cls, topic_states=topic_states)
+        return (yield from converting(entity, cls, topic_states=tuple(topic_states)))
 
     def to_wire(self, version: int) -> Any:
         """Return the entity of ``version`` that says this.
@@ -207,4 +227,8 @@ class StopReplicaResponse:
 
     def to_wire(self, version: int) -> Any:
         """Return the entity of ``version`` that says this."""
-        return convert(self, entity_type(RESPONSE, version))
+        return drained(self.writing(version))
+
+    def writing(self, version: int) -> Stepping[Any]:
+        """Do as `to_wire`, in steps."""
+        return (yield from converting(self, entity_type(RESPONSE, version)))

@@ -11,6 +11,7 @@ Before version 3 a listener is named after its security protocol, as Kafka does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,7 +19,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from broker.protocol.api_keys import ApiKey
-from broker.protocol.schemas.convert import convert, group
+from broker.protocol.schemas.convert import (
+    Stepping,
+    convert,
+    converting,
+    converting_all,
+    drained,
+    grouping,
+)
 from broker.protocol.schemas.message import (
     Field,
     Message,
@@ -162,23 +170,36 @@ class UpdateMetadataRequest:
     @classmethod
     def from_wire(cls, entity: Any) -> UpdateMetadataRequest:
         """Return what ``entity``, of any version, says."""
+        return drained(cls.reading(entity))
+
+    @classmethod
+    def reading(cls, entity: Any) -> Stepping[UpdateMetadataRequest]:
+        """Do as `from_wire`, in steps."""
         arranged: dict[str, Any] = {}
+        numbers = count(1)
         if entity.__version__ <= 4:
-            arranged["topic_states"] = tuple(
-                UpdateMetadataTopicState(
-                    topic_name=name,
-                    partition_states=tuple(
-                        convert(state, UpdateMetadataPartitionState) for state in states
-                    ),
+            topics = []
+            groups = yield from grouping(entity.ungrouped_partition_states)
+            for name, states in groups:
+                converted = yield from converting_all(
+                    states, UpdateMetadataPartitionState, numbers
                 )
-                for name, states in group(entity.ungrouped_partition_states)
-            )
+                topics.append(
+                    UpdateMetadataTopicState(
+                        topic_name=name, partition_states=converted
+                    )
+                )
+            arranged["topic_states"] = tuple(topics)
         if entity.__version__ <= 2:
-            arranged["live_brokers"] = tuple(
-                convert(broker, UpdateMetadataBroker, endpoints=_endpoints(broker))
-                for broker in entity.live_brokers
-            )
-        return convert(entity, cls, **arranged)
+            brokers = []
+            for broker in entity.live_brokers:
+                endpoints = _endpoints(broker)
+                brokers.append(
+                    convert(broker, UpdateMetadataBroker, endpoints=endpoints)
+                )
+                yield
+            arranged["live_brokers"] = tuple(brokers)
+        return (yield from converting(entity, cls, numbers, **arranged))
 
     def to_wire(self, version: int) -> Any:
         """Return the entity of ``version`` that says this.
