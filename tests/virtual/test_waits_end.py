@@ -146,7 +146,9 @@ def test_a_member_outlives_its_parked_join_until_its_groups_timers(end: End) -> 
         groups = world.application.broker.groups
         first = world.connect()
         names = {"coordinator_keys": ["g"], "key_type": 0}
+        # It begins to make the topic of the offsets, which is loaded then.
         await ask(first, ApiKey.FIND_COORDINATOR, 4, **names)
+        await trio.sleep(1)
         joined = await ask(first, ApiKey.JOIN_GROUP, 3, member_id="", **JOIN)
         assignments = [{"member_id": joined.member_id, "assignment": b""}]
         member = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
