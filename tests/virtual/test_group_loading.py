@@ -172,8 +172,8 @@ def test_nobody_waits_for_more_than_two_pieces_of_a_load(scheduler: str) -> None
     [
         (10_000, 1, NONE),
         (20_000, 10_000, ZSTD),
-        pytest.param(200_000, 1, NONE, marks=pytest.mark.slow),
-        pytest.param(200_000, 100_000, ZSTD, marks=pytest.mark.slow),
+        pytest.param(200_000, 1, NONE, marks=pytest.mark.search),
+        pytest.param(200_000, 100_000, ZSTD, marks=pytest.mark.search),
     ],
 )
 def test_no_slice_of_a_load_is_long(
