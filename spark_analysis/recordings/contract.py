@@ -45,7 +45,7 @@ class Arm:
 
     name: str
     scheduler: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, object]
     again_of: str | None
     factors: Mapping[str, str]
 

@@ -56,13 +56,17 @@ def test_kafka_pythons_admin_sees_moves_and_deletes_a_group(
 ) -> None:
     from kafka import KafkaAdminClient, OffsetAndMetadata
     from kafka import TopicPartition as Target
+    from kafka.errors import CoordinatorNotAvailableError
 
     produce(broker, topic, range(COUNT))
     member = join()
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
 
     def offsets() -> list[int]:
-        found = admin.list_group_offsets(["group"])["group"]
+        try:
+            found = admin.list_group_offsets(["group"])["group"]
+        except CoordinatorNotAvailableError:  # the member's topic is being made
+            return []
         kept = {target.partition: row.offset for target, row in found.items()}
         return [kept.get(partition, -1) for partition in range(PARTITIONS)]
 

@@ -142,7 +142,7 @@ def test_a_produce_of_many_partitions_costs_a_follower_one_look_at_each() -> Non
     (topic,) = waiting.answer.responses
     assert {each.error_code for each in topic.partition_responses} == {NONE}
     # The last one completes it.
-    assert len(set(costs[1:-1])) == 1
+    assert max(costs[1:-1]) - min(costs[1:-1]) < 10
 
 
 def test_a_produce_keeps_the_last_batch_of_a_partition_and_answers_once() -> None:
