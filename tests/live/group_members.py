@@ -13,7 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
 from confluent_kafka import TopicPartition as Target
 from confluent_kafka.admin import AdminClient
 
@@ -183,13 +188,24 @@ Produce = Callable[[GroupClient], Producing]
 
 
 def committed(broker: BrokerProcess, topic: str, group: str = "group") -> list[int]:
-    """Return the committed offset of each partition, -1 for none."""
+    """Return the committed offset of each partition, -1 for none.
+
+    Empty while the coordinator is being made, or loads.
+    """
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = ConsumerGroupTopicPartitions(
         group, [Target(topic, partition) for partition in range(PARTITIONS)]
     )
     (future,) = admin.list_consumer_group_offsets([wanted]).values()
-    targets = future.result(10).topic_partitions
+    try:
+        targets = future.result(10).topic_partitions
+    except KafkaException as refused:
+        code = refused.args[0].code()
+        assert code in (
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+        )
+        return []
     return [max(target.offset, -1) for target in targets]
 
 
