@@ -35,7 +35,7 @@ from broker.requests.request import Request
 from planes.slices import Pace, preempt
 
 _MISSING_GROUP_SINCE: Final = 9
-# What is written and answered in one step.
+# Offsets written and answered in one step.
 _OFFSETS_PER_BATCH: Final = 128
 _BROKERS_RETENTION: Final = timedelta(milliseconds=-1)
 

@@ -77,7 +77,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers, or to be written if none comes."""
+        """Return the number of requests that await an answer or their writing."""
         return len(self._in_flight) + len(self._unwritten)
 
     def submit(self, api_key: ApiKey, row: Row, timeout_s: float, done: Done) -> None:

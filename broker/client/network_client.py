@@ -80,7 +80,7 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers, or to be written if none comes."""
+        """Return the number of requests that await an answer or their writing."""
         return 0 if self._connection is None else self._connection.in_flight
 
     def ready(self) -> bool:

@@ -59,7 +59,7 @@ class EmbeddedCoordinator(Alone):
     ) -> None:
         super().__init__(broker_id)
         self._blocking = blocking
-        # What is decided is written before the next decision is made.
+        # A decision is written before the next one is made.
         self._decisions = Turns()
         self._extensions = Turns()
         self._registry = registry
@@ -95,7 +95,7 @@ class EmbeddedCoordinator(Alone):
 
     @property
     def remembers_at_length(self) -> bool:
-        """Tell whether changes have outgrown what they change; not amid a change."""
+        """Return whether the changes outgrow the state; False amid a change."""
         return self._registry.is_long and not self._decisions.is_taken
 
     def compaction(self) -> Steps[None]:

@@ -122,7 +122,7 @@ class RegistryFile:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether `compact` makes it much shorter."""
+        """Return whether `compact` makes the file much shorter."""
         if self._size is None:
             return False
         return self._size - self._state_size > max(self._state_size, _CHANGES_MIN)

@@ -22,7 +22,7 @@ class Turns:
 
     @property
     def is_taken(self) -> bool:
-        """Tell whether somebody has the turn."""
+        """Return whether the turn is taken."""
         return self._is_taken
 
     def take(self) -> None:

@@ -1,4 +1,4 @@
-"""How handlers wait for others: parked, until something happens or the client is gone.
+"""Waits of handlers: parked until an event, or until the client is gone.
 
 A wait ends with its connection: the handler is woken, raises `ConnectionGone`, and its
 memory is let go. Effects that it had before stay: records stay appended, a member stays

@@ -47,7 +47,7 @@ class DelayedDeleteRecords:
         return len(self._outcomes) == len(self._offsets)
 
     def on_expiration(self) -> None:
-        """What still waits has timed out."""
+        """Do nothing: a key without an outcome has timed out."""
 
     def on_failure(self) -> None:
         """Fail what still waits."""

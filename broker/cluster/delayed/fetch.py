@@ -66,7 +66,7 @@ class DelayedFetch:
         self._leader_only = leader_only
         self._committed = committed
         self._is_held_back = is_held_back
-        # What there is to read of partitions that have anything.
+        # Readable bytes by partition, for partitions that have any.
         self._found_bytes: dict[TopicPartition, int] = {}
         self._sum_bytes = 0
         self._held_back: set[TopicPartition] = set()

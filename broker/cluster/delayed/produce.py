@@ -49,7 +49,7 @@ class DelayedProduce:
         return len(self._errors) == len(self._required)
 
     def on_expiration(self) -> None:
-        """What still waits has timed out."""
+        """Do nothing: a key without an outcome has timed out."""
 
     def on_failure(self) -> None:
         """Fail what still waits: nobody knows whether it is replicated."""
