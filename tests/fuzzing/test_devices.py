@@ -29,8 +29,6 @@ from tests.virtual.kafka import ask
 
 # Who may make a call that may wait, and why; DECISIONS.md says what the first two cost.
 EACH_TIME: Final = {
-    # A decision stands on what is durable: to wait elsewhere is to decide on less.
-    "broker.coordination.registry_file:RegistryFile.append",
     # A segment that ends is cut to what is in it, which it nearly always is already.
     "broker.log.segments.segment:Segment.cut",
     # A small file that nobody has read since it was written.
