@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import click
@@ -21,8 +22,11 @@ def serve(
     Prints one line per listener when it is ready. A second signal ends it at once, with
     status 1: the next start then recovers the logs.
     """
+    # Imports leave hardly any garbage; looking for it takes a fifth of their time.
+    gc.disable()
     from doorkeeper import broker
 
+    gc.enable()
     with refusing(broker.ConfigError):
         keys = overrides(settings, scheduler)
         broker.serve(broker.BrokerConfig.load(config, keys))

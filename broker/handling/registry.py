@@ -36,6 +36,6 @@ APIS: Final = _declared()
 
 
 def load_schemas() -> None:
-    """Import the messages of all APIs: for a start, before clients connect."""
+    """Read the message schemas of all APIs: for a start, before clients connect."""
     for key, api in APIS.items():
         codec.load_schemas(key, api.versions)

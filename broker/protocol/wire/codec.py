@@ -19,13 +19,14 @@ from collections.abc import Callable, Generator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
 
 from broker.protocol import schemas
 from broker.protocol.api_keys import FIRST_FLEXIBLE, ApiKey
 from broker.protocol.errors import MalformedFrame
+from broker.protocol.schemas.kio_modules import Kind, entity_class, read_module
 from broker.protocol.schemas.message import Message, entity_type
 from broker.protocol.wire.bounds import (
     Check,
@@ -76,23 +77,26 @@ _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 def request_type(api_key: int, version: int) -> type[Entity]:
     """Return the entity class of one request; raises `MalformedFrame` if unknown."""
-    return _load(schemas.REQUESTS, load_request_schema, api_key, version)
+    return _load(schemas.REQUESTS, EntityType.request, api_key, version)
 
 
 def response_type(api_key: int, version: int) -> type[Entity]:
     """Return the entity class of one response; raises `MalformedFrame` if unknown."""
-    return _load(schemas.RESPONSES, load_response_schema, api_key, version)
+    return _load(schemas.RESPONSES, EntityType.response, api_key, version)
 
 
 def load_schemas(api_key: int, versions: tuple[int, int]) -> None:
-    """Import all that is needed to serve the versions of an API, first to last.
+    """Read all that is needed to serve the versions of an API, first to last.
 
-    An import opens files, which fails where descriptors have run out.
+    Nothing is imported later: an import opens files, which fails where descriptors
+    have run out.
     """
+    if api_key in schemas.REQUESTS:
+        return
     first, last = versions
     for version in range(first, last + 1):
-        request_type(api_key, version)
-        response_type(api_key, version)
+        read_module(api_key, version, EntityType.request)
+        read_module(api_key, version, EntityType.response)
 
 
 def decode(
@@ -265,17 +269,14 @@ def _stepping_response_writer(api_key: int, version: int) -> WriteInSteps:
 
 
 def _load(
-    messages: Mapping[int, Message],
-    load: Callable[[int, int], type[Entity]],
-    api_key: int,
-    version: int,
+    messages: Mapping[int, Message], kind: Kind, api_key: int, version: int
 ) -> type[Entity]:
     message = messages.get(api_key)
     if message is not None and 0 <= version <= message.last_version:
         return entity_type(message, version)
     try:
-        return load(api_key, version)
-    except KioIndexError:
+        return entity_class(api_key, version, kind)
+    except KeyError:
         raise MalformedFrame(f"{_name(api_key)} v{version}: no such schema") from None
 
 

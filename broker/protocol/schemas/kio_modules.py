@@ -1,0 +1,80 @@
+"""kio's message classes: code that a start reads, and that runs at first use.
+
+Running all schema modules of the served APIs takes two thirds of a broker's start,
+since each builds several dataclasses. Reading their compiled code takes a tenth. A
+broker therefore reads the code before clients connect (`read_module`), and runs a
+module when its message is first received or sent. Nothing is imported while it serves:
+an import opens files, which fails where descriptors have run out.
+
+The modules depend only on modules of kio that `message` imports. A module that runs
+here is the one that an ``import`` statement finds, and the other way round.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from threading import Lock
+from types import CodeType
+from typing import Any, Final, Literal, TypeAlias
+
+import kio.schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.static.constants import EntityType
+
+Kind: TypeAlias = Literal[EntityType.request, EntityType.response]
+
+_ROOT: Final = Path(kio.schema.__path__[0])
+# Name of a module -> its code, until it has run.
+_CODE: Final[dict[str, CodeType]] = {}
+# Brokers in one process share the classes.
+_RUNNING: Final = Lock()
+
+
+def read_module(api_key: int, version: int, kind: Kind) -> None:
+    """Read the module of a message; raise ``KeyError`` if kio has no such message."""
+    name, _ = _place(api_key, version, kind)
+    if name not in sys.modules and name not in _CODE:
+        _CODE[name] = _code_of(name)
+
+
+def entity_class(api_key: int, version: int, kind: Kind) -> type[Any]:
+    """Return the class of a message; raise ``KeyError`` if kio has no such message."""
+    name, class_name = _place(api_key, version, kind)
+    module = sys.modules.get(name)
+    if module is None:
+        with _RUNNING:
+            module = sys.modules.get(name) or _run(name)
+    found: type[Any] = getattr(module, class_name)
+    return found
+
+
+def _place(api_key: int, version: int, kind: Kind) -> tuple[str, str]:
+    """Return the names of the module and of the class."""
+    name, _, class_name = schema_name_map[api_key_map[api_key]][version][
+        kind
+    ].partition(":")
+    return name, class_name
+
+
+def _run(name: str) -> Any:
+    code = _CODE.pop(name, None) or _code_of(name)
+    spec = importlib.util.spec_from_file_location(name, _path_of(name))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    exec(code, module.__dict__)
+    sys.modules[name] = module
+    return module
+
+
+def _code_of(name: str) -> CodeType:
+    code = SourceFileLoader(name, _path_of(name)).get_code(name)
+    assert code is not None
+    return code
+
+
+def _path_of(name: str) -> str:
+    """Return the file of a module ``kio.schema.fetch.v4.request``."""
+    return f"{_ROOT.joinpath(*name.split('.')[2:])}.py"
