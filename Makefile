@@ -25,7 +25,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare compare-kafka witness incident results test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare compare-kafka witness incident results validate-statistics test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -80,6 +80,10 @@ results: $(STAMP)
 	        --out runs/results/$$name/theory.json || exit; \
 	done
 	$(BIN)/doorkeeper results docs/results.toml runs --out docs/results.md
+
+# Level, coverage and power of the judgement, simulated; the table of docs/method.md.
+validate-statistics: $(STAMP)
+	$(BIN)/python -m spark_analysis.validation
 
 # A process per CPU; what starts brokers or Spark stays together (tests/conftest.py).
 PROCESSES := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder

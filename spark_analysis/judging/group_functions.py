@@ -20,7 +20,6 @@ import pyarrow as pa
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.bootstrap import block_weights, resampled_quantiles
 from spark_analysis.statistics.difference import difference_p
-from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.exceedance import Tail, tail
 from spark_analysis.statistics.intervals import (
     Estimate,
@@ -29,6 +28,7 @@ from spark_analysis.statistics.intervals import (
     log_ratio_interval,
     quantile_interval,
 )
+from spark_analysis.statistics.paired import tost
 from spark_analysis.statistics.quantiles import exceedance_curve, nearest_rank
 from spark_analysis.statistics.ratios import factor, ratio_of
 from spark_analysis.statistics.rounds import round_values, tail_of_rounds

@@ -21,12 +21,12 @@ from spark_analysis.judging.run_values import Key, paired_logs
 from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.difference import difference_p
-from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import (
     Estimate,
     log_ratio_interval,
     picked_interval,
 )
+from spark_analysis.statistics.paired import tost
 from spark_analysis.statistics.ratios import ratio_of
 from spark_analysis.statistics.screening import coverage_level, discovery_q
 

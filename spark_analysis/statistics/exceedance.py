@@ -74,3 +74,23 @@ def tail(runs: Sequence[FloatArray], level: Fraction, threshold: float) -> Tail:
         variance_inflation(runs, float(np.nextafter(threshold, -np.inf))),
     )
     return Tail(beyond, vif, beyond / vif)
+
+
+def tail_of_sessions(
+    counts: Sequence[int], exceedances: Sequence[int], level: Fraction
+) -> Tail:
+    """Weigh the tail beyond a pooled quantile by how it is spread over sessions.
+
+    ``exceedances`` are the requests of each session at or beyond the quantile. The
+    variance of their share is taken between sessions, which are independent, as a ratio
+    estimate. A tail that one session alone holds has the weight of one exceedance.
+    """
+    count = sum(counts)
+    beyond = count - (count * level.numerator // level.denominator)
+    share = sum(exceedances) / count
+    if len(counts) < 2 or not 0 < share < 1:
+        return Tail(beyond, 1.0, float(beyond))
+    residuals = np.asarray(exceedances) - share * np.asarray(counts)
+    squares = len(counts) / (len(counts) - 1) * float(residuals @ residuals)
+    vif = max(1.0, squares / (count * share * (1 - share)))
+    return Tail(beyond, vif, beyond / vif)

@@ -13,8 +13,8 @@ import pytest
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.pairs import Pair
-from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.intervals import picked_interval
+from spark_analysis.statistics.paired import tost
 from spark_analysis.telling.results import results
 from spark_analysis.telling.sentences.lead import lead
 from spark_analysis.telling.sentences.numbers import ratio

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spark_analysis.statistics.equivalence import tost
 from spark_analysis.statistics.exceedance import tail
 from spark_analysis.statistics.intervals import log_ratio_interval
+from spark_analysis.statistics.paired import tost
 from spark_analysis.statistics.quantiles import nearest_rank
 from spark_analysis.statistics.sign_flip import max_t
 from tests.spark_analysis.pooled import pooled_interval

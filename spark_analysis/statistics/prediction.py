@@ -1,0 +1,34 @@
+"""The prediction interval of a deterministic world.
+
+A simulated world gives the same answer to the same trace every time: with enough traces
+any difference is significant, so it has no p-values. Its result is a prediction of the
+mean log-ratio that an experiment of as many sessions would measure. Three things make
+that uncertain: the traces that were simulated, those that would be measured, and the
+calibration, which is common to all. With ``s`` the standard deviation over ``n``
+sessions and ``c`` the standard error of the log-ratio that is due to the calibration,
+the interval is ``mean +- t sqrt(2 s^2 / n + c^2)`` with n - 1 degrees of freedom (Hahn
+and Meeker, *Statistical Intervals*, 1991, section 4.7, for ``c`` = 0).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from spark_analysis.statistics import FloatArray
+from spark_analysis.statistics.intervals import Estimate, student_t
+
+
+def prediction_interval(
+    log_ratios: FloatArray, confidence: float, calibration_error: float
+) -> Estimate:
+    """Return the mean of log-ratios, one per session, with its prediction interval."""
+    count = len(log_ratios)
+    mean = float(np.mean(log_ratios))
+    if count < 2 or not math.isfinite(mean):
+        return Estimate(mean, -math.inf, math.inf)
+    variance = float(np.var(log_ratios, ddof=1))
+    error = math.sqrt(2 * variance / count + calibration_error**2)
+    half = student_t(confidence, count - 1) * error
+    return Estimate(mean, mean - half, mean + half)
