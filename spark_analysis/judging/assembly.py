@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_analysis.judging import spark_jobs
+from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.comparison import (
     NS_PER_MS,
     NS_PER_S,
@@ -21,23 +22,22 @@ from spark_analysis.judging.comparison import (
     Comparison,
     Curve,
     PhaseMeans,
-    QueueMoment,
     display_order,
 )
 from spark_analysis.judging.design_effects import attribute, designs_of
 from spark_analysis.judging.group_functions import Contrast, Distribution
 from spark_analysis.judging.levels import level_ratios
-from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of, metrics_of
+from spark_analysis.judging.measurement import Measurement, SlowPhases, measure
+from spark_analysis.judging.metrics import GOODPUT, Metric, metrics_of
 from spark_analysis.judging.pairs import Pair, pair_cells
 from spark_analysis.judging.run_values import Key, RunValue
-from spark_analysis.judging.spark_jobs import AtPoint, SlowPhases
 from spark_analysis.judging.study import Study, common_headline, factors_of
 from spark_analysis.judging.verdict import Measured, gate, judge
 from spark_analysis.recordings.contract import Manifest
-from spark_analysis.recordings.load import read_requests, read_samples
-from spark_analysis.recordings.paired_cost import PairedCost, paired_costs
+from spark_analysis.recordings.latency_histogram import Ccdf
+from spark_analysis.recordings.load import read_requests
 from spark_analysis.recordings.phases import PHASES
-from spark_analysis.recordings.tally import Tally, tally
+from spark_analysis.recordings.tally import Tally
 from spark_analysis.statistics.bootstrap import ratio_interval
 from spark_analysis.statistics.intervals import Estimate, mean_interval
 
@@ -52,42 +52,29 @@ def compare(spark: SparkSession, manifest: Manifest) -> Study:
     hold.
     """
     metrics = metrics_of(manifest.options)
-    requests = read_requests(spark, manifest)
-    tallies: dict[int, list[Tally]] = {}
-    for counted in tally(requests, manifest):
-        tallies.setdefault(counted.point_index, []).append(counted)
-    window = requests.where("inside")
+    measured = measure(spark, manifest, metrics)
+    window = read_requests(spark, manifest).where("inside")
     found = spark_jobs.distributions(window, manifest)
     views = [manifest.at(point) for point in manifest.points]
     run_values = [
-        _run_values(tallies.get(index, ()), found.get(index, {}), view, metrics)
+        _run_values(measured[index].tallies, found[index], view, metrics)
+        if index in measured
+        else ()
         for index, view in enumerate(views)
     ]
     families = spark_jobs.families(spark, run_values, manifest, metrics)
-    tail = metrics.index(headline_of(metrics))
-    thresholds = {
-        AtPoint(index, key): distribution.value[tail]
-        for index, of_point in found.items()
-        for key, distribution in of_point.items()
-    }
-    slow = spark_jobs.slowest(spark, window, thresholds)
-    queue = spark_jobs.queue_over_time(read_samples(spark, manifest), manifest)
-    costs = paired_costs(window, manifest)
     comparisons = [
         _comparison(
             _Found(
                 manifest=views[index],
                 metrics=metrics,
-                tallies=tallies[index],
+                measured=measured[index],
                 distributions=found[index],
                 run_values=run_values[index],
                 families={
                     metric.name: families.get((index, metric.name), {})
                     for metric in metrics
                 },
-                slow={at.key: of for at, of in slow.items() if at.point_index == index},
-                queue=queue.get(index, ()),
-                paired_costs=costs.get(index, ()),
             )
         )
         for index in sorted(found)
@@ -108,13 +95,10 @@ class _Found:
 
     manifest: Manifest
     metrics: Sequence[Metric]
-    tallies: Sequence[Tally]
+    measured: Measurement
     distributions: Mapping[Key, Distribution]
     run_values: tuple[RunValue, ...]
     families: Mapping[str, Mapping[Key, Contrast]]
-    slow: Mapping[Key, SlowPhases]
-    queue: tuple[QueueMoment, ...]
-    paired_costs: tuple[PairedCost, ...]
 
 
 def _comparison(found: _Found) -> Comparison:
@@ -131,10 +115,12 @@ def _comparison(found: _Found) -> Comparison:
             for index, metric in enumerate(found.metrics)
         ),
         run_values=found.run_values,
-        curves=tuple(_curve(found.distributions[key]) for key in ordered),
+        curves=tuple(_curve(key, found.measured.curves[key]) for key in ordered),
         phases=tuple(_phases(found, ordered)),
-        queue=found.queue,
-        paired_costs=found.paired_costs,
+        queue=found.measured.queue,
+        paired_costs=found.measured.paired_costs,
+        cell_sessions=_ordered(found.measured.cells, ordered),
+        cpu_sessions=_ordered(found.measured.cpu, ordered),
         designs=designs,
         design_why=why,
         attributions=(),
@@ -145,10 +131,17 @@ def _comparison(found: _Found) -> Comparison:
 def _phases(found: _Found, ordered: Sequence[Key]) -> Iterator[PhaseMeans]:
     """Yield the phases of all requests, then those of the slowest, if there are any."""
     if found.manifest.brokers_recorded:
-        yield from (_all_phases(key, found.tallies) for key in ordered)
-        yield from (
-            _slow_phases(key, found.slow[key]) for key in ordered if key in found.slow
-        )
+        slow = found.measured.slow
+        yield from (_all_phases(key, found.measured.tallies) for key in ordered)
+        yield from (_slow_phases(key, slow[key]) for key in ordered if key in slow)
+
+
+def _ordered(
+    found: Sequence[CellSessions], ordered: Sequence[Key]
+) -> tuple[CellSessions, ...]:
+    """Return cells in the order of display, those of one class and arm as they are."""
+    rank = {key: place for place, key in enumerate(ordered)}
+    return tuple(sorted(found, key=lambda it: rank[Key(it.class_name, it.arm)]))
 
 
 def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
@@ -279,12 +272,12 @@ def _measured(found: _Found, key: Key, metric: Metric, index: int | None) -> Mea
     )
 
 
-def _curve(found: Distribution) -> Curve:
+def _curve(key: Key, found: Ccdf) -> Curve:
     return Curve(
-        class_name=found.class_name,
-        arm=found.arm,
-        latency_ms=np.asarray(found.curve_ns) / NS_PER_MS,
-        share=np.asarray(found.curve_share),
-        low=np.asarray(found.curve_low),
-        high=np.asarray(found.curve_high),
+        class_name=key.class_name,
+        arm=key.arm,
+        latency_ms=found.latency_ns / NS_PER_MS,
+        share=found.share,
+        low=found.low,
+        high=found.high,
     )

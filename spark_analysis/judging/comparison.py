@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_analysis.judging.attribution import Attribution, Design
+from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.group_functions import Contrast, Distribution
 from spark_analysis.judging.metrics import Metric, headline_of
 from spark_analysis.judging.run_values import Key, RunValue, values_by_block
@@ -127,7 +128,8 @@ class Comparison:
     ``designs`` are the full two-level designs that the arms make, ``design_why`` says
     what is missing of those that they were meant to make.
     ``paired_costs`` are of the arms whose requests have a measured cost beside the
-    baseline's.
+    baseline's. ``cell_sessions`` are all metrics by session, ``cpu_sessions`` the mean
+    CPU per request.
     """
 
     manifest: Manifest
@@ -141,6 +143,8 @@ class Comparison:
     designs: tuple[Design, ...]
     design_why: str
     attributions: tuple[Attribution, ...]
+    cell_sessions: tuple[CellSessions, ...] = ()
+    cpu_sessions: tuple[CellSessions, ...] = ()
 
     @property
     def tail_metric(self) -> Metric:

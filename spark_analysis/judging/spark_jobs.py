@@ -9,13 +9,11 @@ integers, so neither the partitioning nor the number of workers can change a dig
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_analysis.judging.comparison import QueueMoment
 from spark_analysis.judging.group_functions import (
     Contrast,
     Distribution,
@@ -26,27 +24,10 @@ from spark_analysis.judging.group_functions import (
 from spark_analysis.judging.metrics import Compared
 from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
 from spark_analysis.recordings.contract import Manifest
-from spark_analysis.recordings.load import aggregates, bin_ns
-from spark_analysis.recordings.phases import PHASES
 from spark_analysis.recordings.session import apply_to_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-class AtPoint(NamedTuple):
-    """A class under an arm at one point, which its index in the manifest names."""
-
-    point_index: int
-    key: Key
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowPhases:
-    """The slowest answered requests: how many, and their time in each phase."""
-
-    requests: int
-    phase_sums_ns: Mapping[str, int]
 
 
 def distributions(
@@ -116,71 +97,3 @@ def families(
         family = by_family.setdefault((one.point_index, one.metric), {})
         family[Key(one.class_name, one.arm)] = one
     return by_family
-
-
-def slowest(
-    spark: SparkSession, window: DataFrame, thresholds_ns: Mapping[AtPoint, float]
-) -> dict[AtPoint, SlowPhases]:
-    """Return requests and summed phases of answered requests at or beyond a latency."""
-    rows = [
-        {
-            "point_index": at.point_index,
-            "class": at.key.class_name,
-            "arm": at.key.arm,
-            "threshold": threshold,
-        }
-        for at, threshold in thresholds_ns.items()
-    ]
-    limits = spark.createDataFrame(pa.Table.from_pylist(rows)).hint("broadcast")
-    keys = ["point_index", "class", "arm"]
-    sums = {"requests": "count(*)", **{p.name: f"sum({p.name})" for p in PHASES}}
-    found = (
-        window.where("outcome = 'ok'")
-        .join(limits, keys)
-        .where("latency_ns >= threshold")
-        .groupBy(*keys)
-        .agg(*aggregates(sums))
-    )
-    return {
-        AtPoint(row["point_index"], Key(row["class"], row["arm"])): SlowPhases(
-            requests=row["requests"],
-            phase_sums_ns={phase.name: row[phase.name] for phase in PHASES},
-        )
-        for row in found.toArrow().to_pylist()
-    }
-
-
-def queue_over_time(
-    samples: DataFrame, manifest: Manifest
-) -> dict[int, tuple[QueueMoment, ...]]:
-    """Return the queue over time: planes summed, then median and range over blocks."""
-    run = ("point_index", "arm", "block", "bin")
-    of_plane = samples.groupBy(*run, "plane").agg(
-        *aggregates({"queued": "avg(queued)", "waiting": "avg(waiting)"})
-    )
-    of_block = of_plane.groupBy(*run).agg(
-        *aggregates({"queued": "sum(queued)", "waiting": "sum(waiting)"})
-    )
-    over_blocks = {
-        "low": "min(queued)",
-        "middle": "median(queued)",
-        "high": "max(queued)",
-        "waiting": "median(waiting)",
-    }
-    found = of_block.groupBy("point_index", "arm", "bin").agg(*aggregates(over_blocks))
-    rows = found.toArrow().to_pylist()
-    order = {arm.name: rank for rank, arm in enumerate(manifest.arms_compared)}
-    rows.sort(key=lambda row: (row["point_index"], order[row["arm"]], row["bin"]))
-    widths = [bin_ns(point.window_ns) for point in manifest.points]
-    by_point: dict[int, list[QueueMoment]] = {}
-    for row in rows:
-        moment = QueueMoment(
-            arm=row["arm"],
-            t_s=(row["bin"] + 0.5) * widths[row["point_index"]] / 1e9,
-            queued=row["middle"],
-            queued_low=row["low"],
-            queued_high=row["high"],
-            waiting=row["waiting"],
-        )
-        by_point.setdefault(row["point_index"], []).append(moment)
-    return {index: tuple(moments) for index, moments in by_point.items()}

@@ -112,7 +112,9 @@ class Run:
     broker's CPU meanwhile, ``machine`` what else the kernel tells (steal_s and others_s
     of watched_s), ``seconds`` how long the run took. Runs on a cluster have a file of
     ``attempts``. ``cost_ratio`` is what requests cost over what they did when the
-    machine was calibrated.
+    machine was calibrated. The processes of a ``session`` were started together, one
+    per arm. ``late_requests`` counts, by class, requests sent later than the limit;
+    ``loop_us`` is the mean time of the reference loop.
     """
 
     run_id: str
@@ -138,6 +140,9 @@ class Run:
     attempts: str | None = None
     accounts: Mapping[str, int] = field(default_factory=dict)
     cost_ratio: float | None = None
+    session: int = 0
+    late_requests: Mapping[str, int] = field(default_factory=dict)
+    loop_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +178,22 @@ class Episodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """The sessions of an experiment, as planned before it ran.
+
+    A session replays ``rounds`` traces, one per block. The configured metric is the
+    ``quantile`` of the class ``primary``. An ``exploratory`` experiment was continued
+    with more sessions than planned.
+    """
+
+    planned: int
+    rounds: int
+    primary: str
+    quantile: Fraction
+    exploratory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The manifest of a run directory, as far as the analysis reads it.
 
@@ -196,6 +217,7 @@ class Manifest:
     environment: Mapping[str, Any]
     config: Mapping[str, Any]
     config_sha256: str
+    sessions: Sessions
     episodes: Episodes | None = None
 
     def at(self, point: Point) -> Manifest:

@@ -71,6 +71,7 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
         "run_id",
         "point_index",
         "block",
+        "session",
         "arm",
         "request_id",
         "class",
@@ -128,6 +129,7 @@ def _runs(spark: SparkSession, manifest: Manifest) -> DataFrame:
             {
                 "run_id": run.run_id,
                 "point_index": index,
+                "session": run.session,
                 "window_start": window[0],
                 "window_end": window[1],
                 "bin_ns": bin_ns(window),

@@ -30,6 +30,7 @@ from spark_analysis.recordings.contract import (
     RecordingError,
     RequestClass,
     Run,
+    Sessions,
 )
 
 Raw = Mapping[str, Any]
@@ -135,13 +136,46 @@ def _manifest(directory: Path, raw: Raw) -> Manifest:
         ),
         points=_points(raw),
         options=_options(raw["analysis"]),
-        runs=tuple(_run(run) for run in raw["runs"]),
+        runs=tuple(_run(run, _session_rounds(raw)) for run in raw["runs"]),
         code=raw["code"],
         environment=raw["environment"],
         config=raw["config"],
         config_sha256=raw["config_sha256"],
+        sessions=_sessions(raw),
         episodes=_episodes(raw),
     )
+
+
+def _sessions(raw: Raw) -> Sessions:
+    """Return the sessions; without the key, a block is a session of one round."""
+    found = raw.get("sessions") or _sessions_without_key(raw)
+    return _typed(
+        Sessions,
+        planned=found["planned"],
+        rounds=found["rounds"],
+        primary=found["primary"],
+        quantile=exact_quantile(found["quantile"]),
+        exploratory=raw.get("exploratory", False),
+    )
+
+
+def _sessions_without_key(raw: Raw) -> Raw:
+    episodes = raw["config"].get("episodes") or {}
+    rounds = _session_rounds(raw)
+    quantiles = raw["analysis"]["quantiles"]
+    classes = [entry["class"] for entry in raw["classes"]] or [""]
+    return {
+        "planned": -(-raw["blocks"] // rounds),
+        "rounds": rounds,
+        "primary": episodes.get("primary") or classes[0],
+        "quantile": episodes.get("quantile")
+        or min(quantiles, key=lambda level: abs(level - 0.99)),
+    }
+
+
+def _session_rounds(raw: Raw) -> int:
+    found: int = (raw["config"].get("episodes") or {}).get("session_rounds", 1)
+    return found
 
 
 def _episodes(raw: Raw) -> Episodes | None:
@@ -222,7 +256,7 @@ def exact_quantile(number: float) -> Fraction:
     return quantile
 
 
-def _run(raw: Raw) -> Run:
+def _run(raw: Raw, session_rounds: int) -> Run:
     return _typed(
         Run,
         run_id=raw["run_id"],
@@ -251,6 +285,9 @@ def _run(raw: Raw) -> Run:
         attempts=raw.get("attempts"),
         accounts=raw.get("accounts") or {},
         cost_ratio=raw.get("cost_ratio"),
+        session=raw.get("session", raw["block"] // session_rounds),
+        late_requests=raw.get("late_requests") or {},
+        loop_us=raw.get("loop_us"),
     )
 
 

@@ -1,10 +1,12 @@
-"""One pass over all rows: count every run again, and distrust it.
+"""First pass over the requests, and the check of every run by it.
 
-Every compared run is counted from its rows and held against the manifest; all arms of a
-block must have met the same requests, one by one; the phases of every answered request
-must be there, not negative (but for two that end on the other process's stamp), and sum
-to its latency, unless the brokers kept no rows. The same pass counts good answers and
-adds up the phases, by class.
+`first_pass` counts requests by run, class, outcome and latency bucket, and adds up
+phases and costs. All else that concerns whole runs is a sum of its rows.
+
+Each compared run must have the counts of the manifest. All arms of a block must have
+met the same requests, one by one. The phases of every answered request must be there,
+not negative (except two that end on a stamp of the other process), and sum to its
+latency, unless the brokers kept no rows.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_analysis.recordings.columns import OUTCOMES
 from spark_analysis.recordings.contract import Manifest, RecordingError, Run
+from spark_analysis.recordings.latency_histogram import histogram
 from spark_analysis.recordings.load import aggregates, literal
 from spark_analysis.recordings.phases import PHASES
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 # What the pass has found of one class in one run, by column.
 Found = Mapping[str, Any]
 
+_RUN: Final = ("run_id", "point_index", "block", "session", "arm")
+# A request whose cost is known: it was answered, and its broker recorded it.
+COSTED: Final = "outcome = 'ok' AND coalesce(service_ns, 0) > 0"
 # Any answer is good where a class has no objective.
 _FOREVER_NS: Final = "1e300D"
 
@@ -33,26 +39,49 @@ _FOREVER_NS: Final = "1e300D"
 class Tally:
     """One class in one run, within the window: integers only.
 
-    ``point_index`` is the number of the run's point in the manifest.
+    ``point_index`` is the number of the run's point in the manifest. ``cpu_ns`` is the
+    service time of the ``costed`` requests: answered, and with a recorded cost.
     """
 
     point_index: int
     class_name: str
     arm: str
     block: int
+    session: int
     counts: Mapping[str, int]
     good: int
     phase_sums_ns: Mapping[str, int]
+    cpu_ns: int
+    costed: int
 
 
-def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
-    """Return what each run did to each class, checked.
+def first_pass(requests: DataFrame, manifest: Manifest) -> DataFrame:
+    """Count and add up all requests by run, class, outcome and latency bucket."""
+    whole = " + ".join(phase.name for phase in PHASES)
+    signs = " AND ".join(
+        f"{phase.name} >= 0" for phase in PHASES if not phase.crosses_processes
+    )
+    # A missing stamp makes a phase null, and with it the sum.
+    sound = f"coalesce(double({whole}) = latency_ns AND {signs}, false)"
+    sums = {
+        "print": "bit_xor(print)",
+        "unsound": f"count_if(outcome = 'ok' AND NOT {sound})",
+        "good": f"count_if(latency_ns <= {_slo(manifest)})",
+        "cpu_ns": f"sum(IF({COSTED}, service_ns, 0))",
+        "costed": f"count_if({COSTED})",
+        **{phase.name: f"sum(coalesce({phase.name}, 0))" for phase in PHASES},
+    }
+    return histogram(requests, (*_RUN, "class", "inside", "outcome"), sums)
+
+
+def tally(counted: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
+    """Return the counts of each class in each run from the first pass, checked.
 
     :raises RecordingError: naming the first run that breaks the contract.
     """
     found: list[Found] = (
-        requests.groupBy("run_id", "point_index", "block", "arm", "class")
-        .agg(*aggregates(_checks() | _values(manifest)))
+        counted.groupBy(*_RUN, "class")
+        .agg(*aggregates(_checks() | _values()))
         .toArrow()
         .to_pylist()
     )
@@ -70,9 +99,12 @@ def tally(requests: DataFrame, manifest: Manifest) -> tuple[Tally, ...]:
             class_name=it["class"],
             arm=it["arm"],
             block=it["block"],
+            session=it["session"],
             counts={name: it[name] for name in OUTCOMES},
             good=it["good"],
             phase_sums_ns={phase.name: it[phase.name] for phase in PHASES},
+            cpu_ns=it["cpu_ns"],
+            costed=it["costed"],
         )
         for it in inside
     )
@@ -132,30 +164,23 @@ def _check_run(run: Run, classes: Sequence[Found], *, sound: bool) -> None:
 
 def _checks() -> dict[str, str]:
     """Return SQL over all rows of a run, the warm-up included."""
-    whole = " + ".join(phase.name for phase in PHASES)
-    signs = " AND ".join(
-        f"{phase.name} >= 0" for phase in PHASES if not phase.crosses_processes
-    )
-    # A missing stamp makes a phase null, and with it the sum.
-    sound = f"coalesce(double({whole}) = latency_ns AND {signs}, false)"
     return {
-        **{f"all_{name}": f"count_if(outcome = '{name}')" for name in OUTCOMES},
-        "sent": "count(*)",
+        **{f"all_{name}": f"sum(IF(outcome = '{name}', n, 0))" for name in OUTCOMES},
+        "sent": "sum(n)",
         "print": "bit_xor(print)",
-        "unsound": f"count_if(outcome = 'ok' AND NOT {sound})",
+        "unsound": "sum(unsound)",
     }
 
 
-def _values(manifest: Manifest) -> dict[str, str]:
+def _values() -> dict[str, str]:
     """Return SQL over the rows in the window."""
     return {
-        **{name: f"count_if(outcome = '{name}' AND inside)" for name in OUTCOMES},
-        "in_window": "count_if(inside)",
-        "good": f"count_if(latency_ns <= {_slo(manifest)} AND inside)",
+        **{name: f"sum(IF(outcome = '{name}' AND inside, n, 0))" for name in OUTCOMES},
+        "in_window": "sum(IF(inside, n, 0))",
         **{
-            p.name: f"sum(IF(outcome = 'ok' AND inside, coalesce({p.name}, 0), 0))"
-            for p in PHASES
+            name: f"sum(IF(inside, {name}, 0))" for name in ("good", "cpu_ns", "costed")
         },
+        **{p.name: f"sum(IF(outcome = 'ok' AND inside, {p.name}, 0))" for p in PHASES},
     }
 
 

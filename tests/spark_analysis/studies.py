@@ -37,6 +37,7 @@ from spark_analysis.recordings.contract import (
     Point,
     RequestClass,
     Run,
+    Sessions,
 )
 from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import Estimate
@@ -119,6 +120,12 @@ def manifest_of(
         environment={},
         config={},
         config_sha256="0" * 64,
+        sessions=Sessions(
+            planned=blocks,
+            rounds=1,
+            primary=classes[0],
+            quantile=OPTIONS.quantiles[0],
+        ),
     )
 
 
@@ -127,6 +134,7 @@ def _run(point: str, arm: str, block: int) -> Run:
         run_id=f"{point}-b{block:03d}-{arm}-t0",
         point=point,
         block=block,
+        session=block,
         arm=arm,
         order=0,
         attempt=0,

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_analysis.judging.assembly import compare
+from spark_analysis.judging.cell_sessions import quantile_sessions
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.load import read_requests
-from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.recordings.tally import tally
+from spark_analysis.recordings.manifest import exact_quantile, load_manifest
+from spark_analysis.recordings.tally import first_pass, tally
 from spark_analysis.telling.results import results
 from tests.spark_analysis import synthetic
 
@@ -119,6 +120,56 @@ def test_pooled_quantiles_are_numpys_over_all_blocks(
         assert cell.measured.requests == len(pooled)
         low, high = cell.measured.estimate[1:]
         assert low <= cell.measured.estimate.value <= high
+
+
+def test_cells_by_session_are_numpys(
+    comparison: Comparison, naive: dict[tuple[str, str, int], list[dict[str, Any]]]
+) -> None:
+    """Without planned sessions a block is a session."""
+    assert len(comparison.cell_sessions) == len(comparison.cells)
+    for cell in comparison.cell_sessions:
+        rows = {
+            key[2]: rows
+            for key, rows in naive.items()
+            if key[:2] == (cell.class_name, cell.arm)
+        }
+        if cell.metric == "goodput_per_s":
+            limit = 10.0 if cell.class_name == "control" else 1e12
+            good = {
+                block: sum(row["latency_ms"] <= limit for row in of) / 0.8
+                for block, of in rows.items()
+            }
+            assert cell.values == pytest.approx(list(good.values()))
+            assert cell.pooled == pytest.approx(np.mean(list(good.values())))
+            continue
+        latencies = {
+            block: np.array([row["latency_ms"] for row in of])
+            for block, of in rows.items()
+        }
+        assert cell == quantile_sessions(
+            latencies,
+            exact_quantile(LEVELS[cell.metric]),
+            class_name=cell.class_name,
+            arm=cell.arm,
+            metric=cell.metric,
+        )
+
+
+def test_cpu_per_request_is_the_mean_service_time(
+    comparison: Comparison, naive: dict[tuple[str, str, int], list[dict[str, Any]]]
+) -> None:
+    assert len(comparison.cpu_sessions) == 3 * 5
+    for cell in comparison.cpu_sessions:
+        costs = {
+            key[2]: [row["service_ns"] for row in rows if row["outcome"] == "ok"]
+            for key, rows in naive.items()
+            if key[:2] == (cell.class_name, cell.arm)
+        }
+        assert cell.values == pytest.approx(
+            [np.mean(of) / 1e3 for of in costs.values()]
+        )
+        rest = [cost for block, of in costs.items() if block != 0 for cost in of]
+        assert cell.without[0] == pytest.approx(np.mean(rest) / 1e3)
 
 
 def test_goodput_counts_answers_within_the_objective(
@@ -238,7 +289,7 @@ def test_the_window_cuts_the_warm_up_off_values_but_not_off_checks(
     manifest["window_ns"] = [50_000_000, 150_000_000]
     synthetic.save(tmp_path, manifest)
     loaded = load_manifest(tmp_path)
-    found = tally(read_requests(spark, loaded), loaded)
+    found = tally(first_pass(read_requests(spark, loaded), loaded), loaded)
     rows = naive_rows(tmp_path, manifest["runs"][0])
     for run in found:
         inside = [
@@ -277,4 +328,4 @@ def test_broken_phases_stop_the_analysis(
     synthetic.write_run(tmp_path, run, rows)
     loaded = load_manifest(tmp_path)
     with pytest.raises(RecordingError, match=r"fifo-t0.parquet: 1 answered requests"):
-        tally(read_requests(spark, loaded), loaded)
+        tally(first_pass(read_requests(spark, loaded), loaded), loaded)

@@ -28,7 +28,7 @@ from spark_analysis.recordings.load import (
     without_damaged,
 )
 from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.recordings.tally import tally
+from spark_analysis.recordings.tally import first_pass, tally
 from tests.spark_analysis import synthetic
 from tests.spark_analysis.damage import NAMED, damage_bytes, damage_field, page_damaged
 
@@ -109,7 +109,7 @@ def test_a_damaged_page_is_named_by_its_file(at: Path, spark: SparkSession) -> N
     page_damaged(file)
     manifest = load_manifest(at)
     with pytest.raises(DamagedFile) as fault, session.reading():
-        tally(read_requests(spark, manifest), manifest)
+        tally(first_pass(read_requests(spark, manifest), manifest), manifest)
     assert str(fault.value).startswith(f"{file}: damaged, or no Parquet file: ")
 
 
@@ -125,7 +125,7 @@ def test_any_damaged_byte_ends_in_numbers_or_one_sentence(
 
     def read() -> None:
         manifest = load_manifest(at)
-        tally(read_requests(spark, manifest), manifest)
+        tally(first_pass(read_requests(spark, manifest), manifest), manifest)
         read_samples(spark, manifest).toArrow()
 
     said = fault_of(read)
@@ -167,12 +167,14 @@ def test_a_class_without_requests_in_the_window_is_none_of_the_compared(
 ) -> None:
     manifest = load_manifest(at)
     rows = read_requests(spark, manifest)
-    found = {it.class_name for it in tally(rows, manifest)}
+    found = {it.class_name for it in tally(first_pass(rows, manifest), manifest)}
     outside = rows.selectExpr(
         *(name for name in rows.columns if name != "inside"),
         "inside AND class != 'control' AS inside",
     )
-    assert {it.class_name for it in tally(outside, manifest)} == found - {"control"}
+    assert {
+        it.class_name for it in tally(first_pass(outside, manifest), manifest)
+    } == found - {"control"}
     nothing = rows.drop("inside").selectExpr("*", "false AS inside")
     with pytest.raises(RecordingError, match="no requests: the traces have none"):
-        tally(nothing, manifest)
+        tally(first_pass(nothing, manifest), manifest)
