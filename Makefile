@@ -67,8 +67,8 @@ witness: $(STAMP) $(KAFKA_JARS)
 incident: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(INCIDENT) --world live --out $(INCIDENTS)/live --resume || test $$? -eq 1
 
-# docs/results.md, made whole, in an hour: with what `witness` found if it was run, else
-# with that section as it is; and with the live incident if `incident` was run.
+# Record the computed experiments and render docs/results.md; half an hour. Experiments
+# without recordings keep their files in docs/results/.
 results: $(STAMP)
 	for name in $(REPORTED) $(PREDICTED); do \
 	    $(BIN)/doorkeeper experiment run experiments/configs/$$name.toml --out runs/results/$$name --resume || exit; \
@@ -79,7 +79,7 @@ results: $(STAMP)
 	    $(BIN)/doorkeeper theory experiments/configs/$$name.toml runs/results/$$name \
 	        --out runs/results/$$name/theory.json || exit; \
 	done
-	$(BIN)/doorkeeper results docs/results.toml runs --out docs/results.md
+	$(BIN)/doorkeeper results docs/results.md.j2 runs runs/results --out docs/results.md
 
 # Level, coverage and power of the judgement, simulated; the table of docs/method.md.
 validate-statistics: $(STAMP)

@@ -35,7 +35,7 @@ def analyze(
 def paper(run_dir: Path, out: Path) -> None:
     """Typeset the paper with the numbers of a recorded experiment."""
     from spark_analysis.recordings.contract import RecordingError
-    from spark_analysis.telling import paper as typesetting
+    from spark_analysis.report import paper as typesetting
 
     with failing(RecordingError):
         typesetting.build(run_dir, out)

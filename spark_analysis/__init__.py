@@ -1,11 +1,11 @@
-"""From recorded runs to verdicts: Spark groups, NumPy decides, a report explains.
+"""Analysis: recordings to verdicts to a report.
 
 Data flows through four packages in this order:
 
 - ``recordings`` reads and checks what was recorded, and starts Spark to do so;
 - ``judging`` makes one study of a run directory: values, contrasts, verdicts;
 - ``incidents`` does so with an election under load, where one was recorded;
-- ``telling`` turns both into sentences, tables, figures, a page and a paper.
+- ``report`` renders both as ``results.json``, tables, figures, a page and a paper.
 
 Each may import those before it, and all of them ``statistics``: plain NumPy functions
 that need no JVM. ``analyze`` runs them from end to end. Nothing here imports the broker

@@ -66,7 +66,7 @@ LAYERS = {
         ("recordings",),
         ("judging",),
         ("incidents",),
-        ("telling",),
+        ("report",),
         (".",),
     ),
     "doorkeeper": (("at_work",), (".",)),

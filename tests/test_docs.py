@@ -10,6 +10,7 @@ import click
 import pytest
 
 from doorkeeper import cli
+from spark_analysis.report.findings import render
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "tests/README.md"])
@@ -92,7 +93,6 @@ def test_every_make_target_of_a_page_exists(page: Path) -> None:
 
 # What was measured: a number with a unit, where prose says it.
 _FIGURE = re.compile(r"\b\d[\d.,–]* ?(?:%|(?:ms|us|s|per cent|times|minutes)\b)")
-# Figures there are typed or generated, each below the command that makes them again.
 _RESULTS = ROOT / "docs/results.md"
 
 
@@ -123,6 +123,11 @@ def test_the_readme_says_for_how_long_make_compare_plays_live() -> None:
     )
     assert quickstart["episodes"]["minutes"] == 3.0
     assert "then live for three minutes" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_of_results_is_rendered_from_the_files_beside_it() -> None:
+    page = render(ROOT / "docs/results.md.j2", ROOT / "docs/results")
+    assert page == _RESULTS.read_text()
 
 
 def test_a_figure_without_its_command_is_noticed() -> None:

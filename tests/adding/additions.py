@@ -133,55 +133,6 @@ ADDITIONS = (
         ),
     ),
     Addition(
-        title="A statistic",
-        name="largest",
-        files=("spark_analysis/statistics/largest.py",),
-        lines=(
-            Line(
-                "spark_analysis/judging/group_functions.py",
-                "from spark_analysis.statistics.largest import largest\n",
-                "from spark_analysis.statistics.quantiles",
-            ),
-            Line(
-                "spark_analysis/judging/group_functions.py",
-                "largest_ns: float\n    ",
-                "resampled: list[list[float]]",
-            ),
-            Line(
-                "spark_analysis/judging/group_functions.py",
-                "largest_ns=largest(pooled),\n                ",
-                "resampled=[",
-            ),
-            Line(
-                "spark_analysis/telling/tables/point_tables.py",
-                'Column(name="largest_ms", heading="largest", write=number),\n        ',
-                'Column(name="vif"',
-            ),
-            Line(
-                "spark_analysis/telling/tables/point_tables.py",
-                "cell.distribution.largest_ns / 1e6,\n        ",
-                "tail.vif if tail",
-            ),
-        ),
-    ),
-    Addition(
-        title="A figure",
-        name="request_counts",
-        files=("spark_analysis/telling/figures/request_counts.py",),
-        lines=(
-            Line(
-                "spark_analysis/telling/figures/listing.py",
-                "request_counts,\n    ",
-                "sweep_maps,\n)",
-            ),
-            Line(
-                "spark_analysis/telling/figures/listing.py",
-                '"counts": Plot("How many", "Requests.", request_counts.counts),\n    ',
-                '"drift": Plot(',
-            ),
-        ),
-    ),
-    Addition(
         title="A world",
         name="instant",
         files=(

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from matplotlib.figure import Figure
 
 import planes
 from broker.protocol.api_keys import ApiKey
@@ -20,11 +19,7 @@ from broker.protocol.errors import ErrorCode
 from doorkeeper.cli import main
 from spark_analysis.recordings.columns import REQUESTS
 from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.telling.figures.listing import plots
-from spark_analysis.telling.tables.point_tables import cells_table
-from spark_analysis.telling.tables.table import as_csv
 from tests.adding.additions import ROOT
-from tests.spark_analysis.studies import Values, comparison_of, manifest_of
 from tests.virtual.kafka import SETTINGS, ask, kafka
 from tests.virtual.world import World, in_world
 
@@ -99,16 +94,3 @@ def test_an_experiment_uses_all_of_it(tmp_path: Path, world: str) -> None:
         assert set(rows["level"].to_pylist()) == {0 if world == "instant" else 5}
     keys = json.loads((directory / "manifest.json").read_text())["config"]["arms"]
     assert keys[1]["set"]["doorkeeper.admission"] == "halved"
-
-
-def test_the_statistic_is_in_the_table_and_the_figure_in_the_report() -> None:
-    values: Values = {
-        ("control", "fifo"): [1.0 + block for block in range(BLOCKS)],
-        ("control", "wfq"): [0.5 + block for block in range(BLOCKS)],
-    }
-    manifest = manifest_of({"fifo": {}, "wfq": {}}, ["control"], BLOCKS)
-    comparison = comparison_of(manifest, values)
-    header, *rows = as_csv(cells_table(comparison)).splitlines()
-    at = header.split(",").index("largest_ms")
-    assert [float(row.split(",")[at]) for row in rows] == [8.0, 8.0, 7.5, 7.5]
-    assert isinstance(plots(comparison)["counts"].draw(comparison), Figure)

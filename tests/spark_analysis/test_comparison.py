@@ -15,12 +15,10 @@ import pytest
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.cell_sessions import quantile_sessions
 from spark_analysis.judging.comparison import Comparison
-from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.load import read_requests
 from spark_analysis.recordings.manifest import exact_quantile, load_manifest
 from spark_analysis.recordings.tally import first_pass, tally
-from spark_analysis.telling.results import results
 from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
@@ -235,29 +233,6 @@ def test_thin_tails_are_refused(comparison: Comparison) -> None:
     cell = comparison.cell("fetch", "fifo", "p99.9_ms")
     assert cell.refused
     assert "beyond p99.9" in cell.verdict.why
-
-
-def test_results_follow_the_contract(study: Study) -> None:
-    found = results(study)
-    text = json.dumps(found, allow_nan=False)
-    assert json.loads(text)["schema"] == 1
-    keys = (
-        "world class arm factors metric value low high in_requests ratio ratio_low "
-        "ratio_high p verdict withheld n blocks"
-    )
-    for row in found["rows"]:
-        assert list(row) == keys.split()
-        assert row["blocks"] == 7
-        word = row["verdict"].split(":")[0]
-        if row["arm"] == "fifo" and word != "refused":
-            assert (row["ratio"], row["verdict"]) == (1.0, "baseline")
-        assert (row["value"] is None) == bool(row["withheld"])
-        assert row["world"] == "live"
-        if word == "refused":
-            assert (row["value"], row["ratio"], row["p"]) == (None, None, None)
-            assert ": " in row["verdict"]
-    cells = {(row["class"], row["arm"], row["metric"]) for row in found["rows"]}
-    assert len(cells) == len(found["rows"]) == 3 * 5 * 5
 
 
 def test_the_queue_is_followed_over_time(comparison: Comparison) -> None:

@@ -11,14 +11,11 @@ import pytest
 
 from experiments.records.attempts import attempts_table
 from experiments.records.recording import NEVER, RunLabels, write
-from spark_analysis.analyze import write_report
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.incidents.judging import judge_incident
 from spark_analysis.incidents.overload import Overload
 from spark_analysis.recordings.columns import STAMPS
 from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.telling.paper import build, facts_of
-from spark_analysis.telling.sentences.incident_sentences import incident_lead
 from tests.spark_analysis import synthetic
 from tests.spark_analysis.elections import (
     NEW,
@@ -28,7 +25,6 @@ from tests.spark_analysis.elections import (
     step_down_ms,
     written,
 )
-from tests.spark_analysis.world_studies import study_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,27 +138,6 @@ def test_what_never_comes_back_is_infinite(
     assert found.cell("priority", "unwritable_ms").word == "better"
 
 
-def test_what_waited_at_the_decision_is_told(judged: Incident) -> None:
-    assert judged.overload == Overload(places=4, waiting=(4,) * 8)
-    assert incident_lead(judged)[1] == (
-        "When the controller decided, 4.00 writes waited there on average, and its "
-        "queue of 4 places was full in 8 of 8 incidents."
-    )
-
-
-def test_arms_that_are_alike_without_an_overload_are_not_told_to_be_so_in_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Seen live: calibrated too dear, the load let the queue run empty."""
-    written(tmp_path, "live", step_down_ms, places=5)
-    found = judge_incident(spark, load_manifest(tmp_path))
-    assert found is not None
-    assert incident_lead(found)[1].endswith(
-        "was full in 0 of 8 incidents: there was no overload, and that arms are alike "
-        "without one does not say what they are in one."
-    )
-
-
 @pytest.mark.parametrize(
     ("waiting", "shown"), [((5, 5, 4), True), ((5, 5, 4, 4), False), ((9,), True)]
 )
@@ -170,19 +145,6 @@ def test_an_overload_is_a_full_queue_in_most_incidents(
     waiting: tuple[int, ...], *, shown: bool
 ) -> None:
     assert Overload(places=5, waiting=waiting).shown is shown
-
-
-@pytest.fixture(scope="module")
-def run_dir(
-    judged: Incident,
-    directory: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """A run directory with its report, which tells of another study's latencies."""
-    at: Path = tmp_path_factory.mktemp("told")
-    synthetic.save(at, json.loads((directory / "manifest.json").read_text()))
-    write_report(study_in("virtual", {"priority": 0.3}), at / "report", judged)
-    return at
 
 
 def test_the_report_tells_of_it(judged: Incident, run_dir: Path) -> None:
@@ -197,14 +159,6 @@ def test_the_report_tells_of_it(judged: Incident, run_dir: Path) -> None:
     assert len(rows) == len(judged.measures) * 3
     for name in ("figures/incident.svg", "tables/incident.csv"):
         assert (report / name).is_file()
-
-
-def test_the_paper_has_the_panel(run_dir: Path, tmp_path: Path) -> None:
-    build(run_dir, tmp_path / "paper.pdf")
-    assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF-")
-    words = json.loads((run_dir / "report" / "words.json").read_text())
-    facts = facts_of(load_manifest(run_dir), words)
-    assert facts["incident"]["lead"][0].startswith("Under fifo the old leader")
 
 
 def test_where_nothing_is_elected_nothing_is_told(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_analysis.analyze import write_report
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Episodes
-from spark_analysis.recordings.machine_speed import loop_ratio
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.paired_cost import PairedCost
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.telling.sentences.cost_sentences import cost_sentences
 from tests.spark_analysis import studies, synthetic
 
 if TYPE_CHECKING:
@@ -97,27 +93,6 @@ def naive(directory: Path, arm: str, block: int) -> float:
 
 
 @pytest.mark.spark
-def test_a_known_difference_in_speed_is_found(
-    study: Study, recorded_rounds: Path
-) -> None:
-    (comparison,) = study.comparisons
-    planes, again = comparison.paired_costs
-    assert (planes.arm, again.arm) == ("planes", "fifo-again")
-    for of in (planes, again):
-        assert of.ratios == pytest.approx(
-            {block: naive(recorded_rounds, of.arm, block) for block in range(ROUNDS)}
-        )
-        logs = np.log(list(of.ratios.values()))
-        assert of.ratio.value == pytest.approx(np.exp(np.mean(logs)))
-        assert of.ratio.low <= SLOWER[of.arm] <= of.ratio.high
-        assert of.ratio.high / of.ratio.low < 1.1
-        loop = loop_ratio(comparison.manifest, of.arm)
-        assert loop is not None
-        # Both witnesses saw the same machine: its strayings are in both.
-        assert of.ratio.value == pytest.approx(loop.value, rel=0.03)
-
-
-@pytest.mark.spark
 def test_requests_without_an_answer_or_a_cost_are_left_out_and_counted(
     study: Study,
 ) -> None:
@@ -129,25 +104,6 @@ def test_requests_without_an_answer_or_a_cost_are_left_out_and_counted(
     assert planes.left_out == UNANSWERED + UNRECORDED
     assert again.left_out == UNRECORDED
     assert planes.pairs + planes.left_out == again.pairs + again.left_out == sent
-
-
-@pytest.mark.spark
-def test_the_report_shows_both_witnesses(study: Study, tmp_path: Path) -> None:
-    rounds = _in_rounds(study.comparisons[0], 1.5)
-    write_report(
-        replace(study, comparisons=(rounds,), manifest=rounds.manifest), tmp_path
-    )
-    page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "By it, no arm differed by more than a factor 1.5." in page
-    assert "How much slower the machine was than under fifo" in page
-    figure = (tmp_path / "figures" / "speed.svg").read_text(encoding="utf-8")
-    assert "cost of requests / fifo" in figure
-    rows = json.loads((tmp_path / "results.json").read_text())["paired_costs"]
-    (planes,) = (row for row in rows if row["arm"] == "planes")
-    assert planes["ratio_low"] < 1.3 < planes["ratio_high"]
-    assert len(planes["by_block"]) == ROUNDS
-    assert planes["loop_ratio"] == pytest.approx(planes["ratio"], rel=0.03)
-    assert planes["left_out"] == UNANSWERED + UNRECORDED
 
 
 def _in_rounds(comparison: Comparison, band: float) -> Comparison:
@@ -180,35 +136,3 @@ def made(costs: Sequence[tuple[str, float, float, float]]) -> Comparison:
     )
     compared = replace(studies.comparison_of(manifest, values), paired_costs=found)
     return _in_rounds(compared, 1.25)
-
-
-@pytest.mark.parametrize(
-    ("costs", "said"),
-    [
-        ([("wfq", 1.02, 0.9, 1.1)], "no arm differed by more than a factor 1.25. In 0"),
-        (
-            [("wfq", 0.6, 0.5, 0.7)],
-            "wfq differed by more than a factor 1.25. In 4 of 4",
-        ),
-        (
-            [("wfq", 1.2, 1.1, 1.4)],
-            "whether wfq differed by more than a factor 1.25 is not decided. In 1 of 4",
-        ),
-        (
-            [("a", 1.5, 1.3, 1.7), ("b", 1.0, 0.7, 1.4), ("c", 1.0, 0.9, 1.1)],
-            "a differed by more than a factor 1.25, whether b differed by more than a "
-            "factor 1.25 is not decided, c did not. In 4 of 4 rounds",
-        ),
-    ],
-)
-def test_arms_are_held_against_the_band(
-    costs: Sequence[tuple[str, float, float, float]], said: str
-) -> None:
-    first, second = cost_sentences(made(costs))
-    assert f"over {100 * len(costs)} pairs; {2 * len(costs)} were left out" in first
-    assert second.startswith(f"By it, {said}")
-    assert second.endswith("for the loop alone decides.")
-
-
-def test_nothing_is_said_where_no_cost_is_known() -> None:
-    assert cost_sentences(replace(made(()), paired_costs=())) == ()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
-from scipy.stats import t as student
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.pairs import Pair, PairCell, pair_cells
@@ -17,20 +13,6 @@ from spark_analysis.judging.study import Study
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.intervals import picked_interval
-from spark_analysis.telling.figures.sweep_maps import by_level, pair_map
-from spark_analysis.telling.report.point_parts import warnings_part
-from spark_analysis.telling.results import results
-from spark_analysis.telling.sentences.numbers import ratio
-from spark_analysis.telling.sentences.sweep_sentences import (
-    pair_sentences,
-    study_again,
-    study_cautions,
-    study_lead,
-)
-from spark_analysis.telling.tables.cpu_table import cpu_table
-from spark_analysis.telling.tables.sweep_tables import study_tables
-from spark_analysis.telling.tables.violations_table import violations_table
-from spark_analysis.telling.terminal import show
 from tests.spark_analysis.studies import (
     P99,
     comparison_of,
@@ -169,13 +151,6 @@ def test_who_answers_is_ahead_of_who_does_not() -> None:
     assert cell.why.startswith("at least 2.0% of the requests got no good answer")
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_few_blocks_put_nobody_ahead(blocks: int) -> None:
-    made = study_of([point_of("0.5", "small", 0.1, blocks=blocks)], [PAIR])
-    assert set(winners(made.pairs)) == {"undecided"}
-    assert any("no data could give a p below" in text for text in study_cautions(made))
-
-
 def test_an_arm_that_never_ran_at_a_point_has_no_entry_there() -> None:
     without = {name: {} for name in ("fifo", "planes")}
     points = [
@@ -247,147 +222,4 @@ def test_a_level_at_which_an_arm_lost_requests_has_no_mean() -> None:
 # ---- words and pictures ----
 
 
-def test_a_sweep_is_told_by_counts_and_extremes(study: Study) -> None:
-    said = pair_sentences(study, ["control"])[0]
-    assert said.startswith(
-        "priority against planes, p99 of control: priority is ahead at 3 of 6 points "
-        "(furthest with ratio 0.5"
-    )
-    assert "planes is ahead at 1 of 6 points" in said
-    (furthest,) = [
-        cell
-        for cell in study.pairs
-        if (cell.pair, cell.metric, cell.point) == (PAIR, P99, "load=0.9 share=small")
-    ]
-    logs = logs_of(study, furthest.point)
-    half = student.ppf(1 - 0.05 / 6 / 2, 11) * logs.std(ddof=1) / math.sqrt(12)
-    low, high = (ratio(math.exp(logs.mean() + it)) for it in (-half, half))
-    at_once = f"95\u202f% interval for all 6 points at once {low}–{high}"
-    assert f", {at_once}, at {furthest.point})" in said
-    assert said.endswith(
-        "the same within 5\u202f% at 2 (load=0.5 share=small, load=0.7 share=large)."
-    )
-
-
-def test_the_terminal_tells_a_sweep_in_a_screen(study: Study) -> None:
-    out = io.StringIO()
-    show(study, Console(file=out, width=100))
-    text = out.getvalue()
-    assert len(text.splitlines()) < 25
-    assert "6 points, p99 each" in text
-    assert len(study_lead(study)) == 2
-
-
-def test_the_figures_have_a_panel_per_class_and_factor(study: Study) -> None:
-    assert len(by_level(study).axes) == 2
-    drawn = pair_map(study, PAIR)
-    texts = [text.get_text() for axis in drawn.axes for text in axis.texts]
-    assert len(texts) == 6
-    assert texts.count("=") == 2
-
-
-def test_results_name_the_point_of_every_row(study: Study) -> None:
-    found = results(study)
-    assert found["points"][0]["levels"] == {
-        "load": "0.5",
-        "share": "small",
-    }
-    assert {row["point"] for row in found["rows"]} == {
-        point["point"] for point in found["points"]
-    }
-    ahead = [row["ahead"] for row in found["pairs"] if row["metric"] == "p99_ms"]
-    assert ahead.count("planes") == 1 + 6
-
-
 # ---- the A/A arm, and broken laws ----
-
-
-def test_a_deterministic_world_is_identical_and_says_so() -> None:
-    arms = {**ARMS, "fifo-again": {}}
-    made = point_of("0.5", "small", 1.0, world="model", arms=arms, blocks=2)
-    same = {
-        ("control", arm): [
-            run.values[P99.name]
-            for run in made.run_values
-            if run.arm == arm.removesuffix("-again")
-        ]
-        for arm in made.arm_names
-    }
-    identical = comparison_of(made.manifest, same)
-    assert identical.cell("control", "fifo-again", P99.name).verdict.word == "identical"
-    told = study_again(study_of([identical]))
-    assert "identical in every class, metric and block, by construction" in told
-    broken = study_of([made])
-    assert "the world is broken" in study_again(broken)
-    assert study_again(broken) in study_cautions(broken)
-
-
-def test_alarms_of_the_again_arm_are_counted_over_points() -> None:
-    arms = {**ARMS, "fifo-again": {}}
-    points = [point_of(load, "small", 1.0, arms=arms) for load in LOADS]
-    told = study_again(study_of(points))
-    assert "a difference was found in some metric at 0 of 3 points" in told
-
-
-def test_cpu_that_nobody_was_billed_is_a_warning_below_the_bound(study: Study) -> None:
-    def billed(share: float) -> Study:
-        runs = tuple(
-            replace(run, billed_share=share if run.block == 3 else 0.97)
-            for run in study.manifest.runs
-        )
-        return replace(study, manifest=replace(study.manifest, runs=runs))
-
-    assert study_cautions(billed(0.9)) == ()
-    (told,) = study_cautions(billed(0.84))
-    assert "Less than 0.9 of the broker's CPU was billed" in told
-    assert "fifo (0.84)" in told
-
-
-def test_who_was_billed_for_the_cpu_is_a_table(study: Study) -> None:
-    assert cpu_table(study.manifest).rows == ()
-    accounts = {
-        "cpu_ns": 1000,
-        "busy_ns": 800,
-        "requests_ns": 600,
-        "housekeeping_ns": 100,
-        "loop_ns": 50,
-        "housekeeping deadlines_ns": 20,
-        "housekeeping samples_ns": 75,
-        "housekeeping upkeep_ns": 5,
-        "housekeeping scrapes_ns": 0,
-    }
-    waited = accounts | {"busy_ns": 2000}
-    billed = {"fifo": accounts, "priority": waited}
-    runs = tuple(
-        replace(run, accounts=billed.get(run.arm, {})) for run in study.manifest.runs
-    )
-    manifest = replace(study.manifest, runs=runs)
-    compared = len([run for run in manifest.runs_compared if run.arm == "fifo"])
-    fifo, priority = cpu_table(manifest).rows
-    assert fifo == (
-        *("fifo", compared, 0.6, 0.1, 0.05, pytest.approx(0.25)),
-        "samples 0.0750, deadlines 0.0200, upkeep 0.00500",
-    )
-    assert priority[2:6] == (0.3, 0.05, 0.025, pytest.approx(0.625))
-    told = {table.name for table in study_tables(replace(study, manifest=manifest))}
-    assert "cpu" in told
-    page = warnings_part(replace(study, manifest=manifest))
-    assert "<summary>Who was billed for the broker&#x27;s CPU</summary>" in page
-
-
-def test_broken_laws_are_a_warning_and_a_table(study: Study) -> None:
-    assert violations_table(study.manifest).rows == ()
-    runs = tuple(
-        replace(run, violations={"starvation": run.block, "work_conservation": 0})
-        if run.arm == "priority"
-        else run
-        for run in study.manifest.runs
-    )
-    broken = replace(study, manifest=replace(study.manifest, runs=runs))
-    # 0 + 1 + ... + 11 at each of six points; block 0 broke nothing.
-    assert violations_table(broken.manifest).rows == (
-        ("priority", "starvation", 396, 66),
-    )
-    assert study_cautions(broken) == (
-        "Laws were broken at run time, under priority (starvation 396).",
-    )

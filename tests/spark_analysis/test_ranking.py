@@ -10,7 +10,6 @@ import pytest
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.ranking import rank
-from spark_analysis.telling.sentences.lead import lead
 from tests.spark_analysis.studies import P99, comparison_of, manifest_of
 
 
@@ -29,35 +28,6 @@ def noisy(means: dict[str, float], seed: int, spread: float = 0.03) -> Compariso
             for arm, mean in means.items()
         }
     )
-
-
-def test_a_clear_best_is_told_and_a_tie_is_not() -> None:
-    ranking = rank(noisy({"fifo": 10, "a": 1, "b": 5}, seed=1), "control", P99)
-    assert (ranking.order, ranking.best) == (("a", "b", "fifo"), ("a",))
-    # Much noise and two arms alike: either may be the best.
-    comparison = noisy({"fifo": 10, "a": 1, "b": 1}, seed=2, spread=0.3)
-    ranking = rank(comparison, "control", P99)
-    assert set(ranking.best) == {"a", "b"}
-    assert not any(ranking.same(arm) for arm in ranking.best[1:])
-    (said,) = [text for text in lead(comparison) if text.startswith("Best for it is ")]
-    assert f"{ranking.best[1]} is not told apart from it" in said
-    assert f"Best for it is {ranking.first}, by its estimate (ratio" in said
-
-
-def test_arms_within_the_margin_are_called_the_same() -> None:
-    comparison = noisy({"fifo": 10, "a": 1, "b": 1.001}, seed=3, spread=0.005)
-    ranking = rank(comparison, "control", P99)
-    assert set(ranking.best) == {"a", "b"}
-    assert ranking.same(ranking.best[1])
-    said = " ".join(lead(comparison))
-    assert f"{ranking.best[1]} is the same within 5" in said
-    assert "by its estimate" not in said
-
-
-def test_where_nothing_is_told_apart_no_best_is_named() -> None:
-    comparison = noisy({"fifo": 1, "a": 1, "b": 1}, seed=4, spread=0.3)
-    assert len(rank(comparison, "control", P99).best) == 3
-    assert "No arm is shown to be better for it than every other." in lead(comparison)
 
 
 def test_an_arm_that_loses_the_requests_is_beaten() -> None:

@@ -1,0 +1,1 @@
+"""Content of a report: schema, numbers in text, tables, first screen, sentences."""

@@ -1,0 +1,505 @@
+"""Tables of a report, and the files written from them.
+
+A column reads keys of rows, which are dictionaries of ``results.json``. The same table
+is written as CSV with every digit, and as Markdown, LaTeX (booktabs) and HTML with
+three significant digits.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from spark_analysis.report.content.numbers import (
+    NONE,
+    THIN_SPACE,
+    digits,
+    interval,
+    p_value,
+    ratio,
+    ratio_interval,
+)
+from spark_analysis.report.content.schema import Results, Row
+
+Value = str | int | float | None
+Values = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: its heading, the keys that it reads, and their format."""
+
+    heading: str
+    keys: tuple[str, ...]
+    write: Callable[..., str]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column is aligned to the right."""
+        return self.write is not _text
+
+    def text(self, row: Values) -> str:
+        """Return a row's text in this column."""
+        return self.write(*(row.get(key) for key in self.keys))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table: file name, caption, columns and rows."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Values, ...]
+
+
+def _text(value: object) -> str:
+    return NONE if value is None else str(value)
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else f"{value:,}".replace(",", THIN_SPACE)
+
+
+def text(heading: str, key: str | None = None) -> Column:
+    """Return a column of words."""
+    return Column(heading=heading, keys=(key or heading,), write=_text)
+
+
+def number(heading: str, key: str) -> Column:
+    """Return a column of measured numbers."""
+    return Column(heading=heading, keys=(key,), write=digits)
+
+
+def count(heading: str, key: str | None = None) -> Column:
+    """Return a column of whole numbers."""
+    return Column(heading=heading, keys=(key or heading,), write=_count)
+
+
+def p(heading: str = "p", key: str = "p") -> Column:
+    """Return a column of p-values."""
+    return Column(heading=heading, keys=(key,), write=p_value)
+
+
+def ends(heading: str, low: str, high: str) -> Column:
+    """Return a column of intervals."""
+    return Column(heading=heading, keys=(low, high), write=interval)
+
+
+def ratio_columns(confidence: str) -> tuple[Column, Column]:
+    """Return the columns of a ratio and its interval."""
+    return (
+        Column(heading="ratio", keys=("ratio",), write=ratio),
+        Column(
+            heading=f"{confidence} CI",
+            keys=("ratio_low", "ratio_high"),
+            write=ratio_interval,
+        ),
+    )
+
+
+# ---- the tables ----
+
+
+def all_tables(found: Results, runs: Iterable[Values]) -> tuple[Table, ...]:
+    """Return every table that has rows."""
+    tables = (
+        comparison_table(found),
+        _cells_table(found),
+        noise_table(found),
+        agreement_table(found),
+        theory_table(found),
+        effects_table(found),
+        pairs_table(found),
+        levels_table(found),
+        cost_table(found),
+        phases_table(found),
+        incident_table(found),
+        _runs_table(runs),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def confidence(found: Results) -> str:
+    """Return the confidence level of every interval: ``95 %``."""
+    return f"{(1 - found['alpha']) * 100:g}{THIN_SPACE}%"
+
+
+def metric_label(found: Results, name: str) -> str:
+    """Return a metric's label: ``p99``."""
+    return next(it["label"] for it in found["metrics"] if it["name"] == name)
+
+
+def _heads(found: Results) -> tuple[Column, ...]:
+    """Return the columns that identify a row, without those that never vary."""
+    world = (text("world"),) if len(found["worlds"]) > 1 else ()
+    point = (text("point"),) if found["points"] else ()
+    return (*world, *point, text("class"), text("arm"))
+
+
+def comparison_table(found: Results) -> Table:
+    """Return one row per world, point, class and arm, with all metrics."""
+    primary, level = found["primary"]["metric"], confidence(found)
+    label = metric_label(found, primary)
+    columns = [*_heads(found)]
+    for metric in found["metrics"]:
+        heading = f"{metric['label']} [{metric['unit']}]"
+        columns.append(number(heading, metric["name"]))
+        if metric["name"] == primary:
+            columns.append(ends(f"{level} CI", "low", "high"))
+    columns += [*ratio_columns(level), p(), text("verdict")]
+    return Table(
+        name="comparison",
+        caption=(
+            f"Latency from the intended instant, and goodput. Ratio, interval, p and "
+            f"verdict compare {label} with {found['baseline']}."
+        ),
+        columns=tuple(columns),
+        rows=tuple(_pivoted(found["rows"], primary)),
+    )
+
+
+def _pivoted(rows: Sequence[Row], primary: str) -> Iterable[dict[str, object]]:
+    """Yield one row per place, the metrics' values as keys beside the primary's row."""
+    for _, group in groupby(rows, key=_place):
+        of = {row["metric"]: row for row in group}
+        values = {name: row["value"] for name, row in of.items()}
+        yield {**of[primary], **values}
+
+
+def _place(row: Row) -> tuple[str, str, str, str]:
+    return row["world"], row["point"], row["class"], row["arm"]
+
+
+def _cells_table(found: Results) -> Table:
+    level = confidence(found)
+    return Table(
+        name="cells",
+        caption=f"Every class, arm and metric, compared with {found['baseline']}.",
+        columns=(
+            *_heads(found),
+            text("metric"),
+            number("value", "value"),
+            ends(f"{level} CI", "low", "high"),
+            *ratio_columns(level),
+            p(),
+            text("verdict"),
+            text("why"),
+            ends("A/A interval", "noise_low", "noise_high"),
+            count("requests", "n"),
+            number("effective exceedances", "effective"),
+            count("sessions"),
+            count("rounds", "blocks"),
+        ),
+        rows=tuple(found["rows"]),
+    )
+
+
+def noise_table(found: Results) -> Table:
+    """Return the A/A arm's ratios: the noise floor of every comparison."""
+    return Table(
+        name="noise",
+        caption=(
+            f"{found['again']} against {found['baseline']}: the same program under the "
+            "same requests. A difference inside these intervals is noise."
+        ),
+        columns=(
+            *_heads(found),
+            text("metric"),
+            *ratio_columns(confidence(found)),
+            p(),
+        ),
+        rows=tuple(row for row in found["rows"] if row["arm"] == found["again"]),
+    )
+
+
+def agreement_table(found: Results) -> Table:
+    """Return the agreement of every two worlds in the primary metric."""
+    primary = found["primary"]["metric"]
+    rows = [
+        {
+            **row,
+            "ratio": row["quotient"],
+            "ratio_low": row["quotient_low"],
+            "ratio_high": row["quotient_high"],
+        }
+        for row in found["agreement"]
+        if row["metric"] == primary
+    ]
+    point = (text("point"),) if found["points"] else ()
+    margin = f"{found['margin_worlds'] * 100:g}{THIN_SPACE}%"
+    return Table(
+        name="agreement",
+        caption=(
+            f"Quotient of two worlds' {metric_label(found, primary)} ratios to "
+            f"{found['baseline']}. Worlds agree where its interval lies within "
+            f"{margin} of 1."
+        ),
+        columns=(
+            *point,
+            text("class"),
+            text("arm"),
+            text("world", "first"),
+            text("against", "world"),
+            *ratio_columns(confidence(found)),
+            text("agreement"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def theory_table(found: Results) -> Table:
+    """Return predicted and measured ratios of the mean latency."""
+    return Table(
+        name="theory",
+        caption=f"Mean latency relative to {found['baseline']}: closed form and world.",
+        columns=(
+            text("world"),
+            text("class"),
+            text("arm"),
+            number("predicted", "predicted"),
+            *ratio_columns(confidence(found)),
+            text("verdict"),
+        ),
+        rows=tuple(found["theory"]),
+    )
+
+
+def effects_table(found: Results) -> Table:
+    """Return the effects of the factors of which arms are combinations."""
+    rows = [
+        {
+            **effect,
+            "of": " × ".join(effect["factors"]),
+            "metric": metric_label(found, effect["metric"]),
+        }
+        for effect in found["effects"]
+    ]
+    return Table(
+        name="effects",
+        caption=(
+            "Effects of the factors: added alone, on average over all orders (share), "
+            "added last, and as main effects and interactions. Part is the share of "
+            "the whole effect on the log scale."
+        ),
+        columns=(
+            *_heads(found),
+            text("metric"),
+            text("kind"),
+            text("factors", "of"),
+            *ratio_columns(confidence(found)),
+            number("part", "part"),
+            ends("CI of part", "part_low", "part_high"),
+            p(),
+            text("verdict"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def pairs_table(found: Results) -> Table:
+    """Return the arms compared with each other."""
+    world, point = _heads(found)[:-2], ()
+    return Table(
+        name="pairs",
+        caption="Arms against each other: ratio of the first to the second.",
+        columns=(
+            *world,
+            *point,
+            text("class"),
+            text("first"),
+            text("second"),
+            text("metric"),
+            *ratio_columns(confidence(found)),
+            p(),
+            text("ahead"),
+            text("why"),
+        ),
+        rows=tuple(found["pairs"]),
+    )
+
+
+def levels_table(found: Results) -> Table:
+    """Return the ratio to the baseline, averaged over the points of each level."""
+    label = metric_label(found, found["primary"]["metric"])
+    return Table(
+        name="levels",
+        caption=(
+            f"Ratio of {label} to {found['baseline']}: geometric mean over the points "
+            "of a level."
+        ),
+        columns=(
+            text("factor"),
+            text("level"),
+            text("class"),
+            text("arm"),
+            *ratio_columns(confidence(found)),
+            count("compared at", "points"),
+            count("of"),
+        ),
+        rows=tuple(found["levels"]),
+    )
+
+
+def cost_table(found: Results) -> Table:
+    """Return the CPU cost of identical requests relative to the baseline."""
+    return Table(
+        name="cpu",
+        caption=(
+            f"Handler CPU of identical requests relative to {found['baseline']}: "
+            "geometric mean over rounds of the median request."
+        ),
+        columns=(
+            text("world"),
+            text("arm"),
+            *ratio_columns(confidence(found)),
+            count("requests", "n"),
+        ),
+        rows=tuple(found["paired_costs"]),
+    )
+
+
+def phases_table(found: Results) -> Table:
+    """Return the mean time of answered requests in each phase."""
+    names = list(dict.fromkeys(k for row in found["phases"] for k in row["means_ms"]))
+    rows = [
+        {
+            "world": row["world"],
+            "point": row["point"],
+            "class": row["class"],
+            "arm": row["arm"],
+            "n": row["n"],
+            "of": "slowest" if row["slowest"] else "all",
+            **row["means_ms"],
+        }
+        for row in found["phases"]
+    ]
+    headings = {name: name.removesuffix("_ns").replace("_", " ") for name in names}
+    return Table(
+        name="phases",
+        caption="Mean milliseconds of answered requests in each phase.",
+        columns=(
+            *_heads(found),
+            text("requests", "of"),
+            count("number", "n"),
+            *(number(headings[name], name) for name in names),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def incident_table(found: Results) -> Table:
+    """Return every measure of an election under every arm."""
+    level = confidence(found)
+    rows = found["election"]["measures"] if "election" in found else []
+    return Table(
+        name="incident",
+        caption=(
+            "Election under load: mean over incidents, and its difference to "
+            f"{found['baseline']} under the same requests."
+        ),
+        columns=(
+            text("world"),
+            text("measure", "label"),
+            text("unit"),
+            text("arm"),
+            number("mean", "value"),
+            ends(f"{level} CI", "low", "high"),
+            number("difference", "difference"),
+            ends(f"{level} CI of difference", "difference_low", "difference_high"),
+            p(),
+            text("verdict"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _runs_table(runs: Iterable[Values]) -> Table:
+    return Table(
+        name="runs",
+        caption="Every recorded run, and why it was discarded.",
+        columns=(
+            text("world"),
+            text("run"),
+            count("block"),
+            count("order"),
+            text("arm"),
+            *(count(name) for name in ("sent", "ok", "error", "timeout", "unfinished")),
+            number("late p99 [ms]", "late_p99_ms"),
+            number("load average", "load"),
+            text("discarded"),
+        ),
+        rows=tuple(runs),
+    )
+
+
+# ---- files ----
+
+
+def as_csv(table: Table) -> str:
+    """Return the rows with every digit; a missing value is an empty field."""
+    keys = list(dict.fromkeys(key for column in table.columns for key in column.keys))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(keys)
+    for row in table.rows:
+        writer.writerow("" if row.get(key) is None else row.get(key) for key in keys)
+    return out.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """Return the caption and a Markdown table."""
+    headings = [column.heading for column in table.columns]
+    rules = ["---:" if column.numeric else "---" for column in table.columns]
+    rows = [
+        [_piped(column.text(row)) for column in table.columns] for row in table.rows
+    ]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in [headings, rules, *rows])
+    return f"{table.caption}\n\n{body}\n"
+
+
+def _piped(words: str) -> str:
+    return words.replace("|", "\\|")
+
+
+def as_latex(table: Table) -> str:
+    """Return a ``table`` environment with booktabs rules."""
+    spec = "".join("r" if column.numeric else "l" for column in table.columns)
+    headings = " & ".join(_latex(column.heading) for column in table.columns)
+    body = "\n".join(
+        " & ".join(_latex(column.text(row)) for column in table.columns) + r" \\"
+        for row in table.rows
+    )
+    return (
+        "\\begin{table}\n"
+        f"\\caption{{{_latex(table.caption)}}}\n"
+        f"\\begin{{tabular}}{{{spec}}}\n\\toprule\n{headings} \\\\\n\\midrule\n"
+        f"{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
+    )
+
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "∞": r"$\infty$",
+    "−": r"$-$",
+    "×": r"$\times$",
+    "–": "--",
+    THIN_SPACE: r"\,",
+}
+
+
+def _latex(words: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in words)

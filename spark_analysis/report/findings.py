@@ -1,0 +1,110 @@
+"""Page of findings: ``docs/results.md``, rendered from the results of experiments.
+
+The template holds the prose. Results, first-screen tables and figures of each
+experiment are kept as files beside the page, so the page can be rendered again without
+recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+
+from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.report.content.schema import Results, Row
+from spark_analysis.report.content.summary import Summary
+from spark_analysis.report.content.tables import as_csv, as_markdown
+from spark_analysis.report.paper import read_results
+
+# Parts of the results that only figures read.
+_DRAWN: Final = ("curves", "phases", "queue")
+_FIGURES: Final = ("overview", "incident", "map-*")
+
+
+class Experiment:
+    """One experiment as the template uses it."""
+
+    def __init__(self, name: str, found: Results) -> None:
+        self.name = name
+        self.found = found
+        self.summary = Summary(found)
+
+    @property
+    def table(self) -> str:
+        """The first screen's table in Markdown."""
+        return as_markdown(self.summary.table).strip()
+
+    @property
+    def sentences(self) -> str:
+        """The first screen's sentences."""
+        return " ".join([*self.summary.sentences, self.summary.noise]).strip()
+
+    @property
+    def source(self) -> str:
+        """Origin of the numbers: worlds, sessions, seed, date, commit."""
+        parts = [
+            f"{it['world']} ({it['sessions']} sessions, seed {it['seed']}, "
+            f"{it['created'][:10]}, commit `{it['commit'][:10]}`)"
+            for it in self.found["worlds"]
+        ]
+        return "; ".join(parts)
+
+    def row(self, class_name: str, arm: str, point: str = "") -> Row:
+        """Return a row of the reference world in the primary metric.
+
+        :raises KeyError: if there is none.
+        """
+        row = self.summary.row(self.summary.world, class_name, arm, point)
+        if row is None:
+            raise KeyError((class_name, arm, point))
+        return row
+
+
+def collect(runs: Path, beside: Path) -> list[str]:
+    """Copy each analysed experiment's results to files beside the page.
+
+    Returns the names of the experiments copied.
+    """
+    beside.mkdir(parents=True, exist_ok=True)
+    names = []
+    for report in sorted(runs.glob("*/report/results.json")):
+        name = report.parents[1].name
+        found = read_results(report)
+        for key in _DRAWN:
+            found[key] = []
+        content = json.dumps(found, indent=1, ensure_ascii=False)
+        (beside / f"{name}.json").write_text(content + "\n", encoding="utf-8")
+        summary = as_csv(Summary(found).table)
+        (beside / f"{name}.csv").write_text(summary, encoding="utf-8")
+        for pattern in _FIGURES:
+            for figure in sorted(report.parent.glob(f"figures/{pattern}.svg")):
+                shutil.copy(figure, beside / f"{name}-{figure.name}")
+        names.append(name)
+    return names
+
+
+def render(template: Path, beside: Path) -> str:
+    """Return the page.
+
+    :raises RecordingError: if the template names an experiment or row that is missing.
+    """
+    experiments = {
+        path.stem: Experiment(path.stem, read_results(path))
+        for path in sorted(beside.glob("*.json"))
+    }
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    try:
+        return environment.get_template(template.name).render(of=experiments)
+    except (TemplateError, KeyError) as error:
+        raise RecordingError(f"{template}: {error}") from error

@@ -1,0 +1,546 @@
+"""``results.json``: every number and verdict of a report as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spark_analysis.incidents.incident import Incident
+from spark_analysis.incidents.worlds import hold_incidents_together
+from spark_analysis.judging.broken_laws import broken_laws
+from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.study import Study
+from spark_analysis.judging.worlds import WorldCell, Worlds
+from spark_analysis.recordings.contract import Manifest, Run
+from spark_analysis.report.content import schema
+from spark_analysis.report.content.schema import Results
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.statistics.sign_flip import smallest_p
+
+SCHEMA: Final = 1
+# Points with curves and phases; a sweep of hundreds of points has tables only.
+POINTS_DRAWN_MAX: Final = 4
+# Measured worlds first: measurement decides, simulation predicts.
+WORLD_ORDER: Final = ("live", "kafka", "kraft", "virtual", "model")
+_NOTHING: Final = Estimate(math.nan, math.nan, math.nan)
+_WORDS: Final = {"inconclusive": "not significant", "identical": "equivalent"}
+
+
+def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
+    """Return the content of ``results.json`` for one world or several.
+
+    ``incidents`` are the judged elections by world, empty without elections.
+    """
+    studies = sorted(worlds.studies, key=lambda it: _place(it.manifest.world))
+    first = studies[0]
+    manifest = first.manifest
+    found: Results = {
+        "schema": SCHEMA,
+        "name": manifest.name,
+        "title": manifest.title,
+        "created": manifest.created,
+        "baseline": manifest.baseline,
+        "again": manifest.again,
+        "alpha": manifest.options.alpha,
+        "margin_worlds": manifest.options.margin_worlds,
+        "primary": _primary(first),
+        "metrics": [
+            {
+                "name": metric.name,
+                "label": metric.label,
+                "unit": metric.unit,
+                "quantile": None if metric.quantile is None else float(metric.quantile),
+                "margin": metric.margin,
+            }
+            for metric in first.metrics
+        ],
+        "classes": _classes(manifest),
+        "arms": _arms(manifest),
+        "worlds": [_world(study) for study in studies],
+        "silent": dict(worlds.silent),
+        "points": [
+            {"point": point.name, "levels": dict(point.levels)}
+            for point in manifest.points
+            if point.name
+        ],
+        "rows": [row for study in studies for row in _rows(study)],
+        "agreement": [
+            _agreement(cell)
+            for cell in worlds.cells
+            if cell.witness.verdict.word != "baseline"
+        ],
+        "theory": [
+            {
+                "world": row.world,
+                "class": row.class_name,
+                "arm": row.arm,
+                "predicted": row.predicted,
+                "ratio": finite(row.measured.value),
+                "ratio_low": finite(row.measured.low),
+                "ratio_high": finite(row.measured.high),
+                "verdict": row.verdict,
+            }
+            for row in worlds.theory.rows
+        ],
+        "effects": [row for study in studies for row in _effects(study)],
+        "pairs": [row for study in studies for row in _pairs(study)],
+        "levels": [row for study in studies for row in _levels(study)],
+        "paired_costs": [row for study in studies for row in _paired_costs(study)],
+        "curves": [row for study in studies for row in _curves(study)],
+        "phases": [row for study in studies for row in _phases(study)],
+        "queue": [row for study in studies for row in _queue(study)],
+    }
+    if incidents:
+        found["election"] = _election(incidents)
+    return found
+
+
+def run_rows(worlds: Worlds) -> Iterator[dict[str, str | int | float | None]]:
+    """Yield every recorded run, and why it was discarded if it was."""
+    for study in worlds.studies:
+        for point in study.manifest.points:
+            at = study.manifest.at(point)
+            for run in at.runs:
+                yield _run(at, run)
+
+
+def finite(value: float) -> float | None:
+    """Return the number, or None where JSON has no representation of it."""
+    return value if math.isfinite(value) else None
+
+
+def _place(world: str) -> int:
+    order = WORLD_ORDER
+    return order.index(world) if world in order else len(order)
+
+
+def _primary(study: Study) -> schema.Primary:
+    """Return the configured class and quantile, else the first class and its p99."""
+    manifest, metric = study.manifest, study.headline.name
+    declared = manifest.config.get("sessions") or manifest.config.get("episodes") or {}
+    quantile = declared.get("quantile")
+    for candidate in study.metrics:
+        if candidate.quantile is not None and float(candidate.quantile) == quantile:
+            metric = candidate.name
+    class_name = declared.get("primary") or manifest.points[0].classes[0].name
+    return {"class_name": class_name, "metric": metric}
+
+
+def _classes(manifest: Manifest) -> list[schema.ClassEntry]:
+    return [
+        {
+            "name": entry.name,
+            "apis": list(entry.apis),
+            "offered_per_s": entry.offered_per_s,
+        }
+        for entry in manifest.points[0].classes
+    ]
+
+
+def _arms(manifest: Manifest) -> list[schema.ArmEntry]:
+    return [
+        {
+            "name": arm.name,
+            "scheduler": arm.scheduler,
+            "settings": {key: str(value) for key, value in arm.settings.items()},
+            "again_of": arm.again_of,
+            "factors": dict(arm.factors),
+        }
+        for arm in manifest.arms_compared
+    ]
+
+
+# ---- one world ----
+
+
+def _world(study: Study) -> schema.World:
+    manifest = study.manifest
+    comparisons = study.comparisons
+    blocks = min(len(of.manifest.blocks) for of in comparisons)
+    sessions = _sessions(manifest)
+    start, end = manifest.points[0].window_ns
+    discarded: Counter[str] = Counter()
+    for of in comparisons:
+        reasons = (of.manifest.why_excluded(run) for run in of.manifest.runs)
+        discarded.update(reason for reason in reasons if reason)
+    return {
+        "world": manifest.world,
+        "deterministic": manifest.deterministic,
+        "seed": manifest.seed,
+        "created": manifest.created,
+        "commit": str(manifest.code.get("commit", "unknown"))[:12],
+        "config_sha256": manifest.config_sha256[:12],
+        "sessions": sessions,
+        "sessions_planned": _planned(manifest),
+        "rounds": blocks,
+        "runs": len(manifest.runs),
+        "discarded": dict(discarded),
+        "requests": sum(run.counts["sent"] for run in manifest.runs_compared),
+        "window_s": [start / 1e9, end / 1e9],
+        "machine": _machine(manifest),
+        "p_min": smallest_p(sessions),
+        "cautions": list(_cautions(study, sessions)),
+    }
+
+
+def _session_rounds(manifest: Manifest) -> int:
+    """Return the rounds of a session; 1 where each block starts fresh processes."""
+    declared = manifest.config.get("sessions") or {}
+    episodes = manifest.config.get("episodes") or {}
+    return int(declared.get("rounds") or episodes.get("session_rounds") or 1)
+
+
+def _sessions(manifest: Manifest) -> int:
+    """Return the sessions with a complete round, the fewest of all points."""
+    rounds = _session_rounds(manifest)
+    counts = [
+        len({block // rounds for block in manifest.at(point).blocks})
+        for point in manifest.points
+        if manifest.at(point).comparable
+    ]
+    return min(counts, default=0)
+
+
+def _planned(manifest: Manifest) -> int:
+    return math.ceil(manifest.blocks_planned / _session_rounds(manifest))
+
+
+def _machine(manifest: Manifest) -> str:
+    environment = manifest.environment
+    facts = [
+        str(environment.get("cpu_model") or "unknown processor"),
+        f"{environment.get('cores', '?')} CPUs",
+        f"kernel {environment.get('kernel', '?')}",
+        f"Python {environment.get('python', '?')}",
+    ]
+    return ", ".join(facts)
+
+
+def _cautions(study: Study, sessions: int) -> Iterator[schema.Caution]:
+    manifest = study.manifest
+    planned = _planned(manifest)
+    if not manifest.finished:
+        yield _caution("unfinished", sessions=sessions, planned=planned)
+    if manifest.config.get("exploratory"):
+        yield _caution("exploratory", sessions=sessions, planned=planned)
+    for arm in manifest.arms_missing:
+        yield _caution("arm missing", arm=arm)
+    missing = len(study.points_missing)
+    if missing:
+        yield _caution("points missing", points=missing, of=len(manifest.points))
+    if smallest_p(sessions) > manifest.options.alpha:
+        p_min = smallest_p(sessions)
+        yield _caution("few sessions", sessions=sessions, p_min=p_min)
+    if manifest.deterministic and _differs_from_itself(study):
+        yield _caution("replay differs")
+    for broken in broken_laws(manifest):
+        law = broken.law.replace("_", " ")
+        yield _caution("law broken", arm=broken.arm, law=law, times=broken.times)
+
+
+def _caution(kind: str, **values: str | int | float) -> schema.Caution:
+    return {"kind": kind, "values": values}
+
+
+def _differs_from_itself(study: Study) -> bool:
+    """Return whether the A/A arm of a deterministic world differs from the baseline."""
+    return any(
+        cell.verdict.word in ("better", "worse")
+        for of in study.comparisons
+        if of.again is not None
+        for cell in of.of_arm(of.again)
+    )
+
+
+def _run(manifest: Manifest, run: Run) -> dict[str, str | int | float | None]:
+    late = run.lateness_p99_ns
+    return {
+        "world": manifest.world,
+        "run": run.run_id,
+        "block": run.block,
+        "order": run.order,
+        "arm": run.arm,
+        **{name: run.counts.get(name) for name in _COUNTED},
+        "late_p99_ms": None if late is None else late / 1e6,
+        "load": run.load_average,
+        "discarded": manifest.why_excluded(run),
+    }
+
+
+_COUNTED: Final = ("sent", "ok", "error", "timeout", "unfinished")
+
+
+# ---- rows ----
+
+
+def _rows(study: Study) -> Iterator[schema.Row]:
+    primary = _primary(study)
+    sessions = _sessions(study.manifest)
+    for comparison in study.comparisons:
+        for cell in comparison.cells:
+            yield _row(comparison, cell, primary, sessions)
+
+
+def _row(
+    comparison: Comparison, cell: Cell, primary: schema.Primary, sessions: int
+) -> schema.Row:
+    manifest = comparison.manifest
+    estimate, contrast = cell.estimate or _NOTHING, cell.shown_contrast
+    ratio = contrast.ratio if contrast else _NOTHING
+    p = contrast.p if contrast else None
+    if cell.verdict.word == "baseline":
+        ratio, p = Estimate(1.0, 1.0, 1.0), 1.0
+    noise = _noise(comparison, cell)
+    asked = (primary["class_name"], primary["metric"])
+    tail = cell.measured.tail
+    return {
+        "world": manifest.world,
+        "point": manifest.point.name,
+        "class": cell.class_name,
+        "arm": cell.arm,
+        "metric": cell.metric.name,
+        "value": finite(estimate.value),
+        "low": finite(estimate.low),
+        "high": finite(estimate.high),
+        "ratio": finite(ratio.value),
+        "ratio_low": finite(ratio.low),
+        "ratio_high": finite(ratio.high),
+        "p": None if manifest.deterministic and cell.arm != manifest.baseline else p,
+        "p_min": None if manifest.deterministic else smallest_p(sessions),
+        "verdict": _verdict(comparison, cell),
+        "why": cell.verdict.why or cell.withheld,
+        "secondary": (cell.class_name, cell.metric.name) != asked,
+        "noise_low": finite(noise.low),
+        "noise_high": finite(noise.high),
+        "n": cell.measured.requests,
+        "blocks": cell.blocks,
+        "sessions": sessions,
+        "effective": None if tail is None else finite(tail.effective),
+    }
+
+
+def _verdict(comparison: Comparison, cell: Cell) -> str:
+    word = cell.verdict.word
+    if word == "refused":
+        return f"refused: {cell.verdict.why}"
+    if cell.arm == comparison.again:
+        return "A/A"
+    return _WORDS.get(word, word)
+
+
+def _noise(comparison: Comparison, cell: Cell) -> Estimate:
+    """Return the A/A interval of a cell's class and metric."""
+    if comparison.again is None:
+        return _NOTHING
+    again = comparison.cell(cell.class_name, comparison.again, cell.metric.name)
+    return again.shown_contrast.ratio if again.shown_contrast else _NOTHING
+
+
+def _agreement(cell: WorldCell) -> schema.Agreement:
+    quotient = cell.ratios or _NOTHING
+    return {
+        "point": cell.point,
+        "first": cell.first,
+        "world": cell.world,
+        "class": cell.witness.class_name,
+        "arm": cell.witness.arm,
+        "metric": cell.witness.metric.name,
+        "agreement": cell.agreement,
+        "quotient": finite(quotient.value),
+        "quotient_low": finite(quotient.low),
+        "quotient_high": finite(quotient.high),
+    }
+
+
+def _effects(study: Study) -> Iterator[schema.Effect]:
+    for comparison in study.comparisons:
+        manifest = comparison.manifest
+        for of in comparison.attributions:
+            for effect in of.effects:
+                part = effect.part or _NOTHING
+                yield {
+                    "world": manifest.world,
+                    "point": manifest.point.name,
+                    "arm": of.design.full,
+                    "class": of.class_name,
+                    "metric": of.metric.name,
+                    "kind": effect.kind,
+                    "factors": list(effect.factors),
+                    "ratio": finite(effect.ratio.value),
+                    "ratio_low": finite(effect.ratio.low),
+                    "ratio_high": finite(effect.ratio.high),
+                    "part": finite(part.value),
+                    "part_low": finite(part.low),
+                    "part_high": finite(part.high),
+                    "p": None if manifest.deterministic else effect.p,
+                    "verdict": effect.decision if effect.found else "not significant",
+                }
+
+
+def _pairs(study: Study) -> Iterator[schema.Pair]:
+    for cell in study.pairs:
+        ratio = cell.ratio or _NOTHING
+        yield {
+            "world": study.manifest.world,
+            "point": cell.point,
+            "class": cell.class_name,
+            "metric": cell.metric.name,
+            "first": cell.pair[0],
+            "second": cell.pair[1],
+            "ratio": finite(ratio.value),
+            "ratio_low": finite(ratio.low),
+            "ratio_high": finite(ratio.high),
+            "p": cell.q if cell.ratio else None,
+            "ahead": cell.ahead,
+            "why": cell.why,
+        }
+
+
+def _levels(study: Study) -> Iterator[schema.Level]:
+    for found in study.levels:
+        ratio = found.ratio or _NOTHING
+        yield {
+            "world": study.manifest.world,
+            "factor": found.factor,
+            "level": found.level,
+            "class": found.class_name,
+            "arm": found.arm,
+            "ratio": finite(ratio.value),
+            "ratio_low": finite(ratio.low),
+            "ratio_high": finite(ratio.high),
+            "points": found.points,
+            "of": found.of,
+        }
+
+
+def _paired_costs(study: Study) -> Iterator[schema.PairedCost]:
+    for comparison in study.comparisons:
+        for cost in comparison.paired_costs:
+            yield {
+                "world": study.manifest.world,
+                "point": comparison.manifest.point.name,
+                "arm": cost.arm,
+                "ratio": finite(cost.ratio.value),
+                "ratio_low": finite(cost.ratio.low),
+                "ratio_high": finite(cost.ratio.high),
+                "n": cost.pairs,
+            }
+
+
+# ---- what figures draw ----
+
+
+def _drawn(study: Study) -> tuple[Comparison, ...]:
+    found = study.comparisons
+    return found if len(found) <= POINTS_DRAWN_MAX else ()
+
+
+def _curves(study: Study) -> Iterator[schema.Curve]:
+    for comparison in _drawn(study):
+        for curve in comparison.curves:
+            yield {
+                "world": study.manifest.world,
+                "point": comparison.manifest.point.name,
+                "class": curve.class_name,
+                "arm": curve.arm,
+                "latency_ms": curve.latency_ms.tolist(),
+                "share": curve.share.tolist(),
+                "low": curve.low.tolist(),
+                "high": curve.high.tolist(),
+            }
+
+
+def _phases(study: Study) -> Iterator[schema.Phases]:
+    for comparison in _drawn(study):
+        for means in comparison.phases:
+            yield {
+                "world": study.manifest.world,
+                "point": comparison.manifest.point.name,
+                "class": means.class_name,
+                "arm": means.arm,
+                "slowest": means.slowest,
+                "n": means.requests,
+                "means_ms": dict(means.means_ms),
+            }
+
+
+def _queue(study: Study) -> Iterator[schema.QueueMoment]:
+    for comparison in _drawn(study):
+        for moment in comparison.queue:
+            yield {
+                "world": study.manifest.world,
+                "point": comparison.manifest.point.name,
+                "arm": moment.arm,
+                "t_s": moment.t_s,
+                "queued": moment.queued,
+                "queued_low": moment.queued_low,
+                "queued_high": moment.queued_high,
+                "waiting": moment.waiting,
+            }
+
+
+# ---- elections ----
+
+
+def _election(incidents: Mapping[str, Incident]) -> schema.Election:
+    elections = hold_incidents_together(list(incidents.values()))
+    ordered = sorted(incidents.values(), key=lambda it: _place(it.manifest.world))
+    return {
+        "measures": [row for it in ordered for row in _incident(it)],
+        "agreement": [
+            {
+                "arm": pair.mine.arm,
+                "measure": pair.mine.measure.name,
+                "first": pair.first,
+                "world": pair.other,
+                "agreement": pair.agreement,
+            }
+            for pair in elections.pairs
+        ],
+        "timelines": [
+            {
+                "world": it.manifest.world,
+                "arm": line.arm,
+                "lanes": {name: list(at) for name, at in line.lanes.items()},
+                "obeyed_ms": [at for at in line.obeyed_ms if math.isfinite(at)],
+                "writable_ms": line.writable_ms,
+            }
+            for it in ordered
+            for line in it.timelines
+        ],
+        "overload": [
+            {
+                "world": it.manifest.world,
+                "places": it.overload.places,
+                "waiting_mean": it.overload.mean,
+                "full": it.overload.full,
+                "incidents": len(it.overload.waiting),
+            }
+            for it in ordered
+        ],
+    }
+
+
+def _incident(incident: Incident) -> Iterator[schema.Incident]:
+    for cell in incident.cells:
+        difference = cell.difference or _NOTHING
+        word = _WORDS.get(cell.word, cell.word)
+        yield {
+            "world": incident.manifest.world,
+            "arm": cell.arm,
+            "measure": cell.measure.name,
+            "label": cell.measure.label,
+            "unit": cell.measure.unit,
+            "meaning": cell.measure.meaning,
+            "value": finite(cell.estimate.value),
+            "low": finite(cell.estimate.low),
+            "high": finite(cell.estimate.high),
+            "difference": finite(difference.value),
+            "difference_low": finite(difference.low),
+            "difference_high": finite(difference.high),
+            "p": cell.p,
+            "verdict": "A/A" if cell.arm == incident.manifest.again else word,
+            "blocks": len(incident.manifest.blocks),
+        }

@@ -1,1 +1,0 @@
-"""The figures of a report: one function each, drawn the same way, byte for byte."""

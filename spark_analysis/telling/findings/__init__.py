@@ -1,1 +1,0 @@
-"""A page of findings: prose without a figure, and what recordings put between."""

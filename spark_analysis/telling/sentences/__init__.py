@@ -1,1 +1,0 @@
-"""Results in plain sentences, the same ones wherever a study is told."""
