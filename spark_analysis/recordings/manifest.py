@@ -256,6 +256,12 @@ def exact_quantile(number: float) -> Fraction:
     return quantile
 
 
+def _session(raw: Raw, session_rounds: int) -> int:
+    """Return a run's session; without the key, that of its block."""
+    found = raw.get("session")
+    return raw["block"] // session_rounds if found is None else int(found)
+
+
 def _run(raw: Raw, session_rounds: int) -> Run:
     return _typed(
         Run,
@@ -285,7 +291,7 @@ def _run(raw: Raw, session_rounds: int) -> Run:
         attempts=raw.get("attempts"),
         accounts=raw.get("accounts") or {},
         cost_ratio=raw.get("cost_ratio"),
-        session=raw.get("session", raw["block"] // session_rounds),
+        session=_session(raw, session_rounds),
         late_requests=raw.get("late_requests") or {},
         loop_us=raw.get("loop_us"),
     )

@@ -147,20 +147,6 @@ def test_an_overload_is_a_full_queue_in_most_incidents(
     assert Overload(places=5, waiting=waiting).shown is shown
 
 
-def test_the_report_tells_of_it(judged: Incident, run_dir: Path) -> None:
-    report = run_dir / "report"
-    page = (report / "index.html").read_text(encoding="utf-8")
-    assert "Under fifo the old leader steps down 204 ms after" in page
-    assert "priority: better in old leader steps down (23.5 ms instead of 204 ms)" in (
-        page
-    )
-    assert "No record acknowledged with acks=all was lost under any arm." in page
-    rows = json.loads((report / "results.json").read_text())["incident"]
-    assert len(rows) == len(judged.measures) * 3
-    for name in ("figures/incident.svg", "tables/incident.csv"):
-        assert (report / name).is_file()
-
-
 def test_where_nothing_is_elected_nothing_is_told(
     spark: SparkSession, recorded: Path
 ) -> None:
