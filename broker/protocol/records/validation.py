@@ -10,7 +10,7 @@ bytes, as in Kafka.
 The walk finds the timestamps' extremes and whether a key is missing, in steps: a few
 kilobytes may unpack to gigabytes. Memory holds one piece of `unpacked` and one record,
 and of a record above `_WINDOW_BYTES` only a piece. Records alike are walked together
-(`uniform_runs`).
+(`uniform_runs`), others in pieces by compiled code (`compiled_walk`).
 
 Stricter than Kafka 3.9, which stores these though some or all consumers stop at them:
 an offset delta out of order (Kafka checks it in compressed batches only), a compressed
@@ -35,12 +35,14 @@ from broker.protocol.records.codecs import (
     large_window,
     unpacked,
 )
+from broker.protocol.records.compiled_walk import walk_piece
 from broker.protocol.records.records import write_varint
 from broker.protocol.records.uniform_runs import RUN_MAX, Layout, run_like
 
 # Work between two steps: one is a record parsed by itself, or about a microsecond.
 STEP_UNITS: Final = 512
 _RECORDS_PER_UNIT: Final = 32
+_COMPILED_PER_UNIT: Final = 2
 _UNPACKED_BYTES_PER_UNIT: Final = 512
 _PLAIN_BYTES_PER_UNIT: Final = 1 << 14
 _UNITS_PER_PIECE: Final = 4
@@ -51,10 +53,17 @@ _HEADERS_AT_ONCE: Final = 64
 _SIZES_KEPT: Final = 4096
 # Of a record without a key, all that comes before its value.
 _FIRST_BYTES: Final = Struct(f"{HEADER_SIZE}x10s")
-# Records alike that a run is tried for, and the wait after a run that was shorter.
+_FIRST_BYTES_END: Final = _FIRST_BYTES.size
+# Records alike that a run is tried for, and the fewest that count as a run.
 _FIRST_TRY: Final = 256
-_RUN_MIN: Final = 4
+_RUN_MIN: Final = 16
+# Records without such a run before pieces are tried: a run ends where a delta grows.
+_UNLIKE_RECORDS: Final = 3
+# The wait after a piece or a run without a record, and what a piece costs at least.
 _WAIT_RECORDS: Final = 64
+_PIECE_UNITS: Final = 16
+_RUN_UNITS: Final = 4
+_PIECE_RECORDS_MAX: Final = 512
 # Bytes of a varint at most, and the largest that the last of them may be.
 _INT_BYTES: Final = 5
 _INT_LAST: Final = 0x0F
@@ -99,7 +108,7 @@ def is_one_record(batch: Buffer) -> bool:
     none. Of any other the answer is False, which proves nothing.
     """
     size = len(batch)
-    if size < _FIRST_BYTES.size or batch[-1]:
+    if size < _FIRST_BYTES_END or batch[-1]:
         return False
     (first,) = _FIRST_BYTES.unpack_from(batch)
     if first.startswith(_keyless_start(size - HEADER_SIZE)):
@@ -163,6 +172,8 @@ class _Walk:
         self._try_records = _FIRST_TRY
         self._smallest, self._largest = 1 << 64, -1 << 64
         self._lacks_key = False
+        # Records without a run of others like them, since the last run.
+        self._unlike = 0
         # Of a large record's bytes, those behind the place.
         self._left = 0
 
@@ -232,11 +243,14 @@ class _Walk:
                     headers_at = end
                 self._note(fields)
                 number += 1
-                if headers_at < end < size and data[end] == lead:
-                    found = self._run_like(data, at, body, end, fields, number)
-                    number += found
-                    end += found * (end - at)
-                at = end
+                # Behind headers ``headers_at`` is the record's end.
+                if number < count and end < size and number >= self._try_from:
+                    shape = None
+                    if headers_at < end and data[end] == lead:
+                        shape = _layout(at, body, fields, end)
+                    number, at = self._walk_more(data, end, number, shape)
+                else:
+                    at = end
         except IndexError:
             wanted = self._reach(data, at, number)
         self._at, self._number = at, number
@@ -251,27 +265,53 @@ class _Walk:
         if fields.key_length < 0:
             self._lacks_key = True
 
-    def _run_like(
-        self, data: bytes, at: int, body: int, end: int, fields: _Fields, number: int
-    ) -> int:
-        """Walk the records alike behind the one at ``at``; return how many they are.
+    def _walk_more(
+        self, data: bytes, at: int, number: int, shape: Layout | None
+    ) -> tuple[int, int]:
+        """Walk records together from ``at`` on; return the next one's number and place.
 
-        That record has no headers.
+        ``shape`` is the layout of the record before, if the next may be like it.
         """
-        if number < self._try_from:
-            return 0
+        found = self._run_like(data, at, number, shape) if shape is not None else 0
+        if found >= _RUN_MIN:
+            self._unlike = 0
+        elif self._unlike < _UNLIKE_RECORDS:
+            self._unlike += 1
+        else:
+            return self._walk_pieces(data, at, number)
+        return number + found, at + found * (shape.step if shape is not None else 0)
+
+    def _run_like(self, data: bytes, at: int, number: int, shape: Layout) -> int:
+        """Walk the records from ``at`` on that are like the one before; count them."""
         limit = min(self._count - number, self._try_records)
-        run = run_like(data, at, _layout(at, body, fields, end), number, limit)
-        self._units -= run.records // _RECORDS_PER_UNIT + _RUN_MIN
+        run = run_like(data, at - shape.step, shape, number, limit)
+        self._units -= run.records // _RECORDS_PER_UNIT + _RUN_UNITS
         if run.records:
             self._smallest = min(self._smallest, run.smallest)
             self._largest = max(self._largest, run.largest)
-        if run.records >= _RUN_MIN:
-            self._try_records = RUN_MAX
-        else:
-            self._try_records = _FIRST_TRY
-            self._try_from = number + _WAIT_RECORDS
+        self._try_records = RUN_MAX if run.records >= _RUN_MIN else _FIRST_TRY
         return run.records
+
+    def _walk_pieces(self, data: bytes, at: int, number: int) -> tuple[int, int]:
+        """Walk records of any sizes from ``at`` on, as far as the step's units go.
+
+        Returns the number and the place of the next record.
+        """
+        while self._units > 0 and number < self._count and at < len(data):
+            limit = min(self._count - number, _PIECE_RECORDS_MAX)
+            piece = walk_piece(data, at, number, limit)
+            if piece is None:
+                break
+            self._units -= piece.records // _COMPILED_PER_UNIT + _PIECE_UNITS
+            if not piece.records:
+                self._try_from = number + _WAIT_RECORDS
+                break
+            self._smallest = min(self._smallest, piece.smallest)
+            self._largest = max(self._largest, piece.largest)
+            self._lacks_key |= piece.lacks_key
+            number += piece.records
+            at += piece.size
+        return number, at
 
     def _reach(self, data: bytes, at: int, number: int) -> int:
         """Say how much is wanted where the window ended within a record."""

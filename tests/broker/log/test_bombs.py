@@ -78,7 +78,8 @@ def test_a_produced_batch_is_looked_at_in_steps(settings):
     # No two neighbours alike.
     records = [(NOW_MS, b"k", b"v" * (number % 2)) for number in range(5000)]
     work = log.prepare(new_batch(records, codec=ZSTD), NOW_MS)
-    assert len(list(work)) >= 5000 // STEP_UNITS
+    # Compiled code walks two of them in a unit.
+    assert len(list(work)) >= 5000 // (2 * STEP_UNITS)
     assert log.log_end_offset == 0
 
 

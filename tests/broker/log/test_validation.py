@@ -14,9 +14,8 @@ from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from broker.protocol.records.batch import HEADER_SIZE, parse_header, seal
 from broker.protocol.records.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from broker.protocol.records.records import (
-    new_batch,
-)
+from broker.protocol.records.compiled_walk import walk_piece
+from broker.protocol.records.records import new_batch, write_varint
 from broker.protocol.records.uniform_runs import RUN_MAX
 from broker.protocol.records.validation import contents_of, is_one_record
 from tests.broker.log import naive_validator
@@ -353,6 +352,122 @@ def test_a_fault_within_a_run_is_found(data):
     plain[at] = data.draw(st.integers(0, 255))
     ours, theirs = told(bytes(plain), count)
     assert ours == theirs
+
+
+# ---- records of unequal sizes: compiled code ----
+
+
+def records_of_all_sizes(dice, count):
+    """Return records of which hardly two neighbours have the same size."""
+    return [
+        record(
+            number,
+            time=dice.choice([number, -1, -number, 2**40]),
+            key=dice.choice([None, dice.randbytes(dice.randrange(80))]),
+            value=dice.choice([None, dice.randbytes(dice.randrange(300))]),
+            headers=dice.choice([[], [], [("h", None), ("\u00e9", b"v" * 70)]]),
+        )
+        for number in range(count)
+    ]
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.sampled_from([5, 70, 400]),
+    off=st.sampled_from([0, 0, 0, 1, -1]),
+    flip=st.none() | st.tuples(st.integers(0), st.integers(0, 40), st.integers(0, 255)),
+    codec=st.sampled_from(CODECS),
+)
+def test_records_of_unequal_sizes_and_the_witness_agree(seed, count, off, flip, codec):
+    records = records_of_all_sizes(random.Random(seed), count)
+    if flip is not None:
+        at, place, byte = flip
+        broken = bytearray(records[at % count])
+        broken[place % len(broken)] = byte
+        records[at % count] = bytes(broken)
+    ours, theirs = told(b"".join(records), count + off, codec)
+    assert ours == theirs
+
+
+def test_records_of_unequal_sizes_are_walked_by_compiled_code():
+    plain = b"".join(records_of_all_sizes(random.Random(1), 200))
+    at = number = 0
+    lacks_key = False
+    extremes = []
+    while at < len(plain):
+        piece = walk_piece(plain, at, number, 200 - number)
+        assert piece.records
+        number += piece.records
+        at += piece.size
+        lacks_key |= piece.lacks_key
+        extremes += [piece.smallest, piece.largest]
+    assert (min(extremes), max(extremes), lacks_key) == naive_validator.contents(
+        plain, 200
+    )
+
+
+def stretched(number, size=0):
+    """Return a varint in a form longer than its shortest, of ``size`` bytes or one."""
+    short = write_varint(number)
+    zeros = max(size - len(short), 1) - 1
+    return short[:-1] + bytes([short[-1] | 0x80]) + b"\x80" * zeros + b"\0"
+
+
+FIELDS = ["time", "offset", "key", "value", "headers", "header key", "header value"]
+
+
+@pytest.mark.parametrize("size", [2, 5, 6, 10, 11])
+@pytest.mark.parametrize("field", ["length", *FIELDS])
+def test_varints_that_are_too_long_are_left_to_the_walk_in_python(field, size):
+    """aiokafka reads all lengths as 64 bits, in up to ten bytes."""
+    records = records_of_all_sizes(random.Random(2), 150)
+    numbers = dict(zip(FIELDS, [7, 100, 1, 1, 1, 1, 1], strict=True))
+    texts = {"key": b"k", "value": b"v", "header key": b"h", "header value": b"v"}
+    content = b"\0"
+    for name, value in numbers.items():
+        content += stretched(value, size) if name == field else write_varint(value)
+        content += texts.get(name, b"")
+    length = len(content)
+    records[100] = content
+    lead = stretched(length, size) if field == "length" else write_varint(length)
+    records[100] = lead + content
+    piece = walk_piece(records[100] + bytes(20), 0, 100, 1)
+    assert piece is None or not piece.records
+    ours, theirs = told(b"".join(records), 150)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "time", [2**63 - 1, 2**63 - 2**40, -(2**63), -(2**40), -(2**40) - 1, 2**62]
+)
+def test_deltas_that_wrap_around_are_left_to_the_walk_in_python(time):
+    records = records_of_all_sizes(random.Random(3), 100)
+    records[50] = record(50, time=time)
+    ours, theirs = told(b"".join(records), 100)
+    assert ours == theirs is not None
+
+
+def test_records_that_are_cut_anywhere_are_refused():
+    """Also in their headers, where aiokafka reads behind the end."""
+    records = records_of_all_sizes(random.Random(4), 30)
+    records.append(record(30, key=None, headers=[("", None), ("", b"")] * 3))
+    plain = b"".join(records)
+    for cut in range(1, 60):
+        ours, theirs = told(plain[:-cut], 31)
+        assert ours is theirs is None
+        ours, theirs = told(plain[:-cut] + bytes(cut), 31)
+        assert ours == theirs
+
+
+def test_a_piece_full_of_headers_is_walked_in_steps():
+    records = records_of_all_sizes(random.Random(5), 10)
+    records.append(record(10, headers=[("", None)] * 15_000))
+    records.append(record(11, headers=[("h", None)] * 5_000))
+    sent = batch_of(records)
+    assert len(list(contents_of(NONE, 12, sent))) > 20
+    ours, theirs = told(b"".join(records), 12)
+    assert ours == theirs is not None
 
 
 @given(
