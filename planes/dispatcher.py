@@ -94,15 +94,16 @@ class Dispatcher:
         if not plane.offer(task, self.now_ns()):
             self._room.wanted.add(plane)
             return False
-        self._arrived(plane)
+        # As in `enter`, without a call for each request.
+        if plane is not self._turns:
+            self._cpu.wake(plane)
+        if self._token_free:
+            self._awaken()
         return True
 
     def enter(self, plane: PlaneCore, task: Task) -> None:
         """Put a task that no client sent into ``plane``, which never refuses it."""
         plane.enter(task, self.now_ns())
-        self._arrived(plane)
-
-    def _arrived(self, plane: PlaneCore) -> None:
         if plane is not self._turns:
             self._cpu.wake(plane)
         if self._token_free:

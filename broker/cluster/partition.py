@@ -158,7 +158,8 @@ class Partition:
 
         ``prepared`` is what `Log.prepare` made of it, if that was done before.
         """
-        self.check_append(acks)
+        if not self.is_leader or acks == ALL_REPLICAS:
+            self.check_append(acks)
         appended = self.log.append(records, self.leader_epoch, now_ms, prepared)
         if self.followers or self.log.flushes:
             self.withheld.note(now_ms)

@@ -194,12 +194,13 @@ class Log:
         else:
             fields = check_produced(records, config.max_message_bytes)
             prepared = records
-            # Count, codec, base and largest timestamp: what small batches have.
+            _, _, _, _, _, attributes, _, base_ms, largest_ms, _, _, _, count = fields
+            # What small batches have.
             if (
-                fields[12] != 1
-                or fields[5]
-                or not fields[7] == fields[8] >= 0
-                or fields[8] - now_ms > config.message_timestamp_after_max_ms
+                count != 1
+                or attributes
+                or not base_ms == largest_ms >= 0
+                or largest_ms - now_ms > config.message_timestamp_after_max_ms
                 or not self._keeps_batches
                 or not is_one_record(records)
             ):

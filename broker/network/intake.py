@@ -98,8 +98,8 @@ class Intake:
             frame,
             body_offset,
             peer,
+            is_denied,
         )
-        request.is_denied = is_denied
         if self._deadline is not None:
             request.deadline_ns = self._deadline(header, frame, received_ns)
         request.serve = partial(self._serve_request, request)

@@ -165,5 +165,6 @@ _RECEIVED: Final = (
     "frame",
     "body_offset",
     "peer",
+    "is_denied",
 )
 received_request: Final = _compile_received_request()

@@ -23,6 +23,7 @@ def test_every_field_is_as_the_constructor_sets_it():
         "frame": b"frame",
         "body_offset": 15,
         "peer": "a peer",
+        "is_denied": True,
     }
     quick = received_request(*given.values())
     slow = Request(arrived_ns=7, **given)
