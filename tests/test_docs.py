@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,14 +114,6 @@ def figures(text: str) -> list[str]:
 )
 def test_a_figure_stands_beside_the_command_that_makes_it_again(page: Path) -> None:
     assert figures(page.read_text()) == []
-
-
-def test_the_readme_says_for_how_long_make_compare_plays_live() -> None:
-    quickstart = tomllib.loads(
-        (ROOT / "experiments/configs/quickstart.toml").read_text()
-    )
-    assert quickstart["episodes"]["minutes"] == 3.0
-    assert "then live for three minutes" in (ROOT / "README.md").read_text()
 
 
 def test_the_page_of_results_is_rendered_from_the_files_beside_it() -> None:
