@@ -22,8 +22,9 @@ from typing import Final
 import numpy as np
 
 from spark_analysis.judging.cell_sessions import CellSessions, quantile_sessions
-from spark_analysis.judging.cells import Cell, Rules, judge_cells
+from spark_analysis.judging.cells import Cell, judge_cells
 from spark_analysis.judging.metrics import Metric, metrics_of
+from spark_analysis.judging.rules import Rules
 from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.paired import t_p

@@ -80,7 +80,7 @@ ONLY = {
 
 MODULES_PER_FOLDER = 16
 # One file per API, one per policy.
-MAY_HAVE_MORE = ("broker.apis", "schedulers.policies", "spark_analysis.judging")
+MAY_HAVE_MORE = ("broker.apis", "schedulers.policies")
 
 _BEGIN, _END = "<!-- map: python tests/architecture.py -->", "<!-- end of map -->"
 

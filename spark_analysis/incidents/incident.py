@@ -1,15 +1,14 @@
-"""An election under load as plain values: what tables, figures and sentences tell."""
+"""An election under load as plain values: the content of tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from spark_analysis.incidents.measures import Measure
-from spark_analysis.incidents.order import Order
 from spark_analysis.incidents.overload import Overload
-from spark_analysis.judging.verdict import Word
+from spark_analysis.judging.cells import Word
+from spark_analysis.judging.contrast import Contrast
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.statistics.intervals import Estimate
 
@@ -18,18 +17,22 @@ from spark_analysis.statistics.intervals import Estimate
 class IncidentCell:
     """One measure of one arm: its mean over incidents, and how it compares.
 
-    ``difference`` is the mean of arm minus baseline, block by block, ``ratio`` the mean
-    of arm to baseline; ``p`` is that of the ratio, adjusted for all arms of the
-    measure. All are None for the baseline itself.
+    ``difference`` is the mean of arm minus baseline, block by block, and ``contrast``
+    compares the arm with the baseline, adjusted for all arms of the measure. Both are
+    None for the baseline itself.
     """
 
     arm: str
     measure: Measure
     estimate: Estimate
     difference: Estimate | None
-    ratio: Estimate | None
-    p: float | None
+    contrast: Contrast | None
     word: Word
+
+    @property
+    def p(self) -> float | None:
+        """The p-value of the ratio to the baseline."""
+        return None if self.contrast is None else self.contrast.p
 
 
 # What a panel shows of attempts, from top to bottom; the first is before the decision.
@@ -55,17 +58,15 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Everything that is told of an election: cells by measure, then by arm.
+    """The values of an election: cells by measure, then by arm.
 
-    ``orders`` are those of the arms by measure; ``timelines`` are those of one block,
-    the same requests for every arm.
+    ``timelines`` are those of one block, the same requests for every arm.
     """
 
     manifest: Manifest
     overload: Overload
     measures: tuple[Measure, ...]
     cells: tuple[IncidentCell, ...]
-    orders: Mapping[str, Order]
     block: int
     timelines: tuple[Timeline, ...]
 

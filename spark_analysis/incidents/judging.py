@@ -1,14 +1,14 @@
-"""From attempts to an incident: Spark sums up runs, the paired statistics decide.
+"""From attempts to an incident: Spark sums up runs, paired contrasts decide.
 
-An incident is a run, and one replication; arms of a block met the same requests.
+An incident is a run with processes of its own, so a block is a session. Arms of a block
+met the same requests. A measure of all arms is a family under Holm's rule.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,31 +20,23 @@ from spark_analysis.incidents.measures import (
     of_partition,
     of_run,
 )
-from spark_analysis.incidents.order import Order, order_of
 from spark_analysis.incidents.overload import overload_of
-from spark_analysis.judging.group_functions import Contrast
-from spark_analysis.judging.run_values import Key, RunValue, values_by_block
-from spark_analysis.judging.spark_jobs import families
-from spark_analysis.judging.verdict import word_of
+from spark_analysis.judging.cells import Word, noise_floor, word_of
+from spark_analysis.judging.contrast import Contrast, adjust, contrast_from
+from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.rules import Rules, rules_of
 from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.load import aggregates, read_attempts
 from spark_analysis.statistics.intervals import Estimate, mean_interval, median_interval
+from spark_analysis.statistics.multiplicity import holm
+from spark_analysis.statistics.ratios import log_ratio
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# The one class of the families here: incidents.
-_CLASS: Final = "incident"
 _PRODUCE, _LEADER_AND_ISR = 0, 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What Spark found: a value per run, and the contrasts by measure."""
-
-    manifest: Manifest
-    values: tuple[RunValue, ...]
-    families: Mapping[str, Mapping[Key, Contrast]]
+# A measure of every arm, by block.
+Values = Mapping[str, Mapping[int, float]]
 
 
 def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
@@ -56,23 +48,22 @@ def judge_incident(spark: SparkSession, manifest: Manifest) -> Incident | None:
     attempts = _with_decision(read_attempts(spark, manifest), old_leader)
     attempts = attempts.cache()
     values = _values(attempts, manifest, measures, old_leader)
-    found = families(spark, [values], manifest, measures)
-    judged = _Found(
-        manifest=manifest,
-        values=values,
-        families={it.name: found.get((0, it.name), {}) for it in measures},
-    )
     arms = [arm.name for arm in manifest.arms_compared]
     block = manifest.blocks[0]
-    return Incident(
+    incident = Incident(
         manifest=manifest,
         overload=overload_of(attempts, manifest, old_leader),
         measures=measures,
-        cells=tuple(_cell(judged, m, arm) for m in measures for arm in arms),
-        orders={it.name: _order(judged, it) for it in measures},
+        cells=tuple(
+            cell
+            for measure in measures
+            for cell in judge_measure(measure, values[measure.name], manifest)
+        ),
         block=block,
         timelines=_timelines(attempts.where(f"block = {block}"), arms, manifest),
     )
+    attempts.unpersist()
+    return incident
 
 
 def _with_decision(attempts: DataFrame, old_leader: int) -> DataFrame:
@@ -107,28 +98,24 @@ def _values(
     manifest: Manifest,
     measures: Sequence[Measure],
     old_leader: int,
-) -> tuple[RunValue, ...]:
-    """Return every run's measures, arms as they are shown, blocks ascending."""
+) -> dict[str, Values]:
+    """Return every measure of every arm, by block; infinite if it never ended."""
     timeout_ns = _timeout_ns(manifest)
     found = attempts.groupBy("run_id", "arm", "block").agg(
         *aggregates(dict(of_run(old_leader, timeout_ns)))
     )
-    rows = found.toArrow().to_pylist()
-    order = {arm.name: rank for rank, arm in enumerate(manifest.arms_compared)}
-    rows.sort(key=lambda row: (order[row["arm"]], row["block"]))
-    return tuple(
-        RunValue(
-            class_name=_CLASS,
-            arm=row["arm"],
-            block=row["block"],
-            counts={},
-            values={
-                it.name: math.inf if row[it.name] is None else row[it.name]
-                for it in measures
-            },
-        )
-        for row in rows
-    )
+    rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["block"])
+    return {
+        it.name: {
+            arm.name: {
+                row["block"]: math.inf if row[it.name] is None else row[it.name]
+                for row in rows
+                if row["arm"] == arm.name
+            }
+            for arm in manifest.arms_compared
+        }
+        for it in measures
+    }
 
 
 def _timeout_ns(manifest: Manifest) -> int:
@@ -137,54 +124,67 @@ def _timeout_ns(manifest: Manifest) -> int:
     return round(timeout_ms * 1e6)
 
 
-def _cell(found: _Found, measure: Measure, arm: str) -> IncidentCell:
-    manifest, options = found.manifest, found.manifest.options
-    mine = values_by_block(found.values, Key(_CLASS, arm), measure.name)
-    base = values_by_block(found.values, Key(_CLASS, manifest.baseline), measure.name)
-    estimate = _interval(list(mine.values()), options.confidence)
-    estimate = estimate._replace(low=max(0.0, estimate.low))
-    contrast = found.families[measure.name].get(Key(_CLASS, arm))
-    if contrast is None:
-        return IncidentCell(
-            arm=arm,
-            measure=measure,
-            estimate=estimate,
-            difference=None,
-            ratio=None,
-            p=None,
-            word="baseline",
+def judge_measure(
+    measure: Measure, values: Values, manifest: Manifest
+) -> list[IncidentCell]:
+    """Return one cell per arm: value, difference and ratio to the baseline, word."""
+    metric = Metric(
+        name=measure.name,
+        label=measure.label,
+        unit=measure.unit,
+        quantile=None,
+        margin=measure.margin,
+    )
+    rules = rules_of(manifest)
+    base = values[manifest.baseline]
+    contrasts = {
+        arm: contrast_from(
+            {at: log_ratio(value, base[at]) for at, value in of.items() if at in base},
+            measure.margin,
+            rules,
         )
-    differences = [value - base[block] for block, value in mine.items()]
-    # Of whatever is measured of an election, less is better.
-    word = word_of(contrast, options, lower_is_better=True)
-    if (
-        manifest.deterministic
-        and arm == manifest.again
-        and contrast.blocks_tied == contrast.blocks
-    ):
-        word = "identical"
+        for arm, of in values.items()
+        if arm != manifest.baseline
+    }
+    rivals = [arm for arm in contrasts if arm != manifest.again]
+    judged = adjust([contrasts[arm] for arm in rivals], holm)
+    contrasts |= dict(zip(rivals, judged, strict=True))
+    noise = noise_floor(contrasts.get(manifest.again or ""))
+    return [
+        _cell(arm, measure, metric, values, contrasts.get(arm), noise, rules)
+        for arm in values
+    ]
+
+
+def _cell(
+    arm: str,
+    measure: Measure,
+    metric: Metric,
+    values: Values,
+    contrast: Contrast | None,
+    noise: Estimate | None,
+    rules: Rules,
+) -> IncidentCell:
+    confidence = rules.options.confidence
+    mine, base = values[arm], values[rules.baseline]
+    estimate = _interval(list(mine.values()), confidence)
+    estimate = estimate._replace(low=max(0.0, estimate.low))
+    word: Word = "baseline"
+    difference = None
+    if contrast is not None:
+        differences = [value - base[at] for at, value in mine.items() if at in base]
+        difference = _interval(differences, confidence)
+        word = "A/A"
+        if arm != rules.again:
+            word, _ = word_of(contrast, noise, metric, rules.options.alpha)
     return IncidentCell(
         arm=arm,
         measure=measure,
         estimate=estimate,
-        difference=_interval(differences, options.confidence),
-        ratio=contrast.ratio,
-        p=contrast.p,
+        difference=difference,
+        contrast=contrast,
         word=word,
     )
-
-
-def _order(found: _Found, measure: Measure) -> Order:
-    """Return the order of all arms but the A/A arm in the blocks that all have."""
-    manifest = found.manifest
-    by_block = {
-        arm.name: values_by_block(found.values, Key(_CLASS, arm.name), measure.name)
-        for arm in manifest.arms_compared
-        if arm.name != manifest.again
-    }
-    blocks = sorted(set.intersection(*(set(of) for of in by_block.values())))
-    values = {arm: [of[block] for block in blocks] for arm, of in by_block.items()}
-    return order_of(values, manifest.options.alpha, manifest.seed)
 
 
 def _interval(values: Sequence[float], confidence: float) -> Estimate:

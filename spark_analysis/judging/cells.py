@@ -21,41 +21,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from spark_analysis.judging.cell_sessions import CellSessions
-from spark_analysis.judging.contrast import Contrast, contrast_of, tail_of
+from spark_analysis.judging.contrast import (
+    Contrast,
+    adjust,
+    contrast_of,
+    pooled_logs,
+    tail_of,
+)
 from spark_analysis.judging.metrics import Metric
+from spark_analysis.judging.rules import Rules
 from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.paired import jackknife_values, smallest_p
+from spark_analysis.statistics.multiplicity import holm
+from spark_analysis.statistics.paired import smallest_p
 from spark_analysis.statistics.ratios import ratio_of
-from spark_analysis.statistics.step_down import holm
 
 Word = Literal[
     "baseline", "A/A", "better", "worse", "equivalent", "not significant", "refused"
 ]
 WITHIN_NOISE: Final = "within the noise floor"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the cells of one point are judged, all named before the experiment.
-
-    ``again`` is the A/A arm. ``primary`` is the configured class and the name of its
-    metric. ``calibration_error`` is None in a measured world; in a deterministic one it
-    widens the prediction intervals.
-    """
-
-    baseline: str
-    again: str | None
-    primary: tuple[str, str]
-    options: Options
-    seed: int = 0
-    calibration_error: float | None = None
 
 
 class CellKey(NamedTuple):
@@ -74,7 +64,8 @@ class Cell:
     baseline, its p-values adjusted for the family. Both are None in a refused cell.
     ``noise`` is the noise floor and ``p_min`` the smallest p-value that the sessions
     can give in the family; None where there is none. ``why`` gives the reason of a
-    refusal, or of a word that the numbers do not explain.
+    refusal, or of a word that the numbers do not explain. ``effective`` is the number
+    of effective exceedances of a quantile.
     """
 
     class_name: str
@@ -89,6 +80,7 @@ class Cell:
     secondary: bool
     word: Word
     why: str = ""
+    effective: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -118,14 +110,7 @@ def judge_cells(
         metric = by_name[key.metric]
         refusals[key] = why_refused(metric, rules.options, cell, base)
         if key.arm != rules.baseline and not refusals[key]:
-            contrasts[key] = contrast_of(
-                cell,
-                base,
-                metric,
-                rules.options,
-                seed=rules.seed,
-                calibration_error=rules.calibration_error,
-            )
+            contrasts[key] = contrast_of(cell, base, metric, rules)
     rivals = {key: it for key, it in contrasts.items() if key.arm != rules.again}
     adjusted, p_min = adjust_families(rivals, rules.primary)
     judged = {**contrasts, **adjusted}
@@ -176,17 +161,17 @@ def adjust_families(
     A deterministic world's contrasts have no p-values and stay as they are.
     """
     families: dict[str, list[CellKey]] = {}
-    for key, contrast in rivals.items():
-        if contrast.p is not None:
-            is_primary = (key.class_name, key.metric) == primary
-            families.setdefault("" if is_primary else key.metric, []).append(key)
-    adjusted, p_min = dict(rivals), {}
+    for key in rivals:
+        is_primary = (key.class_name, key.metric) == primary
+        families.setdefault("" if is_primary else key.metric, []).append(key)
+    adjusted, p_min = {}, {}
     for keys in families.values():
-        p = holm(np.array([rivals[key].p for key in keys]))
-        same = holm(np.array([rivals[key].p_same for key in keys]))
-        for key, of, of_same in zip(keys, p.tolist(), same.tolist(), strict=True):
-            adjusted[key] = replace(rivals[key], p=of, p_same=of_same)
-            p_min[key] = smallest_p(len(rivals[key].logs), len(keys))
+        for key, contrast in zip(
+            keys, adjust([rivals[key] for key in keys], holm), strict=True
+        ):
+            adjusted[key] = contrast
+            if contrast.p is not None:
+                p_min[key] = smallest_p(len(contrast.logs), len(keys))
     return adjusted, p_min
 
 
@@ -242,6 +227,7 @@ def _cell(
         word, why = word_of(contrast, noise, metric, rules.options.alpha)
         if word == "not significant" and p_min is not None and not why:
             why = _too_few(len(contrast.logs), p_min, rules.options.alpha)
+    tail = tail_of(cell, metric)
     return Cell(
         class_name=cell.class_name,
         arm=cell.arm,
@@ -257,6 +243,7 @@ def _cell(
         secondary=(cell.class_name, cell.metric) != rules.primary,
         word=word,
         why=why,
+        effective=None if tail is None else tail.effective,
     )
 
 
@@ -275,9 +262,8 @@ def value_of(cell: CellSessions, metric: Metric, confidence: float) -> Estimate:
     if metric.quantile is None:
         mean = mean_interval(np.array(cell.values), confidence)
         return Estimate(mean.value, max(0.0, mean.low), mean.high)
-    known = [of for of in (cell.pooled, *cell.without) if 0 < of < math.inf]
-    if len(known) <= len(cell.without):
+    logs = pooled_logs(cell)
+    if not np.all(np.isfinite(logs)):
         return Estimate(cell.pooled, 0.0, math.inf)
-    logs = jackknife_values(math.log(cell.pooled), np.log(cell.without))
-    low_high = ratio_of(mean_interval(logs, confidence))
-    return Estimate(cell.pooled, low_high.low, low_high.high)
+    bounds = ratio_of(mean_interval(logs, confidence))
+    return Estimate(cell.pooled, bounds.low, bounds.high)

@@ -9,15 +9,15 @@ quantiles. Tests and intervals take both alike (``statistics.paired``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.recordings.contract import Options
+from spark_analysis.judging.rules import Rules
 from spark_analysis.statistics import FloatArray
 from spark_analysis.statistics.exceedance import Tail, tail_of_sessions
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
@@ -53,33 +53,49 @@ class Contrast:
 
 
 def contrast_of(
-    arm: CellSessions,
-    base: CellSessions,
-    metric: Metric,
-    options: Options,
-    *,
-    seed: int = 0,
-    calibration_error: float | None = None,
+    arm: CellSessions, base: CellSessions, metric: Metric, rules: Rules
 ) -> Contrast:
-    """Compare an arm with another over the sessions that both have.
-
-    ``calibration_error`` is the standard error of the log-ratio by the calibration: the
-    world is a deterministic one.
-    """
+    """Compare an arm with another over the sessions that both have."""
     logs, pooled = paired_logs(arm, base, metric)
+    return contrast_from(logs, metric.margin, rules, pooled=pooled)
+
+
+def contrast_from(
+    logs: Mapping[int, float], margin: float, rules: Rules, *, pooled: bool = False
+) -> Contrast:
+    """Return what the values of sessions say of their mean."""
     values = np.array(list(logs.values()))
-    if calibration_error is not None:
-        predicted = prediction_interval(values, options.confidence, calibration_error)
-        return Contrast(
-            logs=logs, pooled=pooled, ratio=ratio_of(predicted), p=None, p_same=None
-        )
+    confidence, error = rules.options.confidence, rules.calibration_error
+    ratio = ratio_of(log_ratio_interval(values, confidence))
+    if error is not None:
+        if np.all(np.isfinite(values)):
+            ratio = ratio_of(prediction_interval(values, confidence, error))
+        return Contrast(logs=logs, pooled=pooled, ratio=ratio, p=None, p_same=None)
     return Contrast(
         logs=logs,
         pooled=pooled,
-        ratio=ratio_of(log_ratio_interval(values, options.confidence)),
-        p=paired_p(values, seed),
-        p_same=tost(values, metric.margin),
+        ratio=ratio,
+        p=paired_p(values, rules.seed),
+        p_same=tost(values, margin),
     )
+
+
+def adjust(
+    contrasts: Sequence[Contrast], rule: Callable[[FloatArray], FloatArray]
+) -> list[Contrast]:
+    """Return contrasts with their p-values adjusted as one family.
+
+    Those of a deterministic world have none and stay as they are.
+    """
+    with_p = [it for it in contrasts if it.p is not None]
+    p, same = (
+        iter(rule(np.array([getattr(it, name) for it in with_p])).tolist())
+        for name in ("p", "p_same")
+    )
+    return [
+        it if it.p is None else replace(it, p=next(p), p_same=next(same))
+        for it in contrasts
+    ]
 
 
 def paired_logs(
@@ -93,14 +109,30 @@ def paired_logs(
         for session, value in mine.items()
         if session in theirs
     }
-    if not _thin_sessions(metric, arm, base) or arm.sessions != base.sessions:
+    if arm.sessions != base.sessions or not is_thin(metric, arm, base):
         return own, False
-    pooled = log_ratio(arm.pooled, base.pooled)
-    without = np.array(list(map(log_ratio, arm.without, base.without)))
-    if not (math.isfinite(pooled) and np.all(np.isfinite(without))):
+    values = pooled_logs(arm) - pooled_logs(base)
+    if not np.all(np.isfinite(values)):
         return own, False
-    values = jackknife_values(pooled, without)
     return dict(zip(arm.sessions, values.tolist(), strict=True)), True
+
+
+def session_logs(cell: CellSessions) -> FloatArray:
+    """Return the logarithms of the sessions' own values."""
+    with np.errstate(divide="ignore"):
+        logs: FloatArray = np.log(np.array(cell.values, dtype=np.float64))
+    return logs
+
+
+def pooled_logs(cell: CellSessions) -> FloatArray:
+    """Return the jackknife's values of the logarithm of the pooled quantile.
+
+    Not a number where the quantile is infinite, or would be without some session.
+    """
+    values = np.array([cell.pooled, *cell.without])
+    if not (np.all(values > 0) and np.all(np.isfinite(values))):
+        return np.full(len(cell.sessions), math.nan)
+    return jackknife_values(math.log(cell.pooled), np.log(values[1:]))
 
 
 def tail_of(cell: CellSessions, metric: Metric) -> Tail | None:
@@ -110,8 +142,8 @@ def tail_of(cell: CellSessions, metric: Metric) -> Tail | None:
     return tail_of_sessions(cell.counts, cell.exceedances, metric.quantile)
 
 
-def _thin_sessions(metric: Metric, *cells: CellSessions) -> bool:
-    """Whether some session has too few effective exceedances for its own quantile."""
+def is_thin(metric: Metric, *cells: CellSessions) -> bool:
+    """Return whether a session has too few exceedances for a quantile of its own."""
     if metric.quantile is None:
         return False
     for cell in cells:

@@ -1,236 +1,233 @@
-"""From the runs of full two-level designs to their effects, per class and metric.
+"""Effects of the factors of a two-level design on each class and metric.
 
-A class is judged in every metric in which all its arms may be compared; where some
-arm's quantile is infinite (requests were lost), or a run is too short for it, there is
-no effect to be computed, the reason is kept, and the class is told by a metric that has
-one.
+``statistics.factorial`` defines the lines of a design. The response of an arm in a
+session is the logarithm of its value, so a line is a contrast with a value per session.
+If some session of some arm is too thin for a quantile, all arms respond with the
+jackknife's values of their pooled quantiles. A line that compares an arm with the
+baseline has that cell's p-value. The others of a class are a family of their own.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from spark_analysis.judging.attribution import Attribution, Design, Effect
-from spark_analysis.judging.comparison import Comparison
-from spark_analysis.judging.decision import decide
+from spark_analysis.judging.cell_sessions import CellSessions
+from spark_analysis.judging.cells import Cell, CellKey
+from spark_analysis.judging.contrast import (
+    Contrast,
+    adjust,
+    contrast_from,
+    is_thin,
+    pooled_logs,
+    session_logs,
+)
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.run_values import Key, values_by_block
-from spark_analysis.judging.verdict import why_not_compared
+from spark_analysis.judging.rules import Rules
 from spark_analysis.recordings.contract import Arm, Manifest
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.factorial import (
     Combination,
+    Kind,
     Line,
-    by_block,
+    by_session,
     combinations_of,
     lines,
     part_of_whole,
 )
-from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import ratio_of
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.statistics.multiplicity import holm
 
-Responses = Mapping[Combination, FloatArray]
+Direction = Literal["lower", "higher", "not significant"]
 
 
-def designs_of(manifest: Manifest) -> tuple[tuple[Design, ...], str]:
-    """Return the two-level designs that the compared arms make, and what is missing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Arms as a full two-level design; a combination's factors are off the reference.
+
+    ``levels`` are, by factor, the reference level and the other one. Where factors have
+    more than two levels there is a design for each choice of others.
+    """
+
+    levels: Mapping[str, tuple[str, str]]
+    arms: Mapping[Combination, str]
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The treatment factors in the config's order."""
+        return tuple(self.levels)
+
+    @property
+    def none(self) -> str:
+        """The arm in which every factor is at its reference."""
+        return self.arms[frozenset()]
+
+    @property
+    def full(self) -> str:
+        """The arm in which no factor is."""
+        return self.arms[frozenset(self.levels)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One line of a design: a ratio with its interval, and its direction.
+
+    ``part`` is the line's part in the whole effect, on the scale of logarithms; None
+    for main effects and interactions, which are no parts of it.
+    """
+
+    kind: Kind
+    factors: tuple[str, ...]
+    ratio: Estimate
+    part: Estimate | None
+    p: float | None
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignEffects:
+    """The effects of a design on one class in one metric; ``why`` if there are none."""
+
+    design: Design
+    class_name: str
+    metric: Metric
+    effects: tuple[Effect, ...] = ()
+    why: str = ""
+
+
+def designs_of(manifest: Manifest) -> tuple[Design, ...]:
+    """Return the full two-level designs that the compared arms make.
 
     A factor with several levels beside the reference makes a design with each of them:
     policies of which each is combined with a reader are as many designs of two factors.
-    The reference is what the first arm with factors has. Nothing is missing where no
-    arm names a factor: then nothing was promised.
+    The reference is the first arm's level. A design that lacks an arm is left out.
     """
     arms = [arm for arm in manifest.arms_compared if arm.factors]
     if not arms:
-        return (), ""
+        return ()
     others: list[list[tuple[str, str]]] = []
     for name, reference in arms[0].factors.items():
         found = dict.fromkeys(arm.factors[name] for arm in arms)
         if len(found) == 1:
-            return (), f"{name} has no level but {reference}"
+            return ()
         others.append([(reference, level) for level in found if level != reference])
-    designs, missing = [], []
-    for chosen in product(*others):
-        levels = dict(zip(arms[0].factors, chosen, strict=True))
-        design, why = _design(arms, levels)
-        designs += [design] if design else []
-        missing += [why] if why else []
-    return tuple(designs), "; ".join(dict.fromkeys(missing))
+    found_designs = (
+        _design(arms, dict(zip(arms[0].factors, chosen, strict=True)))
+        for chosen in product(*others)
+    )
+    return tuple(design for design in found_designs if design is not None)
 
 
 def _design(
     arms: Sequence[Arm], levels: Mapping[str, tuple[str, str]]
-) -> tuple[Design | None, str]:
-    """Return the arms with these levels as a design, or which of them is missing."""
+) -> Design | None:
+    """Return the arms with these levels as a design, None if one is missing."""
     by_combination = {
         frozenset(f for f, two in levels.items() if arm.factors[f] != two[0]): arm.name
         for arm in arms
         if all(arm.factors[factor] in two for factor, two in levels.items())
     }
-    for one in combinations_of(tuple(levels)):
-        if one not in by_combination:
-            settings = ", ".join(f"{k} {v[k in one]}" for k, v in levels.items())
-            return None, f"no arm with a valid run has {settings}"
-    return Design(levels=levels, arms=by_combination), ""
+    if by_combination.keys() < set(combinations_of(tuple(levels))):
+        return None
+    return Design(levels=levels, arms=by_combination)
 
 
-def attribute(comparison: Comparison) -> tuple[Attribution, ...]:
-    """Return the attribution of every class in every metric, design by design."""
-    found: dict[_Asked, Attribution] = {}
-    asked = [
-        _Asked(number, name, metric)
-        for number in range(len(comparison.designs))
-        for name in comparison.class_names
-        for metric in comparison.metrics
-    ]
-    for metric in comparison.metrics:
-        ready: dict[_Asked, Responses] = {}
-        for one in asked:
-            if one.metric is not metric:
+def effects_of(
+    designs: Sequence[Design],
+    sessions: Mapping[CellKey, CellSessions],
+    cells: Sequence[Cell],
+    rules: Rules,
+) -> Iterator[DesignEffects]:
+    """Yield the effects of every design on every class in every metric."""
+    judged = {CellKey(it.class_name, it.arm, it.metric.name): it for it in cells}
+    for design in designs:
+        for key, base in judged.items():
+            if key.arm != design.none:
                 continue
-            design = comparison.designs[one.design]
-            why = _refusal(comparison, design, one.class_name, metric)
-            if why:
-                found[one] = Attribution(
-                    design=design, class_name=one.class_name, metric=metric, why=why
-                )
-            else:
-                ready[one] = _responses(comparison, design, one.class_name, metric)
-        for one, effects in _judge(comparison, ready).items():
-            design = comparison.designs[one.design]
-            found[one] = Attribution(
+            there = {
+                combination: judged[key._replace(arm=arm)]
+                for combination, arm in design.arms.items()
+            }
+            refused = [it.arm for it in there.values() if it.word == "refused"]
+            arms = {
+                combination: sessions[key._replace(arm=it.arm)]
+                for combination, it in there.items()
+            }
+            responses = _responses(arms, base.metric)
+            why = "refused: " + ", ".join(refused) if refused else ""
+            if responses is None:
+                why = why or f"no finite {base.metric.label} in some session"
+            yield DesignEffects(
                 design=design,
-                class_name=one.class_name,
-                metric=metric,
-                effects=effects,
-                reach=_reach(comparison, design, ready[one]),
+                class_name=key.class_name,
+                metric=base.metric,
+                effects=()
+                if why or responses is None
+                else _effects(design, there, responses, rules),
+                why=why,
             )
-    return tuple(found[one] for one in asked)
-
-
-def _refusal(
-    comparison: Comparison, design: Design, class_name: str, metric: Metric
-) -> str:
-    """Return why a metric of a class has no effects, or an empty string."""
-    for arm in design.arms.values():
-        values = _values(comparison, class_name, arm, metric)
-        if not all(math.isfinite(value) and value > 0 for value in values.values()):
-            goodput = metric.quantile is None
-            what = "goodput is zero" if goodput else "too many got no answer"
-            return f"under {arm} {what}, so there is no {metric.label} to divide by"
-    cells = [
-        comparison.cell(class_name, arm, metric.name) for arm in design.arms.values()
-    ]
-    return why_not_compared(metric, *(cell.measured for cell in cells))
-
-
-def _values(
-    comparison: Comparison, class_name: str, arm: str, metric: Metric
-) -> dict[int, float]:
-    return values_by_block(comparison.run_values, Key(class_name, arm), metric.name)
 
 
 def _responses(
-    comparison: Comparison, design: Design, class_name: str, metric: Metric
-) -> Responses:
-    """Return the log of the metric in each block, by combination."""
-    found = {}
-    for combination, arm in design.arms.items():
-        values = _values(comparison, class_name, arm, metric)
-        found[combination] = np.log(list(values.values()))
-    return found
+    arms: Mapping[Combination, CellSessions], metric: Metric
+) -> dict[Combination, FloatArray] | None:
+    """Return the logarithm of the metric by session; None unless all are finite."""
+    logs = pooled_logs if is_thin(metric, *arms.values()) else session_logs
+    found = {combination: logs(cell) for combination, cell in arms.items()}
+    same = len({cell.sessions for cell in arms.values()}) == 1
+    finite = same and all(np.all(np.isfinite(of)) for of in found.values())
+    return found if finite else None
 
 
-class _Asked(NamedTuple):
-    """What an attribution is of; ``design`` is the number of its design."""
-
-    design: int
-    class_name: str
-    metric: Metric
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    line: Line
-    values: FloatArray
-
-
-def _judge(
-    comparison: Comparison, ready: Mapping[_Asked, Responses]
-) -> dict[_Asked, tuple[Effect, ...]]:
-    """Return all effects: p over all of them, intervals over a class's."""
-    if not ready:
-        return {}
-    options = comparison.manifest.options
-    measured = {
-        one: [
-            _Measured(line, by_block(line, responses))
-            for line in lines(comparison.designs[one.design].factors)
-        ]
-        for one, responses in ready.items()
-    }
-    flat = [of for found in measured.values() for of in found]
-    classes = [one.class_name for one, found in measured.items() for _ in found]
-    rows = {block: row for row, block in enumerate(comparison.manifest.blocks)}
-    table = np.full((len(rows), len(flat)), math.nan)
-    # A class may have no request in some block: of all classes a row is the same block.
-    here = [
-        _rows(comparison, one, rows) for one, found in measured.items() for _ in found
-    ]
-    for column, (of, places) in enumerate(zip(flat, here, strict=True)):
-        table[places, column] = of.values
-    p = iter(difference_p(table, classes, comparison.manifest.seed))
-    a_class = sum(len(lines(design.factors)) for design in comparison.designs)
-    confidence = 1 - options.alpha / a_class
-    return {
-        one: tuple(
-            _effect(of, found[-1].values, float(next(p)), confidence, options.alpha)
-            for of in found
+def _effects(
+    design: Design,
+    cells: Mapping[Combination, Cell],
+    responses: Mapping[Combination, FloatArray],
+    rules: Rules,
+) -> tuple[Effect, ...]:
+    margin = cells[frozenset()].metric.margin
+    values = {line: by_session(line, responses) for line in lines(design.factors)}
+    own, others = {}, {}
+    for line, of in values.items():
+        contrast = contrast_from(dict(enumerate(of.tolist())), margin, rules)
+        cell = _cell_of(line, design, cells, rules)
+        if cell is None:
+            others[line] = contrast
+        else:
+            own[line] = cell
+    adjusted = dict(zip(others, adjust(list(others.values()), holm), strict=True))
+    found = own | adjusted
+    whole = values[lines(design.factors)[-1]]
+    return tuple(
+        Effect(
+            kind=line.kind,
+            factors=line.factors,
+            ratio=found[line].ratio,
+            part=None
+            if line.kind == "effect"
+            else part_of_whole(of, whole, rules.options.confidence),
+            p=found[line].p,
+            direction=_direction(found[line], rules.options.alpha),
         )
-        for one, found in measured.items()
-    }
-
-
-def _rows(comparison: Comparison, one: _Asked, rows: Mapping[int, int]) -> list[int]:
-    """Return the rows of the blocks in which a class is known; all arms have those."""
-    arm = comparison.designs[one.design].none
-    return [
-        rows[block] for block in _values(comparison, one.class_name, arm, one.metric)
-    ]
-
-
-def _effect(
-    of: _Measured, whole: FloatArray, p: float, confidence: float, alpha: float
-) -> Effect:
-    ratio = ratio_of(mean_interval(of.values, confidence))
-    part = None
-    if of.line.kind != "effect":
-        part = part_of_whole(of.values, whole, confidence)
-    return Effect(
-        kind=of.line.kind,
-        factors=of.line.factors,
-        ratio=ratio,
-        part=part,
-        p=p,
-        decision=decide(ratio, blocks=len(of.values), p=p, p_same=1.0, alpha=alpha),
+        for line, of in values.items()
     )
 
 
-def _reach(
-    comparison: Comparison, design: Design, responses: Responses
-) -> dict[Combination, Estimate]:
-    none, *others = combinations_of(design.factors)
-    whole = responses[others[-1]] - responses[none]
-    asked = sum(2 ** len(each.factors) - 1 for each in comparison.designs)
-    confidence = 1 - comparison.manifest.options.alpha / asked
-    return {
-        one: part_of_whole(responses[one] - responses[none], whole, confidence)
-        for one in others
-    }
+def _cell_of(
+    line: Line, design: Design, cells: Mapping[Combination, Cell], rules: Rules
+) -> Contrast | None:
+    """Return the contrast of the arm that a line compares with the baseline, if any."""
+    if line.kind not in ("alone", "whole") or design.none != rules.baseline:
+        return None
+    return cells[frozenset(line.factors)].contrast
+
+
+def _direction(contrast: Contrast, alpha: float) -> Direction:
+    ratio = contrast.ratio
+    if ratio.low <= 1 <= ratio.high or (contrast.p is not None and contrast.p >= alpha):
+        return "not significant"
+    return "lower" if ratio.high < 1 else "higher"

@@ -1,24 +1,21 @@
-"""What a factor does to the ratios: every arm against the baseline at each level.
+"""Ratios of every arm to the baseline at each level of a sweep's factors.
 
-The ratio at a level is the mean over all points that have it, taken in each block
-first: the block stays the unit. There is none where the arms are not compared at some
-of these points: those are the heavy ones as a rule, and a mean over the rest would be
-the answer to another question.
+The ratio at a level is the mean over all points that have it, taken in each session
+first, so that the session stays the unit. There is none where the arm was refused at
+one of these points: the mean over the others would answer another question.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.comparison import Comparison, Key
+from spark_analysis.judging.contrast import contrast_from
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.run_values import Key, logs_by_block
-from spark_analysis.statistics.intervals import Estimate, mean_interval
-from spark_analysis.statistics.ratios import ratio_of
+from spark_analysis.statistics.intervals import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +23,7 @@ class LevelRatio:
     """One arm against the baseline in one class, over the points of one level.
 
     ``ratio`` is None unless the arms are compared at all ``of`` points of the level;
-    ``points`` says at how many they are.
+    ``points`` is the number of points where they are.
     """
 
     factor: str
@@ -65,35 +62,33 @@ def level_ratios(
 def _level_ratio(
     here: Sequence[Comparison], metric: Metric, name: str, level: str, key: Key
 ) -> LevelRatio:
-    compared = [c for c in here if _comparable(c, key, metric)]
-    by_block: dict[int, list[float]] = {}
-    for comparison in compared:
-        for block, log in _logs(comparison, key, metric).items():
-            by_block.setdefault(block, []).append(log)
-    # A block that is missing at some point would change what is averaged.
-    whole = [float(np.mean(v)) for v in by_block.values() if len(v) == len(compared)]
+    contrasts = [
+        cell.contrast
+        for of in here
+        for cell in of.cells
+        if (cell.class_name, cell.arm, cell.metric.name) == (*key, metric.name)
+        and cell.contrast is not None
+        and np.all(np.isfinite(cell.contrast.values))
+    ]
+    by_session: dict[int, list[float]] = {}
+    for contrast in contrasts:
+        for session, log in contrast.logs.items():
+            by_session.setdefault(session, []).append(log)
+    # A session that is missing at some point would change what is averaged.
+    whole = {
+        session: float(np.mean(logs))
+        for session, logs in by_session.items()
+        if len(logs) == len(contrasts)
+    }
     ratio = None
-    if whole and len(compared) == len(here):
-        mean = mean_interval(np.array(whole), here[0].manifest.options.confidence)
-        ratio = ratio_of(mean)
+    if whole and len(contrasts) == len(here):
+        ratio = contrast_from(whole, metric.margin, here[0].rules).ratio
     return LevelRatio(
         factor=name,
         level=level,
         class_name=key.class_name,
         arm=key.arm,
         ratio=ratio,
-        points=len(compared),
+        points=len(contrasts),
         of=len(here),
     )
-
-
-def _comparable(comparison: Comparison, key: Key, metric: Metric) -> bool:
-    there = key.class_name in comparison.class_names and key.arm in comparison.arm_names
-    if not there or comparison.cell(*key, metric.name).compared is None:
-        return False
-    return all(map(math.isfinite, _logs(comparison, key, metric).values()))
-
-
-def _logs(comparison: Comparison, key: Key, metric: Metric) -> dict[int, float]:
-    baseline = comparison.manifest.baseline
-    return logs_by_block(comparison.run_values, key, baseline, metric.name)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from spark_analysis.judging.cell_sessions import CellSessions
 from spark_analysis.judging.comparison import NS_PER_MS, NS_PER_S, QueueMoment
-from spark_analysis.judging.metrics import GOODPUT, Metric, headline_of
+from spark_analysis.judging.metrics import CPU_US, GOODPUT, Metric, headline_of
 from spark_analysis.recordings.contract import Manifest, Point
 from spark_analysis.recordings.exact_ranks import Quantile, exact_quantiles
 from spark_analysis.recordings.latency_histogram import (
@@ -42,8 +42,6 @@ from spark_analysis.recordings.tally import Tally, first_pass, tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-CPU_US: Final = "cpu_us"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Final
 
 from spark_analysis.recordings.contract import Options
 
-GOODPUT = "goodput_per_s"
-
-
-class Compared(Protocol):
-    """What arms are compared in: its name, and what counts as the same."""
-
-    @property
-    def name(self) -> str:
-        """The name of a run's value."""
-
-    @property
-    def margin(self) -> float:
-        """The relative difference below which two arms count as the same."""
+GOODPUT: Final = "goodput_per_s"
+CPU_US: Final = "cpu_us"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +28,15 @@ class Metric:
 
     @property
     def lower_is_better(self) -> bool:
-        """Latency should fall, goodput should rise."""
-        return self.quantile is not None
+        """Whether less is better: of all metrics but goodput."""
+        return self.name != GOODPUT
 
 
 def metrics_of(options: Options) -> tuple[Metric, ...]:
-    """Return the metrics of an experiment, quantiles in ascending order, goodput last.
-
-    0.999 becomes ``p99.9_ms``.
-    """
+    """Return the metrics of an experiment: quantiles ascending, goodput last."""
     quantiles = [
         Metric(
-            name=f"{_percent(quantile)}_ms",
+            name=latency_name(quantile),
             label=_percent(quantile),
             unit="ms",
             quantile=quantile,
@@ -68,10 +54,26 @@ def metrics_of(options: Options) -> tuple[Metric, ...]:
     return (*quantiles, goodput)
 
 
+def cpu_metric(options: Options) -> Metric:
+    """Return the mean CPU per request, a result of measured worlds."""
+    return Metric(
+        name=CPU_US,
+        label="CPU per request",
+        unit="us",
+        quantile=None,
+        margin=options.margin_latency,
+    )
+
+
 def headline_of(metrics: Sequence[Metric]) -> Metric:
     """Return the metric that is told first: p99, or the quantile nearest to it."""
     quantiles = [metric for metric in metrics if metric.quantile is not None]
     return min(quantiles, key=lambda m: abs((m.quantile or 0) - Fraction(99, 100)))
+
+
+def latency_name(quantile: Fraction) -> str:
+    """Return the name of a quantile's metric: 0.999 becomes ``p99.9_ms``."""
+    return f"{_percent(quantile)}_ms"
 
 
 def _percent(quantile: Fraction) -> str:

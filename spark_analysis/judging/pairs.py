@@ -1,34 +1,25 @@
-"""Arms against each other over all points: which policy wins where.
+"""Arms against each other at all points: pairs that the config names, and maps.
 
-A pair is asked about in each class and metric at each point. Its questions in one
-metric, over classes and points, are one family in which false discoveries are kept to
-a share (``statistics.screening`` says why); other pairs and metrics are other
-questions. At a single point the verdicts of ``verdict`` hold for all of its cells at
-once, and adding points does not change them.
+A pair is one contrast in each class and metric at each point. In a sweep the points of
+one class are a family, adjusted to a false discovery rate, since a map asks the same
+question many times. At a single point the named pairs of a class are a family under
+Holm's rule (``statistics.multiplicity``).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from spark_analysis.judging.cell_sessions import CellSessions
+from spark_analysis.judging.cells import CellKey, why_refused, word_of
 from spark_analysis.judging.comparison import Comparison
-from spark_analysis.judging.decision import decide
+from spark_analysis.judging.contrast import Contrast, adjust, contrast_of
 from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.run_values import Key, paired_logs
-from spark_analysis.judging.verdict import why_not_compared
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.difference import difference_p
-from spark_analysis.statistics.intervals import (
-    Estimate,
-    log_ratio_interval,
-    picked_interval,
-)
-from spark_analysis.statistics.paired import tost
-from spark_analysis.statistics.ratios import ratio_of
-from spark_analysis.statistics.screening import coverage_level, discovery_q
+from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.statistics.multiplicity import discovery_q, holm
 
 Winner = Literal["first", "second", "same", "undecided", "refused"]
 
@@ -44,11 +35,9 @@ class Pair(NamedTuple):
 class PairCell:
     """One class of one pair in one metric at one point.
 
-    ``ratio`` is first / second; its interval is as wide as the number of entries found
-    in the family demands. ``at_once`` is the ratio with an interval that holds for
-    all points of the class at once: for a cell that is picked for its size. ``q`` is
-    the share of false discoveries at which this would be one. ``why`` says why a cell
-    is refused, which has no ratio.
+    ``ratio`` is first / second with its 95 % interval. ``p`` is adjusted over its
+    family; None in a deterministic world, and where ``why`` says why the
+    pair was refused.
     """
 
     point: str
@@ -56,8 +45,7 @@ class PairCell:
     metric: Metric
     pair: Pair
     ratio: Estimate | None
-    at_once: Estimate | None
-    q: float
+    p: float | None
     winner: Winner
     why: str = ""
 
@@ -73,121 +61,79 @@ class PairCell:
 class _Asked:
     comparison: Comparison
     class_name: str
-    logs: FloatArray
-    why: str
+    pair: Pair
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What the family says of one entry; ``points`` are those shown of its class."""
-
-    q: float
-    q_same: float
-    coverage: float
-    points: int
+    def sessions(self, metric: Metric) -> tuple[CellSessions, CellSessions]:
+        first, second = (
+            self.comparison.sessions[CellKey(self.class_name, arm, metric.name)]
+            for arm in self.pair
+        )
+        return first, second
 
 
 def pair_cells(
     comparisons: Sequence[Comparison], pairs: Sequence[Pair], metrics: Sequence[Metric]
 ) -> tuple[PairCell, ...]:
-    """Return every pair in every metric, class and point, in that order."""
+    """Return every pair in every metric, class and point, family by family."""
+    classes = dict.fromkeys(name for of in comparisons for name in of.class_names)
+    swept = len(comparisons) > 1
+    families = [[pair] for pair in pairs] if swept else [list(pairs)]
+    rule = discovery_q if swept else holm
     return tuple(
         cell
-        for pair in pairs
+        for family in families
         for metric in metrics
-        for cell in _family(comparisons, pair, metric)
+        for name in classes
+        for cell in _family(
+            [
+                _Asked(of, name, pair)
+                for pair in family
+                for of in comparisons
+                if all((name, arm, metric.name) in of.sessions for arm in pair)
+            ],
+            metric,
+            rule,
+        )
     )
 
 
 def _family(
-    comparisons: Sequence[Comparison], pair: Pair, metric: Metric
-) -> list[PairCell]:
-    asked = [
-        _ask(comparison, name, pair, metric)
-        for comparison in comparisons
-        if set(pair) <= set(comparison.arm_names)
-        for name in comparison.class_names
+    asked: Sequence[_Asked], metric: Metric, rule: Callable[[FloatArray], FloatArray]
+) -> Iterator[PairCell]:
+    refusals = [
+        why_refused(metric, it.comparison.rules.options, *it.sessions(metric))
+        for it in asked
     ]
-    shown = [one for one in asked if not one.why]
-    if not shown:
-        return [_refused(one, pair, metric) for one in asked]
-    options = shown[0].comparison.manifest.options
-    q = discovery_q([_p(one) for one in shown])
-    same = discovery_q([tost(one.logs, metric.margin) for one in shown])
-    coverage = coverage_level(list(q), options.alpha)
-    points = Counter(one.class_name for one in shown)
-    found = iter(
-        _Found(q=a, q_same=b, coverage=coverage, points=points[one.class_name])
-        for one, a, b in zip(shown, q.tolist(), same.tolist(), strict=True)
-    )
-    return [
-        _refused(one, pair, metric)
-        if one.why
-        else _judged(one, pair, metric, next(found))
-        for one in asked
+    contrasts = [
+        contrast_of(one, other, metric, it.comparison.rules)
+        for it, why in zip(asked, refusals, strict=True)
+        for one, other in [it.sessions(metric)]
+        if not why
     ]
+    judged = iter(adjust(contrasts, rule))
+    for it, why in zip(asked, refusals, strict=True):
+        found = None if why else next(judged)
+        alpha = it.comparison.rules.options.alpha
+        yield PairCell(
+            point=it.comparison.manifest.point.name,
+            class_name=it.class_name,
+            metric=metric,
+            pair=it.pair,
+            ratio=None if found is None else found.ratio,
+            p=None if found is None else found.p,
+            winner="refused" if found is None else _winner(found, metric, alpha),
+            why=why,
+        )
 
 
-def _refused(asked: _Asked, pair: Pair, metric: Metric) -> PairCell:
-    return PairCell(
-        point=asked.comparison.manifest.point.name,
-        class_name=asked.class_name,
-        metric=metric,
-        pair=pair,
-        ratio=None,
-        at_once=None,
-        q=1.0,
-        winner="refused",
-        why=asked.why,
-    )
-
-
-def _judged(asked: _Asked, pair: Pair, metric: Metric, found: _Found) -> PairCell:
-    options = asked.comparison.manifest.options
-    level = found.coverage if found.q < options.alpha else options.confidence
-    ratio = ratio_of(log_ratio_interval(asked.logs, level))
-    decision = decide(
-        ratio,
-        blocks=len(asked.logs),
-        p=found.q,
-        p_same=found.q_same,
-        alpha=options.alpha,
-    )
-    winner: Winner
-    if decision in ("lower", "higher"):
-        ahead = (decision == "lower") == metric.lower_is_better
-        winner = "first" if ahead else "second"
-    else:
-        winner = "same" if decision == "same" else "undecided"
-    return PairCell(
-        point=asked.comparison.manifest.point.name,
-        class_name=asked.class_name,
-        metric=metric,
-        pair=pair,
-        ratio=ratio,
-        at_once=ratio_of(picked_interval(asked.logs, options.alpha, found.points)),
-        q=found.q,
-        winner=winner,
-    )
-
-
-def _p(asked: _Asked) -> float:
-    """Return the p-value of one pair at one point."""
-    seed = asked.comparison.manifest.seed
-    return float(difference_p(asked.logs[:, None], [asked.class_name], seed)[0])
-
-
-def _ask(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> _Asked:
-    key = Key(class_name, pair.first)
-    return _Asked(
-        comparison,
-        class_name,
-        paired_logs(comparison.run_values, key, pair.second, metric.name),
-        _why(comparison, class_name, pair, metric),
-    )
-
-
-def _why(comparison: Comparison, class_name: str, pair: Pair, metric: Metric) -> str:
-    """Return why a pair is not compared, or an empty string."""
-    cells = [comparison.cell(class_name, arm, metric.name) for arm in pair]
-    return why_not_compared(metric, *(cell.measured for cell in cells))
+def _winner(contrast: Contrast, metric: Metric, alpha: float) -> Winner:
+    word, _ = word_of(contrast, None, metric, alpha)
+    match word:
+        case "better":
+            return "first"
+        case "worse":
+            return "second"
+        case "equivalent":
+            return "same"
+        case _:
+            return "undecided"

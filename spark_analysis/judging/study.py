@@ -6,12 +6,11 @@ complete block (a sweep that is not finished) are left out, by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.levels import LevelRatio
-from spark_analysis.judging.metrics import Metric, headline_of
+from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.pairs import PairCell
 from spark_analysis.recordings.contract import Manifest, Point
 
@@ -20,7 +19,7 @@ from spark_analysis.recordings.contract import Manifest, Point
 class Study:
     """Every comparison of one experiment, in the order of the design.
 
-    ``headline`` is the metric by which points are told, ``levels`` are told in it.
+    ``headline`` is the primary metric; ``levels`` are in it.
     """
 
     manifest: Manifest
@@ -73,18 +72,3 @@ def factors_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:
         for factor, level in point.levels.items():
             found.setdefault(factor, {})[level] = None
     return {name: tuple(levels) for name, levels in found.items() if len(levels) > 1}
-
-
-def common_headline(comparisons: Sequence[Comparison]) -> Metric:
-    """Return the metric by which points are told: p99, if most points may show it.
-
-    Most, for the first class; otherwise the highest quantile below it of which this is
-    true. One metric for all points: they are to be compared with each other.
-    """
-    metrics = comparisons[0].metrics
-    highest = headline_of(metrics)
-    for metric in reversed(metrics[: metrics.index(highest) + 1]):
-        shown = sum(comparison.shown(metric) for comparison in comparisons)
-        if 2 * shown > len(comparisons):
-            return metric
-    return highest

@@ -1,146 +1,95 @@
-"""One experiment in several worlds: where they agree, and on which of them it stands.
+"""One experiment in several worlds: does one world's effect agree with another's.
 
-The *witness* is a world whose runs no neighbour can disturb, if there is one: virtual
-time, else the model. Every two worlds are held against each other, cell by cell, by
-what each has found on its own. They agree where the quotient of their ratios to the
-baseline is shown to lie within a margin that was named before; intervals that merely
-overlap show no agreement. Worlds differ in milliseconds as machines do, so values are
-compared in units of the mean request.
+Measurement decides, simulation predicts: the first world of `ORDER` is the reference.
+Worlds differ in milliseconds as machines do, so their ratios to the baseline are
+compared, by the logarithm of their quotient. Worlds that replayed the same traces are
+paired session by session. The margin is relative to the effect of the reference, and
+not below the margin of the metric: otherwise a world without any effect would agree
+with every small one.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
-from spark_analysis.judging.comparison import Cell, Comparison
-from spark_analysis.judging.metrics import Metric
-from spark_analysis.judging.ranking import Ranking, rank
+import numpy as np
+
+from spark_analysis.judging.cells import Cell, CellKey
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.contrast import Contrast
 from spark_analysis.judging.study import Study
 from spark_analysis.recordings.contract import Manifest, RecordingError
 from spark_analysis.recordings.theory import NO_THEORY, Theory
 from spark_analysis.statistics.intervals import Estimate
+from spark_analysis.statistics.prediction import prediction_interval
 from spark_analysis.statistics.quotient import quotient
+from spark_analysis.statistics.ratios import ratio_of
 
-# Who is the witness, the steadiest first; worlds that are not named come last.
-ORDER: Final = ("virtual", "model", "live", "kafka", "kraft")
+# Measured worlds first; worlds without a place come last.
+ORDER: Final = ("live", "kafka", "kraft", "virtual", "model")
 
-Agreement = Literal[
-    "agrees", "size open", "size differs", "contradicts", "undecided", "open"
-]
-AGREEMENTS: Final[tuple[Agreement, ...]] = get_args(Agreement)
+Agreement = Literal["agrees", "differs", "open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCell:
     """One class under one arm in one metric, in two worlds.
 
-    ``witness`` is the cell of the world ``first``, ``other`` that of ``world``.
-    ``agreement`` is ``agrees`` (ratios the same within the margin, no opposite
-    decisions), ``size open`` (no opposite decisions, and the margin neither kept nor
-    left for certain), ``size differs`` (the same decision, sizes apart by more than the
-    margin), ``contradicts``, ``undecided`` in the other world, or ``open``: the first
-    has not decided. ``ratios`` is the quotient of the ratios to the baseline, other to
-    first; ``between`` that of the values, in mean requests where both know what that
-    costs.
+    ``reference`` is the cell of the world ``first``, ``other`` that of ``world``.
+    ``quotient`` is that of their ratios, other to reference, over ``paired`` sessions
+    (0: the intervals were combined). ``margin`` is the largest quotient that agrees.
     """
 
     point: str
     first: str
     world: str
-    witness: Cell
+    reference: Cell
     other: Cell
     agreement: Agreement
-    ratios: Estimate | None
-    between: Estimate | None
-
-    @property
-    def same_direction(self) -> bool:
-        """Whether both decided the same, and not one a change and one sameness."""
-        return self.witness.verdict.word == self.other.verdict.word
+    quotient: Estimate | None
+    margin: float
+    paired: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    """The studies of one experiment, the witness's first.
+    """The studies of one experiment, in the order of worlds.
 
     ``silent`` says of worlds that cannot be compared at all why not. ``cells`` are of
-    every two worlds, ``orders`` those of the arms, by world and class, in the metric
-    that is told first.
+    every two worlds.
     """
 
     studies: tuple[Study, ...]
     silent: Mapping[str, str]
     cells: tuple[WorldCell, ...]
-    orders: Mapping[tuple[str, str], Ranking]
     theory: Theory = NO_THEORY
-
-    @property
-    def witness(self) -> Study:
-        """The study that the others are held against."""
-        return self.studies[0]
-
-    @property
-    def others(self) -> tuple[Study, ...]:
-        """The studies that are held against the witness."""
-        return self.studies[1:]
-
-    @property
-    def margin(self) -> float:
-        """The relative difference of two ratios below which worlds agree."""
-        return self.witness.manifest.options.margin_worlds
-
-    def beside(self, world: str) -> list[WorldCell]:
-        """Return the cells of a world beside the witness."""
-        first = self.witness.manifest.world
-        return [it for it in self.cells if (it.first, it.world) == (first, world)]
-
-    def told(self, world: str, class_name: str, metric: Metric) -> list[WorldCell]:
-        """Return those of a class in a metric, in the order of arms."""
-        return [
-            it
-            for it in self.beside(world)
-            if it.witness.class_name == class_name
-            and it.witness.metric.name == metric.name
-        ]
 
 
 def hold_together(
     studies: Sequence[Study], silent: Mapping[str, str], theory: Theory = NO_THEORY
 ) -> Worlds:
-    """Hold the studies of one experiment against each other.
+    """Compare the studies of one experiment.
 
     :raises RecordingError: if they are not of one experiment.
     """
-    ordered = sorted(studies, key=lambda it: _place(it.manifest.world))
+    ordered = sorted(studies, key=lambda it: place(it.manifest.world))
     for other in ordered[1:]:
         _check(ordered[0].manifest, other.manifest)
     return Worlds(
         studies=tuple(ordered),
         silent=dict(silent),
         cells=tuple(cell for two in combinations(ordered, 2) for cell in _cells(*two)),
-        orders=dict(_orders(ordered)),
         theory=theory,
     )
 
 
-def same_requests(one: Manifest, other: Manifest) -> tuple[int, int]:
-    """Return of how many blocks both worlds replayed the same trace, and had any.
-
-    A trace's hash is of what was drawn, before it was stretched to a machine. Blocks
-    that one of them alone has played are not counted.
-    """
-    mine, theirs = (
-        {(run.point, run.block): run.trace_sha256 for run in manifest.runs_compared}
-        for manifest in (one, other)
-    )
-    both = mine.keys() & theirs.keys()
-    return sum(mine[at] == theirs[at] for at in both), len(both)
-
-
-def _place(world: str) -> int:
+def place(world: str) -> int:
+    """Return the place of a world in the order of worlds."""
     return ORDER.index(world) if world in ORDER else len(ORDER)
 
 
@@ -154,19 +103,6 @@ def _check(one: Manifest, other: Manifest) -> None:
             )
 
 
-def _orders(studies: Sequence[Study]) -> Iterator[tuple[tuple[str, str], Ranking]]:
-    """Yield the order of arms in each world and class; of a sweep there is none."""
-    metric = studies[0].headline
-    for study in studies:
-        if study.swept:
-            continue
-        (comparison,) = study.comparisons
-        for name in comparison.class_names:
-            if comparison.rivals:
-                key = study.manifest.world, name
-                yield key, rank(comparison, name, metric)
-
-
 def _cells(one: Study, two: Study) -> Iterator[WorldCell]:
     there = {it.manifest.point.name: it for it in two.comparisons}
     for comparison in one.comparisons:
@@ -176,68 +112,103 @@ def _cells(one: Study, two: Study) -> Iterator[WorldCell]:
 
 
 def _at_point(point: str, one: Comparison, two: Comparison) -> Iterator[WorldCell]:
-    known = {(it.class_name, it.arm, it.metric.name): it for it in two.cells}
-    requests = [it.manifest.point.mean_request_ms for it in (one, two)]
-    margin = one.manifest.options.margin_worlds
+    known = {CellKey(it.class_name, it.arm, it.metric.name): it for it in two.cells}
+    shared = shared_sessions(one.manifest, two.manifest)
+    relative = one.rules.options.margin_worlds
+    error = math.hypot(*(it.rules.calibration_error or 0.0 for it in (one, two)))
     for cell in one.cells:
-        other = known.get((cell.class_name, cell.arm, cell.metric.name))
-        if other is None or cell.arm == one.again:
+        other = known.get(CellKey(cell.class_name, cell.arm, cell.metric.name))
+        if other is None or cell.arm not in one.rivals:
             continue
-        ratios = _of_ratios(cell, other)
+        paired, found = 0, None
+        if cell.contrast is not None and other.contrast is not None:
+            paired, found = quotient_of(
+                cell.contrast,
+                other.contrast,
+                shared,
+                confidence=one.rules.options.confidence,
+                calibration_error=error,
+            )
+        margin = margin_of(cell.ratio, cell.metric.margin, relative)
         yield WorldCell(
             point=point,
             first=one.manifest.world,
             world=two.manifest.world,
-            witness=cell,
+            reference=cell,
             other=other,
-            agreement=agreement_of(_word(cell), _word(other), ratios, margin),
-            ratios=ratios,
-            between=_between(cell, other, requests),
+            agreement=agreement_of(found, margin),
+            quotient=found,
+            margin=margin,
+            paired=paired,
         )
 
 
-def _word(cell: Cell) -> str | None:
-    return cell.verdict.word if cell.decided else None
+def shared_sessions(one: Manifest, other: Manifest) -> frozenset[int]:
+    """Return the sessions in which two worlds replayed the same traces.
 
-
-def _of_ratios(witness: Cell, other: Cell) -> Estimate | None:
-    mine, theirs = witness.shown_contrast, other.shown_contrast
-    if mine is None or theirs is None:
-        return None
-    return quotient(theirs.ratio, mine.ratio)
-
-
-def agreement_of(
-    mine: str | None, theirs: str | None, ratios: Estimate | None, margin: float
-) -> Agreement:
-    """Return how two worlds agree, from the words of their decisions, None if open.
-
-    ``ratios`` is the quotient of their ratios to the baseline.
+    A trace's hash is that before it was stretched to a machine. A round that one world
+    discarded is not compared.
     """
-    if mine is None:
+    mine, theirs = _traces(one), _traces(other)
+    return frozenset(
+        session
+        for session in mine.keys() & theirs.keys()
+        if (both := mine[session].keys() & theirs[session].keys())
+        and all(mine[session][block] == theirs[session][block] for block in both)
+    )
+
+
+def _traces(manifest: Manifest) -> dict[int, dict[int, str]]:
+    found: dict[int, dict[int, str]] = defaultdict(dict)
+    for run in manifest.runs_compared:
+        found[run.session][run.block] = run.trace_sha256
+    return found
+
+
+def quotient_of(
+    reference: Contrast,
+    other: Contrast,
+    shared: frozenset[int],
+    *,
+    confidence: float,
+    calibration_error: float,
+) -> tuple[int, Estimate | None]:
+    """Return the quotient of two worlds' ratios, and the number of paired sessions.
+
+    Sessions are paired if the worlds share all sessions of the smaller one. Otherwise
+    the intervals of the ratios are combined, as of independent samples. None where a
+    ratio is zero or infinite.
+    """
+    mine, theirs = reference.logs, other.logs
+    pairs = sorted(shared & mine.keys() & theirs.keys())
+    logs = np.array([theirs[session] - mine[session] for session in pairs])
+    fewer = min(len(mine), len(theirs))
+    if len(pairs) >= 2 and len(pairs) == fewer and bool(np.all(np.isfinite(logs))):
+        found = prediction_interval(
+            logs, confidence, calibration_error, same_traces=True
+        )
+        return len(pairs), ratio_of(found)
+    return 0, quotient(other.ratio, reference.ratio)
+
+
+def margin_of(ratio: Estimate | None, margin: float, relative: float) -> float:
+    """Return the largest quotient of two worlds that agree: exp of the log margin.
+
+    ``relative`` is the share of the log-ratio of the reference that a world may miss,
+    ``margin`` the relative difference that is equivalent in any case.
+    """
+    least = math.log1p(margin)
+    if ratio is None or not 0 < ratio.value < math.inf:
+        return 1 + margin
+    return math.exp(max(least, relative * abs(math.log(ratio.value))))
+
+
+def agreement_of(found: Estimate | None, margin: float) -> Agreement:
+    """Return whether the quotient of two worlds' ratios lies within the margin."""
+    if found is None:
         return "open"
-    if theirs is None:
-        return "undecided"
-    words = {mine, theirs}
-    if words == {"better", "worse"}:
-        return "contradicts"
-    if ratios is None:
-        # Both lost requests: a quantile that is infinite has no size.
-        return "agrees" if len(words) == 1 else "contradicts"
-    if ratios.low >= 1 / (1 + margin) and ratios.high <= 1 + margin:
+    if found.low >= 1 / margin and found.high <= margin:
         return "agrees"
-    if ratios.high < 1 / (1 + margin) or ratios.low > 1 + margin:
-        return "size differs" if len(words) == 1 else "contradicts"
-    return "size open"
-
-
-def _between(
-    witness: Cell, other: Cell, requests_ms: Sequence[float | None]
-) -> Estimate | None:
-    if witness.estimate is None or other.estimate is None:
-        return None
-    found = quotient(other.estimate, witness.estimate)
-    mine, theirs = requests_ms
-    if found is None or witness.metric.quantile is None or not mine or not theirs:
-        return found
-    return Estimate(*(end * mine / theirs for end in found))
+    if found.high < 1 / margin or found.low > margin:
+        return "differs"
+    return "open"

@@ -10,22 +10,20 @@ from typing import Final
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.incidents.worlds import hold_incidents_together
 from spark_analysis.judging.broken_laws import broken_laws
-from spark_analysis.judging.comparison import Cell, Comparison
+from spark_analysis.judging.cells import Cell
+from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.worlds import WorldCell, Worlds
+from spark_analysis.judging.worlds import WorldCell, Worlds, place
 from spark_analysis.recordings.contract import Manifest, Run
 from spark_analysis.report.content import schema
 from spark_analysis.report.content.schema import Results
 from spark_analysis.statistics.intervals import Estimate
-from spark_analysis.statistics.sign_flip import smallest_p
+from spark_analysis.statistics.paired import smallest_p
 
 SCHEMA: Final = 1
 # Points with curves and phases; a sweep of hundreds of points has tables only.
 POINTS_DRAWN_MAX: Final = 4
-# Measured worlds first: measurement decides, simulation predicts.
-WORLD_ORDER: Final = ("live", "kafka", "kraft", "virtual", "model")
 _NOTHING: Final = Estimate(math.nan, math.nan, math.nan)
-_WORDS: Final = {"inconclusive": "not significant", "identical": "equivalent"}
 
 
 def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
@@ -33,7 +31,7 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
 
     ``incidents`` are the judged elections by world, empty without elections.
     """
-    studies = sorted(worlds.studies, key=lambda it: _place(it.manifest.world))
+    studies = sorted(worlds.studies, key=lambda it: place(it.manifest.world))
     first = studies[0]
     manifest = first.manifest
     found: Results = {
@@ -66,11 +64,8 @@ def results_of(worlds: Worlds, incidents: Mapping[str, Incident]) -> Results:
             if point.name
         ],
         "rows": [row for study in studies for row in _rows(study)],
-        "agreement": [
-            _agreement(cell)
-            for cell in worlds.cells
-            if cell.witness.verdict.word != "baseline"
-        ],
+        "costs": [row for study in studies for row in _costs(study)],
+        "agreement": [_agreement(cell) for cell in worlds.cells],
         "theory": [
             {
                 "world": row.world,
@@ -111,21 +106,10 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _place(world: str) -> int:
-    order = WORLD_ORDER
-    return order.index(world) if world in order else len(order)
-
-
 def _primary(study: Study) -> schema.Primary:
-    """Return the configured class and quantile, else the first class and its p99."""
-    manifest, metric = study.manifest, study.headline.name
-    declared = manifest.config.get("sessions") or manifest.config.get("episodes") or {}
-    quantile = declared.get("quantile")
-    for candidate in study.metrics:
-        if candidate.quantile is not None and float(candidate.quantile) == quantile:
-            metric = candidate.name
-    class_name = declared.get("primary") or manifest.points[0].classes[0].name
-    return {"class_name": class_name, "metric": metric}
+    """Return the configured class and metric."""
+    class_name = study.manifest.sessions.primary
+    return {"class_name": class_name, "metric": study.headline.name}
 
 
 def _classes(manifest: Manifest) -> list[schema.ClassEntry]:
@@ -159,7 +143,7 @@ def _world(study: Study) -> schema.World:
     manifest = study.manifest
     comparisons = study.comparisons
     blocks = min(len(of.manifest.blocks) for of in comparisons)
-    sessions = _sessions(manifest)
+    sessions = _sessions(study)
     start, end = manifest.points[0].window_ns
     discarded: Counter[str] = Counter()
     for of in comparisons:
@@ -173,7 +157,7 @@ def _world(study: Study) -> schema.World:
         "commit": str(manifest.code.get("commit", "unknown"))[:12],
         "config_sha256": manifest.config_sha256[:12],
         "sessions": sessions,
-        "sessions_planned": _planned(manifest),
+        "sessions_planned": manifest.sessions.planned,
         "rounds": blocks,
         "runs": len(manifest.runs),
         "discarded": dict(discarded),
@@ -185,26 +169,12 @@ def _world(study: Study) -> schema.World:
     }
 
 
-def _session_rounds(manifest: Manifest) -> int:
-    """Return the rounds of a session; 1 where each block starts fresh processes."""
-    declared = manifest.config.get("sessions") or {}
-    episodes = manifest.config.get("episodes") or {}
-    return int(declared.get("rounds") or episodes.get("session_rounds") or 1)
-
-
-def _sessions(manifest: Manifest) -> int:
+def _sessions(study: Study) -> int:
     """Return the sessions with a complete round, the fewest of all points."""
-    rounds = _session_rounds(manifest)
-    counts = [
-        len({block // rounds for block in manifest.at(point).blocks})
-        for point in manifest.points
-        if manifest.at(point).comparable
-    ]
-    return min(counts, default=0)
-
-
-def _planned(manifest: Manifest) -> int:
-    return math.ceil(manifest.blocks_planned / _session_rounds(manifest))
+    return min(
+        len({run.session for run in of.manifest.runs_compared})
+        for of in study.comparisons
+    )
 
 
 def _machine(manifest: Manifest) -> str:
@@ -220,10 +190,10 @@ def _machine(manifest: Manifest) -> str:
 
 def _cautions(study: Study, sessions: int) -> Iterator[schema.Caution]:
     manifest = study.manifest
-    planned = _planned(manifest)
+    planned = manifest.sessions.planned
     if not manifest.finished:
         yield _caution("unfinished", sessions=sessions, planned=planned)
-    if manifest.config.get("exploratory"):
+    if manifest.sessions.exploratory:
         yield _caution("exploratory", sessions=sessions, planned=planned)
     for arm in manifest.arms_missing:
         yield _caution("arm missing", arm=arm)
@@ -247,10 +217,10 @@ def _caution(kind: str, **values: str | int | float) -> schema.Caution:
 def _differs_from_itself(study: Study) -> bool:
     """Return whether the A/A arm of a deterministic world differs from the baseline."""
     return any(
-        cell.verdict.word in ("better", "worse")
+        cell.ratio is not None and cell.ratio.value != 1
         for of in study.comparisons
-        if of.again is not None
-        for cell in of.of_arm(of.again)
+        for cell in of.cells
+        if cell.arm == of.again
     )
 
 
@@ -276,88 +246,72 @@ _COUNTED: Final = ("sent", "ok", "error", "timeout", "unfinished")
 
 
 def _rows(study: Study) -> Iterator[schema.Row]:
-    primary = _primary(study)
-    sessions = _sessions(study.manifest)
     for comparison in study.comparisons:
         for cell in comparison.cells:
-            yield _row(comparison, cell, primary, sessions)
+            yield _row(comparison, cell)
 
 
-def _row(
-    comparison: Comparison, cell: Cell, primary: schema.Primary, sessions: int
-) -> schema.Row:
+def _costs(study: Study) -> Iterator[schema.Row]:
+    for comparison in study.comparisons:
+        for cell in comparison.costs:
+            yield _row(comparison, cell)
+
+
+def _row(comparison: Comparison, cell: Cell) -> schema.Row:
     manifest = comparison.manifest
-    estimate, contrast = cell.estimate or _NOTHING, cell.shown_contrast
-    ratio = contrast.ratio if contrast else _NOTHING
-    p = contrast.p if contrast else None
-    if cell.verdict.word == "baseline":
+    value, ratio = cell.value or _NOTHING, cell.ratio or _NOTHING
+    noise = cell.noise or _NOTHING
+    p = cell.contrast.p if cell.contrast else None
+    if cell.word == "baseline":
         ratio, p = Estimate(1.0, 1.0, 1.0), 1.0
-    noise = _noise(comparison, cell)
-    asked = (primary["class_name"], primary["metric"])
-    tail = cell.measured.tail
     return {
         "world": manifest.world,
         "point": manifest.point.name,
         "class": cell.class_name,
         "arm": cell.arm,
         "metric": cell.metric.name,
-        "value": finite(estimate.value),
-        "low": finite(estimate.low),
-        "high": finite(estimate.high),
+        "value": finite(value.value),
+        "low": finite(value.low),
+        "high": finite(value.high),
         "ratio": finite(ratio.value),
         "ratio_low": finite(ratio.low),
         "ratio_high": finite(ratio.high),
-        "p": None if manifest.deterministic and cell.arm != manifest.baseline else p,
-        "p_min": None if manifest.deterministic else smallest_p(sessions),
-        "verdict": _verdict(comparison, cell),
-        "why": cell.verdict.why or cell.withheld,
-        "secondary": (cell.class_name, cell.metric.name) != asked,
+        "p": p,
+        "p_min": cell.p_min,
+        "verdict": cell.verdict,
+        "why": cell.why,
+        "secondary": cell.secondary,
         "noise_low": finite(noise.low),
         "noise_high": finite(noise.high),
-        "n": cell.measured.requests,
-        "blocks": cell.blocks,
-        "sessions": sessions,
-        "effective": None if tail is None else finite(tail.effective),
+        "n": cell.requests,
+        "blocks": len(manifest.blocks),
+        "sessions": cell.sessions,
+        "effective": None if cell.effective is None else finite(cell.effective),
     }
 
 
-def _verdict(comparison: Comparison, cell: Cell) -> str:
-    word = cell.verdict.word
-    if word == "refused":
-        return f"refused: {cell.verdict.why}"
-    if cell.arm == comparison.again:
-        return "A/A"
-    return _WORDS.get(word, word)
-
-
-def _noise(comparison: Comparison, cell: Cell) -> Estimate:
-    """Return the A/A interval of a cell's class and metric."""
-    if comparison.again is None:
-        return _NOTHING
-    again = comparison.cell(cell.class_name, comparison.again, cell.metric.name)
-    return again.shown_contrast.ratio if again.shown_contrast else _NOTHING
-
-
 def _agreement(cell: WorldCell) -> schema.Agreement:
-    quotient = cell.ratios or _NOTHING
+    quotient = cell.quotient or _NOTHING
     return {
         "point": cell.point,
         "first": cell.first,
         "world": cell.world,
-        "class": cell.witness.class_name,
-        "arm": cell.witness.arm,
-        "metric": cell.witness.metric.name,
+        "class": cell.reference.class_name,
+        "arm": cell.reference.arm,
+        "metric": cell.reference.metric.name,
         "agreement": cell.agreement,
         "quotient": finite(quotient.value),
         "quotient_low": finite(quotient.low),
         "quotient_high": finite(quotient.high),
+        "margin": cell.margin,
+        "paired": cell.paired,
     }
 
 
 def _effects(study: Study) -> Iterator[schema.Effect]:
     for comparison in study.comparisons:
         manifest = comparison.manifest
-        for of in comparison.attributions:
+        for of in comparison.effects:
             for effect in of.effects:
                 part = effect.part or _NOTHING
                 yield {
@@ -374,8 +328,8 @@ def _effects(study: Study) -> Iterator[schema.Effect]:
                     "part": finite(part.value),
                     "part_low": finite(part.low),
                     "part_high": finite(part.high),
-                    "p": None if manifest.deterministic else effect.p,
-                    "verdict": effect.decision if effect.found else "not significant",
+                    "p": effect.p,
+                    "verdict": effect.direction,
                 }
 
 
@@ -392,7 +346,7 @@ def _pairs(study: Study) -> Iterator[schema.Pair]:
             "ratio": finite(ratio.value),
             "ratio_low": finite(ratio.low),
             "ratio_high": finite(ratio.high),
-            "p": cell.q if cell.ratio else None,
+            "p": cell.p,
             "ahead": cell.ahead,
             "why": cell.why,
         }
@@ -486,7 +440,7 @@ def _queue(study: Study) -> Iterator[schema.QueueMoment]:
 
 def _election(incidents: Mapping[str, Incident]) -> schema.Election:
     elections = hold_incidents_together(list(incidents.values()))
-    ordered = sorted(incidents.values(), key=lambda it: _place(it.manifest.world))
+    ordered = sorted(incidents.values(), key=lambda it: place(it.manifest.world))
     return {
         "measures": [row for it in ordered for row in _incident(it)],
         "agreement": [
@@ -526,7 +480,6 @@ def _election(incidents: Mapping[str, Incident]) -> schema.Election:
 def _incident(incident: Incident) -> Iterator[schema.Incident]:
     for cell in incident.cells:
         difference = cell.difference or _NOTHING
-        word = _WORDS.get(cell.word, cell.word)
         yield {
             "world": incident.manifest.world,
             "arm": cell.arm,
@@ -541,6 +494,6 @@ def _incident(incident: Incident) -> Iterator[schema.Incident]:
             "difference_low": finite(difference.low),
             "difference_high": finite(difference.high),
             "p": cell.p,
-            "verdict": "A/A" if cell.arm == incident.manifest.again else word,
+            "verdict": cell.word,
             "blocks": len(incident.manifest.blocks),
         }

@@ -1,9 +1,9 @@
-"""Two-level factorial effects, and where a whole effect comes from, block by block.
+"""Two-level factorial effects, and the parts of factors in a whole effect.
 
-With k treatment factors there are 2^k arms. The response of an arm in a block is its
-log-quantile, so effects are differences of logs and read as ratios. All that is said of
-a design is a *line*: a fixed weighting of the 2^k responses, computed in each block, so
-that the block stays the unit and pairing stays whole.
+With k treatment factors there are 2^k arms. The response of an arm in a session is the
+logarithm of its value, so effects are differences of logs and read as ratios. A *line*
+of a design is a fixed weighting of the 2^k responses, computed in each session, so that
+the session stays the unit and pairing stays whole.
 
 - Main effects and interactions, as Yates has them (Box, Hunter & Hunter, *Statistics
   for Experimenters*; Treadmill, ISCA 2016, does so for tail latency): a main effect is
@@ -15,18 +15,15 @@ that the block stays the unit and pairing stays whole.
   changes nothing; no other line does all three (Shapley 1953; for decomposing a
   statistic by its causes: Shorrocks, J. Econ. Inequality 11, 2013).
 
-Intervals hold for all lines of a class at once, by Bonferroni on Student's t: with a
-dozen blocks and discrete sign flips the resampling bands one might prefer have no
-usable tail. The part that a line has in the whole is a ratio of two means of the same
-blocks: Fieller's interval, which knows when the whole is too uncertain to be divided
-by.
+The part that a line has in the whole is a ratio of two means over the same sessions.
+Its interval is Fieller's, which is unbounded where the whole is not significant.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
@@ -46,7 +43,7 @@ class Line:
 
     kind: Kind
     factors: tuple[str, ...]
-    weights: Mapping[Combination, float]
+    weights: Mapping[Combination, float] = field(hash=False)
 
 
 def combinations_of(factors: Sequence[str]) -> tuple[Combination, ...]:
@@ -104,25 +101,25 @@ def _share(name: str, subsets: Sequence[Combination], count: int) -> Line:
     return Line(kind="share", factors=(name,), weights=weights)
 
 
-def by_block(line: Line, responses: Mapping[Combination, FloatArray]) -> FloatArray:
-    """Return a line's value in each block; the responses are finite."""
+def by_session(line: Line, responses: Mapping[Combination, FloatArray]) -> FloatArray:
+    """Return a line's value in each session; the responses are finite."""
     subsets = list(line.weights)
     table = np.array([responses[subset] for subset in subsets])
     return np.asarray(np.array([line.weights[subset] for subset in subsets]) @ table)
 
 
 def part_of_whole(part: FloatArray, whole: FloatArray, confidence: float) -> Estimate:
-    """Return mean(part) / mean(whole) over blocks with Fieller's interval.
+    """Return mean(part) / mean(whole) over sessions with Fieller's interval.
 
     Unbounded where the whole cannot be told from zero: any part may be any share of it.
     """
-    blocks = len(part)
+    sessions = len(part)
     top, bottom = float(np.mean(part)), float(np.mean(whole))
     value = top / bottom if bottom else math.nan
-    if blocks < 2:
+    if sessions < 2:
         return Estimate(value, -math.inf, math.inf)
-    (v11, v12), (_, v22) = np.cov(part, whole) / blocks
-    t2 = student_t(confidence, blocks - 1) ** 2
+    (v11, v12), (_, v22) = np.cov(part, whole) / sessions
+    t2 = student_t(confidence, sessions - 1) ** 2
     # The share x is not contradicted if (top - x bottom)^2 <= t2 var(part - x whole).
     a, b, c = bottom**2 - t2 * v22, top * bottom - t2 * v12, top**2 - t2 * v11
     if a <= 0:

@@ -21,14 +21,22 @@ from spark_analysis.statistics.intervals import Estimate, student_t
 
 
 def prediction_interval(
-    log_ratios: FloatArray, confidence: float, calibration_error: float
+    log_ratios: FloatArray,
+    confidence: float,
+    calibration_error: float,
+    *,
+    same_traces: bool = False,
 ) -> Estimate:
-    """Return the mean of log-ratios, one per session, with its prediction interval."""
+    """Return the mean of finite log-ratios, one per session, with its interval.
+
+    Of the ``same_traces`` the variance counts once: that of the log-ratios contains
+    what is measured.
+    """
     count = len(log_ratios)
     mean = float(np.mean(log_ratios))
-    if count < 2 or not math.isfinite(mean):
+    if count < 2:
         return Estimate(mean, -math.inf, math.inf)
-    variance = float(np.var(log_ratios, ddof=1))
-    error = math.sqrt(2 * variance / count + calibration_error**2)
+    variance = float(np.var(log_ratios, ddof=1)) * (1 if same_traces else 2)
+    error = math.sqrt(variance / count + calibration_error**2)
     half = student_t(confidence, count - 1) * error
     return Estimate(mean, mean - half, mean + half)

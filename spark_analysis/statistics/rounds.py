@@ -25,7 +25,6 @@ from typing import Literal
 import numpy as np
 
 from spark_analysis.statistics import FloatArray
-from spark_analysis.statistics.exceedance import Tail
 from spark_analysis.statistics.intervals import (
     mean_interval,
     share_error,
@@ -90,26 +89,6 @@ def _slope(
     finite = pooled[: int(np.searchsorted(pooled, math.inf))]
     high = min(value_at(pooled, upper), float(finite[-1]))
     return (math.log(high) - math.log(value_at(pooled, lower))) / (upper - lower)
-
-
-def tail_of_rounds(
-    rounds: Sequence[FloatArray], level: Fraction, threshold: float
-) -> Tail:
-    """Weigh the tail beyond a pooled quantile by how it is spread over rounds.
-
-    As `exceedance.tail` for runs that are no longer than a cluster: the variance of the
-    share beyond the threshold is taken between rounds, which are independent; or of the
-    share from it on, where that is the larger one.
-    """
-    count = sum(len(each) for each in rounds)
-    beyond = count - (count * level.numerator // level.denominator)
-    share = beyond / count
-    if len(rounds) < 2 or not 0 < share < 1:
-        return Tail(beyond, 1.0, float(beyond))
-    independent = share * (1 - share) / count
-    error = share_error(rounds, threshold, _side(rounds, threshold))
-    vif = max(1.0, error**2 / independent)
-    return Tail(beyond, vif, beyond / vif)
 
 
 def half_width(

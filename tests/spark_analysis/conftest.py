@@ -60,6 +60,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     directory: Path = tmp_path_factory.mktemp("recorded")
     manifest = synthetic.write(directory, blocks=8, seconds=0.8)
+    # Seven sessions have the weight of few independent requests.
+    manifest["analysis"]["exceedances_shown"] = 5
     runs = {(run["block"], run["arm"]): run for run in manifest["runs"]}
     late = dict(runs[2, "fifo"], run_id="b002-fifo-t1", valid=False, requests=None)
     late |= {"samples": None, "counts": {}, "lateness_ns": {}, "load_average": None}

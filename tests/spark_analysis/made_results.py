@@ -101,6 +101,7 @@ def made(
         "silent": {},
         "points": at,
         "rows": rows,
+        "costs": [],
         "agreement": [],
         "theory": [],
         "effects": [],

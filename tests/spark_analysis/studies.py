@@ -1,35 +1,27 @@
-"""Comparisons and studies made of run values alone: no recordings, no Spark.
+"""Comparisons and studies made of values: no recordings, no Spark.
 
-A class under an arm is a list with one value per block, of the p99 in milliseconds;
-goodput is 100 a second everywhere. Contrasts are computed as the Spark groups do.
+A class under an arm is a list with one value per session, of the p99 in milliseconds;
+goodput is 100 a second everywhere.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from spark_analysis.judging.comparison import NS_PER_MS, Cell, Comparison
-from spark_analysis.judging.design_effects import attribute, designs_of
-from spark_analysis.judging.group_functions import (
-    Contrast,
-    Distribution,
-    describe_distribution,
-    judge_family,
-)
+from spark_analysis.judging.cell_sessions import CellSessions
+from spark_analysis.judging.cells import CellKey, judge_cells
+from spark_analysis.judging.comparison import Comparison
+from spark_analysis.judging.design_effects import designs_of, effects_of
 from spark_analysis.judging.levels import level_ratios
-from spark_analysis.judging.metrics import GOODPUT, Metric, metrics_of
+from spark_analysis.judging.metrics import Metric, metrics_of
 from spark_analysis.judging.pairs import Pair, pair_cells
-from spark_analysis.judging.run_values import Key, RunValue, logs_by_block
-from spark_analysis.judging.study import Study, common_headline, factors_of
-from spark_analysis.judging.verdict import Measured, gate, judge
+from spark_analysis.judging.rules import rules_of
+from spark_analysis.judging.study import Study, factors_of
 from spark_analysis.recordings.contract import (
     Arm,
     Manifest,
@@ -39,8 +31,6 @@ from spark_analysis.recordings.contract import (
     Run,
     Sessions,
 )
-from spark_analysis.statistics.exceedance import Tail
-from spark_analysis.statistics.intervals import Estimate
 
 OPTIONS = Options(
     quantiles=(Fraction(99, 100),),
@@ -52,8 +42,7 @@ OPTIONS = Options(
     resamples=100,
 )
 P99, PER_S = metrics_of(OPTIONS)
-HEAVY = Tail(200, 1.0, 200.0)
-THIN = Tail(200, 50.0, 4.0)
+REQUESTS = 10_000
 
 # Values by (class, arm), one per block.
 Values = Mapping[tuple[str, str], Sequence[float]]
@@ -152,59 +141,57 @@ def _run(point: str, arm: str, block: int) -> Run:
 
 
 def comparison_of(
-    manifest: Manifest,
-    values: Values,
-    thin: Sequence[tuple[str, str]] = (),
-    short: Sequence[tuple[str, str]] = (),
+    manifest: Manifest, values: Values, thin: Sequence[tuple[str, str]] = ()
 ) -> Comparison:
-    """Compare; the tails of the (class, arm) in ``thin`` may not be quoted.
-
-    The runs of those in ``short`` have one request beyond their p99.
-    """
+    """Compare; the tails of the (class, arm) in ``thin`` are in one session alone."""
     metrics = (P99, PER_S)
-    runs = tuple(
-        RunValue(
-            class_name=name,
-            arm=arm,
-            block=block,
-            counts={"ok": 100},
-            values={P99.name: value, GOODPUT: 100.0},
+    found = [
+        _sessions(
+            manifest, metric, key, of if metric is P99 else [100.0] * len(of), thin
         )
-        for (name, arm), of_blocks in values.items()
-        for block, value in enumerate(of_blocks)
-    )
-    contrasts = {
-        (key, metric.name): contrast
+        for key, of in values.items()
         for metric in metrics
-        for key, contrast in _family(manifest, metric, runs).items()
-    }
-    cells = tuple(
-        _cell(
-            manifest,
-            metric,
-            key,
-            runs,
-            contrasts.get((key, metric.name)),
-            (thin, short),
-        )
-        for key in values
-        for metric in metrics
-    )
-    designs, why = designs_of(manifest)
-    made = Comparison(
+    ]
+    rules = rules_of(manifest)
+    sessions = {CellKey(it.class_name, it.arm, it.metric): it for it in found}
+    cells = judge_cells(found, metrics, rules)
+    return Comparison(
         manifest=manifest,
         metrics=metrics,
+        rules=rules,
+        sessions=sessions,
         cells=cells,
-        run_values=runs,
-        curves=(),
-        phases=(),
-        queue=(),
-        paired_costs=(),
-        designs=designs,
-        design_why=why,
-        attributions=(),
+        effects=tuple(effects_of(designs_of(manifest), sessions, cells, rules)),
     )
-    return replace(made, attributions=attribute(made))
+
+
+def _sessions(
+    manifest: Manifest,
+    metric: Metric,
+    key: tuple[str, str],
+    values: Sequence[float],
+    thin: Sequence[tuple[str, str]],
+) -> CellSessions:
+    count = len(values)
+    if metric is PER_S:
+        values = [100.0] * count
+    even = [REQUESTS // 100] * count
+    lone = [REQUESTS // 100] + [0] * (count - 1)
+    middle = float(np.median(values))
+    return CellSessions(
+        point=manifest.point.name,
+        class_name=key[0],
+        arm=key[1],
+        metric=metric.name,
+        sessions=tuple(range(count)),
+        values=tuple(values),
+        pooled=middle,
+        without=(middle,) * count,
+        counts=(REQUESTS,) * count,
+        exceedances=()
+        if metric.quantile is None
+        else tuple(lone if key in thin else even),
+    )
 
 
 def study_of(comparisons: Sequence[Comparison], pairs: Sequence[Pair] = ()) -> Study:
@@ -215,114 +202,10 @@ def study_of(comparisons: Sequence[Comparison], pairs: Sequence[Pair] = ()) -> S
         points=tuple(c.manifest.point for c in comparisons),
         runs=tuple(run for c in comparisons for run in c.manifest.runs),
     )
-    headline = common_headline(comparisons)
     return Study(
         manifest=manifest,
         comparisons=tuple(comparisons),
         pairs=pair_cells(comparisons, pairs, (P99, PER_S)),
-        levels=level_ratios(comparisons, factors_of(manifest), headline),
-        headline=headline,
+        levels=level_ratios(comparisons, factors_of(manifest), P99),
+        headline=P99,
     )
-
-
-def _cell(
-    manifest: Manifest,
-    metric: Metric,
-    key: tuple[str, str],
-    runs: Sequence[RunValue],
-    contrast: Contrast | None,
-    weak: tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]],
-) -> Cell:
-    base = (key[0], manifest.baseline)
-    own = [r for r in runs if (r.class_name, r.arm) == key]
-    measured = _measured(metric, own, key in weak[0], key in weak[1])
-    others = [r for r in runs if (r.class_name, r.arm) == base]
-    replayed = manifest.deterministic and manifest.again == key[1]
-    return Cell(
-        class_name=key[0],
-        arm=key[1],
-        metric=metric,
-        distribution=_distribution(
-            key, tuple((run.block, run.values[P99.name]) for run in own)
-        ),
-        quantile_index=None if metric.quantile is None else 0,
-        measured=measured,
-        withheld=gate(metric, measured, OPTIONS),
-        contrast=contrast,
-        pooled_ratio=None,
-        verdict=judge(
-            metric,
-            measured,
-            _measured(metric, others, base in weak[0], base in weak[1]),
-            contrast,
-            OPTIONS,
-            replayed=replayed,
-        ),
-    )
-
-
-@cache
-def _distribution(
-    key: tuple[str, str], of_blocks: tuple[tuple[int, float], ...]
-) -> Distribution:
-    """Describe one request in each block, as Spark's groups do."""
-    blocks, values = zip(*of_blocks, strict=True)
-    table = pa.table(
-        {
-            "point_index": [0] * len(blocks),
-            "class": [key[0]] * len(blocks),
-            "arm": [key[1]] * len(blocks),
-            "block": blocks,
-            "intended_ns": blocks,
-            "latency_ns": np.array(values) * NS_PER_MS,
-        }
-    )
-    described = describe_distribution(
-        table, quantiles=OPTIONS.quantiles, confidence=0.95, resamples=1, seed=1
-    )
-    return Distribution(**described.to_pylist()[0])
-
-
-def _measured(
-    metric: Metric, runs: Sequence[RunValue], thin: bool, short: bool
-) -> Measured:
-    values = [run.values[metric.name] for run in runs]
-    middle = sorted(values)[len(values) // 2]
-    return Measured(
-        requests=100 * len(runs) if short else 20_000,
-        runs=len(runs),
-        estimate=Estimate(middle, min(values), max(values)),
-        lost=0.02 if math.isinf(middle) else 0.0,
-        tail=None if metric.quantile is None else (THIN if thin else HEAVY),
-    )
-
-
-def _family(
-    manifest: Manifest, metric: Metric, runs: Sequence[RunValue]
-) -> dict[tuple[str, str], Contrast]:
-    """Judge all contrasts of a metric as one family, as Spark's groups do."""
-    keys = dict.fromkeys(Key(run.class_name, run.arm) for run in runs)
-    rows = [
-        {
-            "point_index": 0,
-            "metric": metric.name,
-            "class": key.class_name,
-            "arm": key.arm,
-            "block": block,
-            "log_ratio": log,
-        }
-        for key in keys
-        if key.arm != manifest.baseline
-        for block, log in logs_by_block(
-            runs, key, manifest.baseline, metric.name
-        ).items()
-    ]
-    if not rows:
-        return {}
-    members = judge_family(
-        pa.Table.from_pylist(rows),
-        margins={metric.name: metric.margin},
-        confidence=OPTIONS.confidence,
-        seed=1,
-    ).to_pylist()
-    return {(row["class_name"], row["arm"]): Contrast(**row) for row in members}

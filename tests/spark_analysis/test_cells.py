@@ -15,13 +15,13 @@ from spark_analysis.judging.cells import (
     WITHIN_NOISE,
     Cell,
     CellKey,
-    Rules,
     adjust_families,
     judge_cells,
     noise_floor,
 )
 from spark_analysis.judging.contrast import contrast_of, paired_logs
 from spark_analysis.judging.metrics import Metric, metrics_of
+from spark_analysis.judging.rules import Rules
 from spark_analysis.recordings.contract import Options
 from spark_analysis.statistics.paired import smallest_p
 
@@ -148,7 +148,7 @@ def test_primary_and_secondary_contrasts_are_separate_families() -> None:
         of("wfq", np.exp(logs(-0.3, 10, seed=1)).tolist()),
         of("fifo", [1.0] * SESSIONS),
         P99,
-        OPTIONS,
+        RULES,
     )
     rivals = {
         CellKey(name, arm, metric): contrast

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,6 @@ import pytest
 
 from spark_analysis.judging.assembly import compare
 from spark_analysis.judging.study import Study
-from spark_analysis.recordings.contract import Manifest
 from spark_analysis.recordings.manifest import load_manifest
 from tests.spark_analysis import synthetic
 
@@ -104,25 +101,17 @@ def test_the_ratio_is_that_of_the_pooled_quantiles(
     for name, metric, level in (
         ("control", "p50_ms", 0.5),
         ("control", "p95_ms", 0.95),
-        ("produce", "p95_ms", 0.95),
     ):
         base, arm = (
             pooled(recorded_rounds, name, it, level) for it in ("fifo", "planes")
         )
         cell = comparison.cell(name, "planes", metric)
         assert cell.contrast is not None
-        assert cell.measured.estimate.value == pytest.approx(arm)
-        assert cell.contrast.ratio.value == pytest.approx(arm / base)
-        assert comparison.typical(name, "planes", cell.metric) == pytest.approx(arm)
+        assert cell.value is not None
+        assert cell.value.value == pytest.approx(arm)
+        if cell.contrast.pooled:
+            assert cell.contrast.ratio.value == pytest.approx(arm / base)
     control = comparison.cell("control", "planes", "p95_ms")
-    assert control.verdict.word == "better"
     assert control.contrast is not None
-    assert control.contrast.blocks == ROUNDS
-
-
-def _late(arm: str) -> Mapping[str, int]:
-    return {"control": 5 * MS if arm == "planes" else 20_000}
-
-
-def _with(manifest: Manifest, runs: Any) -> Manifest:
-    return replace(manifest, runs=runs)
+    assert control.sessions == len(control.contrast.logs) == ROUNDS // 10
+    assert control.contrast.ratio.value < 0.5

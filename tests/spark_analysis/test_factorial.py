@@ -12,13 +12,12 @@ import pytest
 from spark_analysis.statistics.factorial import (
     Combination,
     Line,
-    by_block,
+    by_session,
     combinations_of,
     lines,
     part_of_whole,
 )
 from spark_analysis.statistics.intervals import mean_interval
-from spark_analysis.statistics.sign_flip import max_t
 
 THREE = ("reader", "queue", "worker")
 CELLS = combinations_of(THREE)
@@ -40,7 +39,7 @@ def test_two_factors_by_hand() -> None:
     values = {frozenset[str](): 10.0, a: 8.0, b: 9.0, a | b: 2.0}
     responses = {cell: np.array([value]) for cell, value in values.items()}
     found = {
-        (line.kind, line.factors): float(by_block(line, responses)[0])
+        (line.kind, line.factors): float(by_session(line, responses)[0])
         for line in lines(("a", "b"))
     }
     assert found == {
@@ -72,7 +71,7 @@ def test_effects_are_twice_the_coefficients_of_least_squares() -> None:
     effects = of_kind("effect")
     assert list(effects) == list(columns)
     for line, coefficient in zip(effects.values(), fitted, strict=True):
-        assert by_block(line, responses)[0] == pytest.approx(2 * coefficient)
+        assert by_session(line, responses)[0] == pytest.approx(2 * coefficient)
 
 
 def test_a_share_is_the_mean_over_all_orders_of_adding() -> None:
@@ -83,15 +82,15 @@ def test_a_share_is_the_mean_over_all_orders_of_adding() -> None:
             before, after = frozenset(order[:place]), frozenset(order[: place + 1])
             added[name].append(float(responses[after][0] - responses[before][0]))
     for (name,), line in of_kind("share").items():
-        assert by_block(line, responses)[0] == pytest.approx(np.mean(added[name]))
+        assert by_session(line, responses)[0] == pytest.approx(np.mean(added[name]))
 
 
 def test_shares_sum_to_the_whole_in_every_block() -> None:
     responses = drawn(5, blocks=7)
-    total = sum(by_block(line, responses) for line in of_kind("share").values())
+    total = sum(by_session(line, responses) for line in of_kind("share").values())
     (whole,) = of_kind("whole").values()
-    assert total == pytest.approx(by_block(whole, responses))
-    assert by_block(whole, responses) == pytest.approx(
+    assert total == pytest.approx(by_session(whole, responses))
+    assert by_session(whole, responses) == pytest.approx(
         responses[frozenset(THREE)] - responses[frozenset()]
     )
 
@@ -102,7 +101,7 @@ def test_a_factor_that_changes_nothing_gets_nothing() -> None:
         responses[cell] = responses[cell - {"worker"}]
     for line in lines(THREE):
         if line.factors == ("worker",):
-            assert by_block(line, responses)[0] == pytest.approx(0.0, abs=1e-12)
+            assert by_session(line, responses)[0] == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -173,7 +172,7 @@ def test_intervals_cover_all_effects_at_once_and_parts_one_by_one() -> None:
     }
     means = {cell: np.array([value]) for cell, value in truth.items()}
     drawn_lines = lines(THREE)
-    true = np.array([float(by_block(line, means)[0]) for line in drawn_lines])
+    true = np.array([float(by_session(line, means)[0]) for line in drawn_lines])
     shares = [n for n, line in enumerate(drawn_lines) if line.kind == "share"]
     generator = np.random.default_rng(41)
     together = inside = 0
@@ -183,7 +182,7 @@ def test_intervals_cover_all_effects_at_once_and_parts_one_by_one() -> None:
             cell: value + shared + generator.normal(0, 0.1 - 0.03 * value, size=10)
             for cell, value in truth.items()
         }
-        measured = [by_block(line, responses) for line in drawn_lines]
+        measured = [by_session(line, responses) for line in drawn_lines]
         found = [mean_interval(v, 1 - 0.05 / len(drawn_lines)) for v in measured]
         together += all(e.low <= t <= e.high for e, t in zip(found, true, strict=True))
         for place in shares:
@@ -191,17 +190,3 @@ def test_intervals_cover_all_effects_at_once_and_parts_one_by_one() -> None:
             inside += part.low <= true[place] / true[-1] <= part.high
     assert 0.94 <= together / 400 <= 0.995
     assert 0.93 <= inside / (3 * 400) <= 0.97
-
-
-def test_factors_that_do_nothing_are_found_in_one_of_twenty_experiments_at_most() -> (
-    None
-):
-    """Max-T over all lines: the false alarms of a whole class, not of one line."""
-    generator = np.random.default_rng(43)
-    drawn_lines = lines(THREE)
-    alarms = 0
-    for _ in range(400):
-        responses = {cell: generator.normal(size=8) for cell in CELLS}
-        table = np.column_stack([by_block(line, responses) for line in drawn_lines])
-        alarms += bool(np.min(max_t(table)) < 0.05)
-    assert 0.01 <= alarms / 400 <= 0.075

@@ -55,7 +55,7 @@ def alike(
 
 def agreement(worlds: IncidentWorlds, measure: str) -> str:
     (pair,) = (it for it in worlds.pairs if it.mine.measure.name == measure)
-    assert (pair.first, pair.other, pair.mine.arm) == ("virtual", "live", "priority")
+    assert (pair.first, pair.other, pair.mine.arm) == ("live", "virtual", "priority")
     return pair.agreement
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_analysis.judging.assembly import compare
-from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.study import Study
-from spark_analysis.recordings.contract import Episodes
 from spark_analysis.recordings.manifest import load_manifest
-from spark_analysis.recordings.paired_cost import PairedCost
-from spark_analysis.statistics.intervals import Estimate
-from tests.spark_analysis import studies, synthetic
+from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,35 +98,3 @@ def test_requests_without_an_answer_or_a_cost_are_left_out_and_counted(
     assert planes.left_out == UNANSWERED + UNRECORDED
     assert again.left_out == UNRECORDED
     assert planes.pairs + planes.left_out == again.pairs + again.left_out == sent
-
-
-def _in_rounds(comparison: Comparison, band: float) -> Comparison:
-    episodes = Episodes(
-        primary="control",
-        quantile=comparison.metrics[0].quantile or studies.OPTIONS.quantiles[0],
-        precision=0.1,
-        rounds_min=20,
-        minutes=3.0,
-        speed_band=band,
-        looks=(),
-    )
-    return replace(comparison, manifest=replace(comparison.manifest, episodes=episodes))
-
-
-def made(costs: Sequence[tuple[str, float, float, float]]) -> Comparison:
-    """Return a comparison in four rounds, of arms with a ratio and its interval."""
-    arms: dict[str, dict[str, str]] = {"fifo": {}, **{arm: {} for arm, *_ in costs}}
-    values = {("control", arm): [1.0, 1.1, 1.2, 1.3] for arm in arms}
-    manifest = studies.manifest_of(arms, ("control",), 4, world="live")
-    found = tuple(
-        PairedCost(
-            arm=arm,
-            ratio=Estimate(value, low, high),
-            ratios={0: low, 1: value, 2: value, 3: high},
-            pairs=100,
-            left_out=2,
-        )
-        for arm, value, low, high in costs
-    )
-    compared = replace(studies.comparison_of(manifest, values), paired_costs=found)
-    return _in_rounds(compared, 1.25)

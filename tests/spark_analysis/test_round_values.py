@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pytest
 from scipy.special import ndtri
 
-from spark_analysis.statistics.difference import difference_p
 from spark_analysis.statistics.intervals import mean_interval
-from spark_analysis.statistics.rounds import half_width, round_values, tail_of_rounds
+from spark_analysis.statistics.rounds import half_width, round_values
 
 Rounds = list[npt.NDArray[np.float64]]
 EXPERIMENTS = 300
@@ -112,51 +111,6 @@ def _naive_error(requests: Rounds, level: Fraction) -> float:
     return float(np.std(logs, ddof=1) / math.sqrt(len(logs)))
 
 
-def found_different(logs: npt.NDArray[np.float64]) -> bool:
-    """A difference needs the interval and the tests, as `judging.decision` has it."""
-    found = mean_interval(logs, 0.95)
-    if found.low <= 0 <= found.high:
-        return False
-    return bool(difference_p(logs[:, None], ["a"])[0] < 0.05)
-
-
-def test_verdicts_hold_their_level_over_rounds() -> None:
-    rng = np.random.default_rng(1967)
-    rejected = 0
-    for _ in range(EXPERIMENTS):
-        rejected += found_different(logs_of(draw(rng, 60, 50, 1.0, (1.0, 1.0)), P95))
-    # 0.0875 would be three standard deviations above 0.05.
-    assert rejected / EXPERIMENTS < 0.0875
-
-
-@pytest.mark.parametrize(
-    ("precision", "of_request"), [(0.25, (1.0, 1.0)), (0.2, (1.0, 0.6))]
-)
-def test_the_sequential_rule_keeps_coverage_and_level(
-    precision: float, of_request: tuple[float, float]
-) -> None:
-    """Looks after every 40 rounds, 240 at most: as a config would say."""
-    rng = np.random.default_rng(1968)
-    truth = true_log(P95, 1.0, of_request)
-    covered = rejected = 0
-    stopped = []
-    for _ in range(EXPERIMENTS):
-        base, arm = draw(rng, 240, 25, 1.0, of_request)
-        for count in range(40, 241, 40):
-            width = half_width(arm[:count], base[:count], P95, 0.95)
-            if width <= math.log1p(precision):
-                break
-        stopped.append(count)
-        logs = logs_of((base[:count], arm[:count]), P95)
-        found = mean_interval(logs, 0.95)
-        covered += found.low <= truth <= found.high
-        rejected += found_different(logs - truth)
-    assert min(stopped) < 200, "the rule never stops early: nothing is tested"
-    assert len(set(stopped)) > 2
-    assert 0.91 <= covered / EXPERIMENTS <= 0.985
-    assert rejected / EXPERIMENTS < 0.0875
-
-
 def test_half_the_interval_is_what_the_rule_is_told() -> None:
     base, arm = draw(np.random.default_rng(3), 50, 30, 1.0, (1.0, 1.0))
     found = mean_interval(logs_of((base, arm), P95), 0.9)
@@ -199,64 +153,3 @@ def test_only_rounds_that_lost_requests_speak_of_an_infinite_quantile() -> None:
 def test_equal_latencies_move_nothing() -> None:
     rounds = [np.full(10, 5.0), np.full(10, 5.0), np.full(10, 5.0)]
     assert values(rounds, P95).tolist() == [5.0, 5.0, 5.0]
-
-
-def test_a_quantile_that_one_round_alone_has_is_not_known_for_certain() -> None:
-    """The hundred requests of one backlog end at once, and are the p99 of 40 rounds.
-
-    They are one cluster, and without their round the p99 would be another: so are the
-    arm's p99 and its ratio to one that has none of it, however many requests these are.
-    """
-    quick = [np.linspace(1.0, 2.0, 100) for _ in range(40)]
-    slow = [*quick[:-1], np.full(100, 50.0)]
-    found = tail_of_rounds(slow, P99, 50.0)
-    assert found.exceedances == 40
-    assert found.effective < 1
-    assert np.ptp(values(slow, P99)) > 0
-    assert not found_different(logs_of((quick, slow), P99))
-
-
-def test_one_round_has_its_own_quantile() -> None:
-    """A session that a machine ended early: one round is all that there is."""
-    only = np.arange(1.0, 101.0)
-    assert values([only], P99).tolist() == [99.0]
-    assert tail_of_rounds([only], P99, 99.0) == (1, 1.0, 1.0)
-
-
-def test_a_tail_that_comes_in_whole_rounds_weighs_like_rounds() -> None:
-    """Of 100 rounds of 50 requests ten are slow: their 500 requests are 10 clusters.
-
-    The design effect of clusters of size m that are all alike is m (Kish 1965).
-    """
-    rounds = [np.full(50, 100.0 if number < 10 else 1.0) for number in range(100)]
-    found = tail_of_rounds(rounds, Fraction(9, 10), 1.0)
-    assert found.exceedances == 500
-    assert found.vif == pytest.approx(50, rel=0.02)
-    assert found.effective == pytest.approx(10, rel=0.02)
-
-
-def test_independent_requests_weigh_what_they_are() -> None:
-    rng = np.random.default_rng(6)
-    rounds = list(np.sort(rng.exponential(size=(400, 50)), axis=1))
-    found = tail_of_rounds(
-        rounds, P95, float(np.quantile(np.concatenate(rounds), 0.95))
-    )
-    assert found.exceedances == 1000
-    assert found.vif == pytest.approx(1.0, abs=0.25)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "level"),
-    [
-        # Woodruff's interval wants two rounds, and a level that some lie below.
-        ([np.arange(1.0, 101.0)], P95),
-        ([np.arange(1.0, 11.0), np.arange(1.0, 11.0)], Fraction(1, 100)),
-    ],
-)
-def test_where_rounds_cannot_be_compared_requests_count_alone(
-    rounds: Rounds, level: Fraction
-) -> None:
-    found = tail_of_rounds(rounds, level, float(level * 100))
-    pooled = np.concatenate(rounds)
-    beyond = len(pooled) - math.floor(len(pooled) * level)
-    assert found == (beyond, 1.0, beyond)

@@ -1,39 +1,30 @@
-"""Several worlds: where they agree, what is said where they do not, one report of all.
-
-What a world found is made up, so the right word is known: the same ratios agree, a live
-world that spreads over both sides of 1 has decided nothing.
-"""
+"""Several worlds: does one world's effect agree with another's."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from spark_analysis.judging.study import Study
-from spark_analysis.judging.worlds import Worlds, hold_together
+from spark_analysis.judging.worlds import WorldCell, hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.statistics.intervals import Estimate
 from spark_analysis.statistics.quotient import quotient
-from tests.spark_analysis.world_studies import study_in
-
-if TYPE_CHECKING:
-    pass
+from tests.spark_analysis.world_studies import WILD, study_in
 
 
-def together(virtual: Study, *others: Study, **silent: str) -> Worlds:
-    return hold_together([*others, virtual], silent)
-
-
-def agreement(worlds: Worlds, arm: str, class_name: str = "control") -> str:
-    metric = worlds.witness.headline
+def compared(*studies: Study, arm: str = "planes") -> WorldCell:
+    """Return how two worlds compare in control's p99 under an arm."""
     (found,) = [
-        it for it in worlds.told("live", class_name, metric) if it.witness.arm == arm
+        it
+        for it in hold_together(studies, {}).cells
+        if it.reference.arm == arm
+        and (it.reference.class_name, it.reference.metric.name) == ("control", "p99_ms")
     ]
-    return found.agreement
+    return found
 
 
 def test_worlds_of_different_experiments_are_refused() -> None:
@@ -43,7 +34,88 @@ def test_worlds_of_different_experiments_are_refused() -> None:
     )
     live = replace(live, manifest=replace(live.manifest, name="another"))
     with pytest.raises(RecordingError, match="worlds of different experiments"):
-        together(virtual, live)
+        hold_together([virtual, live], {})
+
+
+def test_measurement_is_the_reference() -> None:
+    worlds = ("model", "virtual", "kraft", "live", "kafka")
+    found = hold_together([study_in(it, {"planes": 0.5}) for it in worlds], {})
+    order = [study.manifest.world for study in found.studies]
+    assert order == ["live", "kafka", "kraft", "virtual", "model"]
+    pairs = {(cell.first, cell.world) for cell in found.cells}
+    assert pairs == {(a, b) for i, a in enumerate(order) for b in order[i + 1 :]}
+
+
+@pytest.mark.parametrize(
+    ("live", "virtual", "agreement"),
+    [
+        (0.1, 0.1, "agrees"),
+        # A quarter of log 0.1: quotients up to 1.78 agree.
+        (0.1, 0.15, "agrees"),
+        (0.1, 0.3, "differs"),
+        # Near 1 the margin is that of the metric: no effect is no agreement with 9 %.
+        (1.09, 1.0, "differs"),
+        (1.0, 1.0, "agrees"),
+        (1.19, 1.042, "differs"),
+    ],
+)
+def test_the_margin_is_relative_to_the_effect(
+    live: float, virtual: float, agreement: str
+) -> None:
+    found = compared(
+        study_in("virtual", {"planes": virtual}), study_in("live", {"planes": live})
+    )
+    assert found.agreement == agreement
+    assert found.quotient is not None
+    assert found.quotient.value == pytest.approx(virtual / live)
+    assert math.log(found.margin) == pytest.approx(
+        max(math.log(1.05), 0.25 * abs(math.log(live)))
+    )
+
+
+def test_an_effect_of_unknown_size_is_open() -> None:
+    found = compared(
+        study_in("live", {"planes": 0.5}, WILD), study_in("virtual", {"planes": 0.5})
+    )
+    assert found.agreement == "open"
+
+
+def test_worlds_on_the_same_traces_are_paired_session_by_session() -> None:
+    """Both vary widely and alike: their quotient is known, unpaired it is not."""
+    live, virtual = (
+        study_in(world, {"planes": 0.5}, WILD) for world in ("live", "virtual")
+    )
+    found = compared(live, virtual)
+    assert (found.paired, found.agreement) == (10, "agrees")
+    assert found.quotient == pytest.approx((1, 1, 1))
+    (comparison,) = virtual.comparisons
+    manifest = replace(
+        comparison.manifest,
+        runs=tuple(
+            replace(run, trace_sha256=f"other-{run.block}")
+            for run in comparison.manifest.runs
+        ),
+    )
+    other = replace(virtual, comparisons=(replace(comparison, manifest=manifest),))
+    found = compared(live, other)
+    assert (found.paired, found.agreement) == (0, "open")
+
+
+def test_a_refused_cell_is_open() -> None:
+    live = study_in("live", {"planes": math.inf})
+    found = compared(live, study_in("virtual", {"planes": 0.5}))
+    assert (found.agreement, found.quotient) == ("open", None)
+
+
+def test_the_calibration_of_a_simulated_world_widens_the_quotient() -> None:
+    live, virtual = (study_in(world, {"planes": 0.5}) for world in ("live", "virtual"))
+    (comparison,) = virtual.comparisons
+    rules = replace(comparison.rules, calibration_error=0.2)
+    other = replace(virtual, comparisons=(replace(comparison, rules=rules),))
+    found, wider = (compared(live, it).quotient for it in (virtual, other))
+    assert found is not None
+    assert wider is not None
+    assert wider.high > found.high * 1.3
 
 
 # ---- the quotient ----
@@ -86,6 +158,3 @@ def test_what_is_not_bounded_stays_so_and_what_is_lost_has_no_quotient() -> None
     assert 0 < found.low < 2.0
     assert quotient(Estimate(math.inf, 1.0, math.inf), open_above) is None
     assert quotient(open_above, Estimate(0.0, 0.0, 0.0)) is None
-
-
-# ---- from recordings to one report ----

@@ -122,6 +122,8 @@ Agreement = TypedDict(
         "quotient": float | None,
         "quotient_low": float | None,
         "quotient_high": float | None,
+        "margin": float,
+        "paired": int,
     },
 )
 
@@ -326,6 +328,7 @@ class Results(TypedDict):
     silent: dict[str, str]
     points: list[Point]
     rows: list[Row]
+    costs: list[Row]
     agreement: list[Agreement]
     theory: list[TheoryEntry]
     effects: list[Effect]

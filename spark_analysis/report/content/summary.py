@@ -1,7 +1,7 @@
 """First screen of a report: one table, one row per arm, and at most three sentences.
 
 Everything here follows from ``results.json``. The reference world is the first of
-``results.WORLD_ORDER`` that was recorded: measurement before simulation.
+``judging.worlds.ORDER`` that was recorded: measurement before simulation.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Summary:
                 continue
             other = row["world"] if row["first"] == self.world else row["first"]
             counts.setdefault(other, Counter())[row["agreement"]] += 1
-            if row["agreement"] in ("size differs", "contradicts"):
+            if row["agreement"] == "differs":
                 missed.setdefault(other, []).append(row["arm"])
         return sentence(
             "worlds",

@@ -236,8 +236,9 @@ def agreement_table(found: Results) -> Table:
         name="agreement",
         caption=(
             f"Quotient of two worlds' {metric_label(found, primary)} ratios to "
-            f"{found['baseline']}. Worlds agree where its interval lies within "
-            f"{margin} of 1."
+            f"{found['baseline']}. Worlds agree where its interval lies within the "
+            f"margin: {margin} of the logarithm of the first world's ratio, or the "
+            "equivalence margin if that is larger."
         ),
         columns=(
             *point,

@@ -70,7 +70,7 @@ def test_worlds_are_listed_with_their_misses() -> None:
     found = made({"live": CELLS, "virtual": CELLS})
     found["agreement"] = [
         _agreement("planes", "agrees"),
-        _agreement("priority", "size differs"),
+        _agreement("priority", "differs"),
         _agreement("wfq", "agrees"),
     ]
     *_, said = Summary(found).sentences
