@@ -17,20 +17,22 @@ from doorkeeper.shared import CONFIG, FILE, console, failing, refusing
     default="live",
 )
 @click.option(
-    "--rounds",
+    "--sessions",
     type=click.IntRange(min=2),
-    help="How many rounds to measure, for more than usual: a nominal machine.",
+    default=4,
+    show_default=True,
+    help="Sessions of fresh processes to measure; intervals are over sessions.",
 )
 @click.option(
     "--out",
     type=FILE,
     help="Where to write it, for --calibration FILE of an experiment's run.",
 )
-def calibrate(config: Path, world: str, rounds: int | None, out: Path | None) -> None:
-    """Measure what requests of a config cost its baseline arm: a minute or so."""
+def calibrate(config: Path, world: str, sessions: int, out: Path | None) -> None:
+    """Measure the CPU time of a config's requests under its baseline arm."""
     from doorkeeper.at_work import calibration as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.worlds.world import WorldError
 
     with refusing(ExperimentError), failing(WorldError):
-        at_work.run(config, world, rounds, out, console())
+        at_work.run(config, world, sessions, out, console())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import Protocol
 
@@ -10,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.design import calibration, capacity, config
-from experiments.design.calibration import Calibration
+from experiments.design.calibration import Calibration, Cost
 from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
 from experiments.records.environment import code, environment, now
-from experiments.running.calibrating.calibrate import calibrate
+from experiments.running.calibrate import SESSIONS, calibrate
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import Drifted, refuse_taken
 from experiments.running.worlds import make_world
@@ -24,7 +23,7 @@ _CALIBRATIONS = 3
 
 
 def run(
-    path: Path, world: str, rounds: int | None, out: Path | None, console: Console
+    path: Path, world: str, sessions: int, out: Path | None, console: Console
 ) -> None:
     """Calibrate a config in a world, print what was found, and write it to ``out``.
 
@@ -34,9 +33,9 @@ def run(
     experiment = config.load(path)
     config.check_broker_keys(experiment)
     command = f"doorkeeper calibrate {path.name}"
-    if rounds is not None:
-        command += f" --rounds {rounds}"
-    found = _measure(experiment, world, command, console, rounds)
+    if sessions != SESSIONS:
+        command += f" --sessions {sessions}"
+    found = _measure(experiment, world, command, console, sessions)
     console.print(_table(experiment, found))
     there = experiment.with_machine(found)
     mean_us = capacity.mean_request_us(capacity.in_rates(there))
@@ -123,7 +122,7 @@ def _measure(
     world: str,
     command: str,
     console: Console,
-    rounds: int | None = None,
+    sessions: int = SESSIONS,
 ) -> Calibration:
     machine, sources = environment(), code()
     source = (
@@ -132,37 +131,28 @@ def _measure(
     )
     with ProgressBar(console) as progress:
         there = make_world(world, progress.tick)
-        return calibrate(experiment, there, progress, source, rounds)
+        return calibrate(experiment, there, progress, source, sessions)
 
 
 def _table(experiment: Experiment, found: Calibration) -> Table:
-    """Return the costs with their intervals, beside the nominal ones.
-
-    And what they are where the broker was idle, and the spread of single requests: its
-    standard deviation over the mean.
-    """
+    """Return the costs with their intervals, beside the nominal ones."""
     nominal = capacity.nominal_us(experiment)
-    table = Table(caption=_caption(found))
+    table = Table(caption="CPU time of the broker's process per request")
     table.add_column("traffic")
-    for column in ("us a request", "interval", "if idle", "spread", "of nominal"):
+    for column in ("us a request", "95 % CI", "of nominal"):
         table.add_column(column, justify="right")
     for entry in experiment.workload.traffic:
         cost = found.costs[entry.name]
         share = cost.mean_us / nominal[entry.name] if entry.name in nominal else None
-        table.add_row(
-            entry.name,
-            f"{cost.mean_us:.1f}",
-            f"{cost.low_us:.1f} to {cost.high_us:.1f}",
-            "" if cost.idle_us is None else f"{cost.idle_us:.1f}",
-            f"{statistics.pstdev(cost.spread):.2f}" if cost.spread else "",
-            "" if share is None else f"{share:.2f}",
-        )
+        of_nominal = "" if share is None else f"{share:.2f}"
+        table.add_row(entry.name, f"{cost.mean_us:.1f}", _interval(cost), of_nominal)
+    if found.read is not None:
+        read = found.read
+        table.add_row("of each: reading", f"{read.mean_us:.1f}", _interval(read), "")
     return table
 
 
-def _caption(found: Calibration) -> str:
-    if found.unbilled_us is None:
-        return "CPU of the broker's process"
-    return (
-        f"CPU of the broker; {found.unbilled_us:.1f} us of each is billed to no request"
-    )
+def _interval(cost: Cost) -> str:
+    if cost.low_us is None or cost.high_us is None:
+        return ""
+    return f"{cost.low_us:.1f} to {cost.high_us:.1f}"

@@ -13,21 +13,14 @@ A workload in ``rate_per_s`` is never stretched: a second is a second.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from experiments.design.calibration import Cost, CostParts
+from experiments.design.calibration import Calibration
 from experiments.design.config import Arm, BrokerSection, Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.faults import stretched
-from experiments.design.workload import (
-    ChoiceService,
-    ConstantService,
-    Service,
-    Traffic,
-    Workload,
-)
+from experiments.design.workload import ConstantService, Traffic, Workload
 from experiments.design.worlds import LiveWorld
 
 _QUANTUM: Final = "doorkeeper.quantum.us"
@@ -44,11 +37,8 @@ def in_rates(experiment: Experiment) -> Experiment:
     if workload.in_shares and experiment.nominal is None:
         experiment = experiment.model_copy(update={"nominal": experiment.machine})
     costs_us = nominal_us(experiment)
-    stated = experiment.nominal.costs if experiment.nominal else {}
     traffic = tuple(
-        _costing(entry, costs_us[entry.name], stated.get(entry.name))
-        if entry.name in costs_us
-        else entry
+        _costing(entry, costs_us[entry.name]) if entry.name in costs_us else entry
         for entry in workload.traffic
     )
     drawn = workload.model_copy(update={"traffic": traffic})
@@ -165,13 +155,15 @@ def machine_us(experiment: Experiment) -> dict[str, float]:
     return found
 
 
-def cost_parts(experiment: Experiment) -> CostParts:
-    """Return where a cost is spent: on the machine, if that was calibrated.
+def calibration(experiment: Experiment) -> Calibration | None:
+    """Return the costs of the machine if that was calibrated, else the nominal ones."""
+    return experiment.machine or experiment.nominal
 
-    Else on the nominal one.
-    """
-    costs = experiment.machine or experiment.nominal
-    return CostParts() if costs is None else costs.parts()
+
+def read_ns(experiment: Experiment) -> int:
+    """Return the cost of reading one request, which no policy can move."""
+    costs = calibration(experiment)
+    return 0 if costs is None else costs.read_ns
 
 
 def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
@@ -196,23 +188,10 @@ def describe(experiment: Experiment, factor: float) -> Mapping[str, Any] | None:
     }
 
 
-def _costing(entry: Traffic, cost_us: float, cost: Cost | None) -> Traffic:
-    service = entry.service or _service(cost_us, cost)
+def _costing(entry: Traffic, cost_us: float) -> Traffic:
+    service = entry.service or ConstantService(kind="constant", mean_us=cost_us)
     arrivals = entry.arrivals.in_rates(cost_us)
     return entry.model_copy(update={"arrivals": arrivals, "service": service})
-
-
-def _service(mean_us: float, cost: Cost | None) -> Service:
-    """Return a service of that mean: spread as the cost is, or else constant."""
-    if cost is None or not cost.spread:
-        return ConstantService(kind="constant", mean_us=mean_us)
-    # Shares are rounded; what they are shares of is not to move by that.
-    unit_us = mean_us * len(cost.spread) / math.fsum(cost.spread)
-    return ChoiceService(
-        kind="choice",
-        values_us=tuple(share * unit_us for share in cost.spread),
-        weights=(1.0,) * len(cost.spread),
-    )
 
 
 def _slowed(entry: Traffic, factor: float) -> Traffic:

@@ -313,17 +313,7 @@ def load(path: Path) -> Experiment:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(str(path), f"no TOML: {error}") from error
-    experiment = parse(content)
-    # Of a file; what a part of its arms is given to play has the costs under all.
-    arms = [arm.name for arm in experiment.arms]
-    nominal = experiment.nominal
-    strangers = sorted(set(nominal.arms if nominal else ()) - set(arms))
-    if strangers:
-        there = ", ".join(arms)
-        raise ExperimentError(
-            "nominal.arms", f"no arm is called {strangers[0]!r}; there is {there}"
-        )
-    return experiment
+    return parse(content)
 
 
 def parse(content: Mapping[str, Any]) -> Experiment:

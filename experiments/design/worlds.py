@@ -83,7 +83,7 @@ class VirtualWorld(Section):
     ``slice_us`` is what one slice of a handler costs, by request class;
     ``other_slice_us`` where it names none. A traffic entry's ``service`` goes before
     both, and ``refusal_us`` is what it takes to turn a request away. ``latency_us``
-    bounds the time that bytes travel, beyond what a calibration says of either way;
+    bounds the time that bytes travel, in either direction;
     ``preemption_us`` is lost whenever a handler is preempted, and billed to whoever
     runs next.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,28 +32,20 @@ def cost_ratio(
 
     In computed worlds they cost what they are said to.
 
-    It is the broker's CPU over the calibrated cost of all that was answered. In a
-    cluster, where one broker's CPU is measured and others answer, too, it is the median
-    over requests of what one was billed, to the calibrated bill of its entry: waits for
-    a CPU that others had, which are in some bills, have little weight. ``traffic`` are
-    the entries of the trace's requests.
+    It is the broker's CPU over the calibrated cost of all that was answered, and
+    unknown in a cluster, where one broker's CPU is measured and others answer, too.
+    ``traffic`` are the entries of the trace's requests.
     """
     machine = experiment.machine
-    if machine is None or WORLDS[world].computed:
+    if machine is None or experiment.cluster is not None or WORLDS[world].computed:
         return None
     answered = requests.filter(pc.equal(requests["outcome"], "ok"))
     entries = [traffic[number] for number in answered["request_id"].to_pylist()]
-    if machine.bills_us is None:
-        costs_us = machine_us(experiment)
-        calibrated_us = math.fsum(costs_us[entry] for entry in entries)
-        if broker_cpu_s is None or not calibrated_us:
-            return None
-        return broker_cpu_s * 1e6 / calibrated_us
-    billed_ns = pc.add(answered["service_ns"], answered["prior_ns"])
-    then_us = np.array([machine.bills_us.get(entry, math.inf) for entry in entries])
-    ratios = billed_ns.fill_null(0).to_numpy() / 1000 / then_us
-    known = ratios[ratios > 0]
-    return float(np.median(known)) if len(known) else None
+    costs_us = machine_us(experiment)
+    calibrated_us = math.fsum(costs_us[entry] for entry in entries)
+    if broker_cpu_s is None or not calibrated_us:
+        return None
+    return broker_cpu_s * 1e6 / calibrated_us
 
 
 def drifted(experiment: Experiment, arm: str, ratio: float | None) -> str:

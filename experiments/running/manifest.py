@@ -16,7 +16,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from experiments.design.capacity import describe, in_rates, on_machine, stretch
+from experiments.design.capacity import (
+    calibration,
+    describe,
+    in_rates,
+    on_machine,
+    stretch,
+)
 from experiments.design.config import Experiment
 from experiments.design.config_errors import ExperimentError
 from experiments.design.points import Point, factors
@@ -121,6 +127,7 @@ class Manifest:
                 }
                 for point, there in zip(points, on_machines, strict=True)
             ],
+            "calibration": _calibration(experiment),
             "classes": _classes(base),
             "window_ns": _window_ns(base),
             "analysis": experiment.analysis.model_dump(mode="json"),
@@ -314,6 +321,12 @@ def _window_ns(experiment: Experiment) -> list[int]:
     """Return between which instants requests are analysed."""
     workload = experiment.workload
     return [round(s * 1e9) for s in (workload.warmup_s, workload.duration_s)]
+
+
+def _calibration(experiment: Experiment) -> dict[str, Any] | None:
+    """Return the costs that loads and computed worlds rest on, with their intervals."""
+    costs = calibration(experiment)
+    return None if costs is None else costs.model_dump(mode="json")
 
 
 def _classes(experiment: Experiment) -> list[dict[str, Any]]:

@@ -16,17 +16,17 @@ import platform
 import tempfile
 import time
 import traceback
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from experiments.design.capacity import (
-    cost_parts,
     machine_us,
     nominal_us,
     on_machine,
+    read_ns,
 )
 from experiments.design.config import Experiment
 from experiments.load import trace
@@ -214,9 +214,7 @@ def _told(trial: Trial, world: str) -> dict[str, Any]:
     """Return what only this world is told."""
     if world == "virtual":
         virtual = trial.experiment.virtual.model_dump(mode="json")
-        parts = asdict(cost_parts(trial.experiment))
-        parts["arms"] = parts["arms"].get(trial.arm.name)
-        return {**virtual, "parts": parts}
+        return {**virtual, "read_ns": read_ns(trial.experiment)}
     if world == "model":
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}

@@ -24,7 +24,7 @@ from broker.config import (
 )
 from broker.requests.classifier import CONTROL
 from experiments.design.arrival_processes import Poisson
-from experiments.design.capacity import cost_parts, machine_us
+from experiments.design.capacity import machine_us, read_ns
 from experiments.design.config import Arm, Experiment
 from experiments.design.model_config import ModelSection
 from experiments.design.workload import (
@@ -280,12 +280,10 @@ def _settings(experiment: Experiment, arm: Arm, world: str) -> ModelSection:
         return _kafkas(arm.model.settings(experiment.model))
     if world == "virtual":
         virtual = experiment.virtual
-        parts = cost_parts(experiment)
-        ways_us = (parts.travel_us, parts.rousing_us, parts.returning_us)
-        if any((*virtual.latency_us, *ways_us)):
+        if any(virtual.latency_us):
             raise NoClosedForm("bytes take time to travel")
-        if parts.beside_handlers(arm.name):
-            raise NoClosedForm("a part of a cost is spent where no policy has a say")
+        if read_ns(experiment):
+            raise NoClosedForm("reading a request costs time that no policy orders")
         if virtual.preemption_us:
             raise NoClosedForm(
                 f"preemption_us = {virtual.preemption_us} in virtual time"

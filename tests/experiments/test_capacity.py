@@ -308,25 +308,26 @@ def test_a_cell_depends_on_the_machine_and_its_trace_does_not() -> None:
     assert slower.stretch == pytest.approx((0.1 * 1.5 + 0.39) / 0.49)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "reading_us",
-        "waking_us",
-        "writing_us",
-        "unbilled_us",
-        "settling_us",
-        "travel_us",
-    ],
-)
-def test_a_virtual_cell_depends_on_where_its_cost_is_spent(part: str) -> None:
-    """Or an experiment that is taken up again keeps rows of other parts."""
+def test_a_virtual_cell_depends_on_the_cost_of_reading() -> None:
+    """Or an experiment that is resumed keeps rows of another calibration."""
     keys = set()
-    for value_us in (30.0, 31.0):
+    for read_us in (30.0, 31.0):
         made = copy.deepcopy(CONTENT)
-        made["nominal"] |= {"writing_us": 10.0, "unbilled_us": 40.0, part: value_us}
+        made["nominal"]["read"] = {"mean_us": read_us}
         keys.add(trial_key(next(plan(points(parse(made)))), "virtual", "c"))
     assert len(keys) == 2
+
+
+def test_all_requests_of_an_entry_cost_its_mean() -> None:
+    drawn = trace.generate(parse(CONTENT), 0)
+    demands = set(zip(drawn.column("traffic"), drawn.column("demand_ns"), strict=True))
+    assert demands == {("control", 200_000), ("bulk", 1_000_000)}
+
+
+def test_costs_under_an_arm_are_no_input() -> None:
+    made = copy.deepcopy(CONTENT)
+    made["nominal"]["arms"] = {"fifo": {"bulk": 1.1}}
+    assert "nominal.arms" in refusal(made)
 
 
 def test_a_sweep_moves_loads_as_it_moves_rates() -> None:
@@ -347,7 +348,7 @@ def test_a_sweep_moves_loads_as_it_moves_rates() -> None:
 
 def test_a_calibration_is_read_as_it_was_written(tmp_path: Any) -> None:
     cost = Cost(mean_us=2.0, low_us=1.5, high_us=2.5)
-    written = Calibration(source="here", costs={"control": cost}, unbilled_us=0.5)
+    written = Calibration(source="here", costs={"control": cost}, read=cost)
     path = tmp_path / "deep" / "calibration.json"
     calibration.write(written, path)
     assert calibration.read(path) == written

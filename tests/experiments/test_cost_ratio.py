@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,55 +20,32 @@ from experiments.design.config import Experiment, parse
 from experiments.load.trace import Trace
 from experiments.records.cost_ratio import DRIFTED, cost_ratio, drifted
 from experiments.running import runner
-from experiments.running.calibrating.by_load import calibrate_by_load
 from experiments.running.executors.sequential import Sequential
 from experiments.running.runner import Drifted
 from experiments.worlds.world import RunFiles, RunResult, Trial
-from tests.experiments.test_calibrating import BILLED_NS, Measured
 from tests.experiments.test_capacity import CONTENT
 from tests.experiments.test_runner import FakeWorld, good
 from tests.experiments.unwatched import Unwatched
 
 COSTS = {"control": {"mean_us": 200.0}, "bulk": {"mean_us": 1000.0}}
-BILLS = {"control": 150.0, "bulk": 800.0}
+INCIDENT = Path("experiments/configs/kafka-4453.toml")
 TRAFFIC = ["control", "bulk"] * 20
 
 
-def calibrated(bills_us: dict[str, float] | None) -> Experiment:
-    content = {"source": "a test", "costs": COSTS, "bills_us": bills_us}
+def calibrated() -> Experiment:
+    content = {"source": "a test", "costs": COSTS}
     return parse(CONTENT).with_machine(Calibration.model_validate(content))
 
 
-def rows(factor: float) -> pa.Table:
-    """Return requests that cost so many times their bill; some waited, some failed."""
+def rows() -> pa.Table:
+    """Return requests of which every fifth failed."""
     number = np.arange(len(TRAFFIC))
-    bills_ns = np.array([round(BILLS[entry] * 1000 * factor) for entry in TRAFFIC])
-    failed = number % 5 == 0
-    waited = np.where(number % 7 == 0, 30_000_000, 0)
-    return pa.table(
-        {
-            "request_id": number,
-            "outcome": np.where(failed, "error", "ok"),
-            "service_ns": np.where(failed, 1, bills_ns - bills_ns // 3 + waited),
-            "prior_ns": bills_ns // 3,
-        }
-    )
+    outcome = np.where(number % 5 == 0, "error", "ok")
+    return pa.table({"request_id": number, "outcome": outcome})
 
 
-@pytest.mark.parametrize("factor", [0.31, 1.0, 2.5])
-def test_the_median_request_says_how_fast_the_machine_is(factor: float) -> None:
-    there = calibrated(BILLS)
-    found = cost_ratio("live", there, rows(factor), TRAFFIC, None)
-    assert found == pytest.approx(factor, rel=1e-4)
-
-
-def test_an_entry_that_was_not_billed_has_no_say() -> None:
-    there = calibrated({"bulk": 400.0})
-    assert cost_ratio("live", there, rows(1.0), TRAFFIC, None) == pytest.approx(2.0)
-
-
-def test_without_bills_the_cpu_of_all_that_was_answered_is_divided() -> None:
-    there, table = calibrated(None), rows(1.0)
+def test_the_cpu_of_all_that_was_answered_is_divided() -> None:
+    there, table = calibrated(), rows()
     answered = [TRAFFIC[it] for it in range(40) if it % 5]
     calibrated_s = sum(COSTS[entry]["mean_us"] for entry in answered) / 1e6
     found = cost_ratio("kafka", there, table, TRAFFIC, 1.5 * calibrated_s)
@@ -75,9 +53,20 @@ def test_without_bills_the_cpu_of_all_that_was_answered_is_divided() -> None:
     assert cost_ratio("kafka", there, table, TRAFFIC, None) is None
 
 
-def test_nothing_is_said_where_nothing_was_measured() -> None:
-    assert cost_ratio("live", parse(CONTENT), rows(1.0), TRAFFIC, 1.0) is None
-    assert cost_ratio("virtual", calibrated(BILLS), rows(1.0), TRAFFIC, 1.0) is None
+def test_nothing_is_reported_where_nothing_was_measured() -> None:
+    assert cost_ratio("live", parse(CONTENT), rows(), TRAFFIC, 1.0) is None
+    assert cost_ratio("virtual", calibrated(), rows(), TRAFFIC, 1.0) is None
+
+
+def test_one_broker_of_a_cluster_is_not_held_against_all_of_its_requests() -> None:
+    content = tomllib.loads(INCIDENT.read_text(encoding="utf-8"))
+    content["machine"] = {
+        "source": "a test",
+        "costs": {
+            entry["name"]: {"mean_us": 1} for entry in content["workload"]["traffic"]
+        },
+    }
+    assert cost_ratio("live", parse(content), rows(), TRAFFIC, 1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -87,23 +76,12 @@ def test_nothing_is_said_where_nothing_was_measured() -> None:
 def test_a_baseline_beyond_the_band_does_not_count(
     ratio: float | None, counts: bool
 ) -> None:
-    there = calibrated(BILLS)
+    there = calibrated()
     assert there.limits.cost_band == 2.0
     said = drifted(there, "fifo", ratio)
     assert (said == "") is counts
     # Of another arm it may be the arm's own doing.
     assert drifted(there, "priority", ratio) == ""
-
-
-def test_a_cluster_is_calibrated_with_its_bills() -> None:
-    found = calibrate_by_load(parse(CONTENT), Measured(), Unwatched(), "a test")
-    assert found.bills_us == {name: ns / 1000 for name, ns in BILLED_NS.items()}
-
-
-def test_a_broker_without_rows_has_no_bills() -> None:
-    unbilled = Measured(rows=False)
-    found = calibrate_by_load(parse(CONTENT), unbilled, Unwatched(), "a test")
-    assert found.bills_us is None
 
 
 # ---- what a run does about it -------------------------------------------------------
@@ -121,7 +99,7 @@ def test_a_machine_that_drifted_ends_the_experiment(tmp_path: Path) -> None:
     world = FakeWorld(drifting)
     with pytest.raises(Drifted, match=f"fifo-t[1-9]: {DRIFTED}"):
         runner.run(
-            calibrated(BILLS),
+            calibrated(),
             tmp_path,
             world,
             Sequential(world),
@@ -131,7 +109,7 @@ def test_a_machine_that_drifted_ends_the_experiment(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "manifest.json").read_text())
     tried = [run for run in found["runs"] if run["arm"] == "fifo"]
     # Tried again as any other run that does not count, and nothing after that.
-    assert len(tried) == 1 + calibrated(BILLS).limits.retries
+    assert len(tried) == 1 + calibrated().limits.retries
     assert {run["cost_ratio"] for run in tried} == {0.3}
     assert not any(run["valid"] for run in tried)
 

@@ -15,7 +15,7 @@ import pytest
 from experiments.design import config
 from experiments.design.capacity import in_rates
 from experiments.design.config import Experiment
-from experiments.design.workload import ChoiceService
+from experiments.design.workload import ConstantService
 from experiments.load import trace
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import RunFiles, Trial
@@ -33,9 +33,9 @@ def quickstart(scale: float, duration_s: float) -> Experiment:
     built = in_rates(config.load(QUICKSTART))
     traffic = []
     for entry in built.workload.traffic:
-        assert isinstance(entry.service, ChoiceService)
-        values_us = tuple(each * scale for each in entry.service.values_us)
-        service = entry.service.model_copy(update={"values_us": values_us})
+        assert isinstance(entry.service, ConstantService)
+        mean_us = entry.service.mean_us * scale
+        service = entry.service.model_copy(update={"mean_us": mean_us})
         traffic.append(entry.model_copy(update={"service": service}))
     longer = {"duration_s": duration_s, "traffic": tuple(traffic)}
     workload = built.workload.model_copy(update=longer)

@@ -102,7 +102,7 @@ class InEpisodes:
         replayed = self._deck.draw(first)
         works = {work.trial.arm.name: work for work in round_}
         if self._quiet is None:
-            self._quiet = _calibrated(first.experiment)
+            self._quiet = _quiet(first.experiment)
         there = on_machine(first.experiment, first.stretch)
         gate = RoundOfArms(
             list(works),
@@ -165,14 +165,11 @@ class InEpisodes:
         )
 
 
-def _calibrated(experiment: Experiment) -> QuietSpeed:
-    """Return the machine whose costs the load was made for, as far as it is known."""
+def _quiet(experiment: Experiment) -> QuietSpeed:
+    """Return the gate of an experiment, which has seen no episode."""
     assert experiment.episodes is not None
-    machine = experiment.machine
-    loop_us = None if machine is None else machine.loop_us
-    loop_ns = None if loop_us is None else loop_us * 1000
     episodes = experiment.episodes
-    return QuietSpeed(episodes.speed_band, loop_ns, episodes.slowest_band)
+    return QuietSpeed(episodes.speed_band, slowest_band=episodes.slowest_band)
 
 
 def _last_of_each(dealt: Sequence[Trial]) -> list[Trial]:

@@ -3,9 +3,9 @@
 The same broker as in the live world, with its sockets, files and clock exchanged for an
 in-memory network, an in-memory disk and a clock that moves when computing is charged to
 it. Bytes travel, queues fill and processors block as they do live; only the costs are
-given instead of measured: each slice of a handler costs what the config's ``[virtual]``
-says for its class, or its share of the demand that the trace drew for the request, and
-reading a request and writing its answer what was measured of that (`costs.py`).
+given instead of measured: reading a request has the calibrated fixed cost, and each
+slice of a handler costs its share of the demand that the trace drew for the request, or
+what the config's ``[virtual]`` says for its class (`costs.py`).
 
 Computing moves the clock for everybody, so what clients do during a slice is done at
 its end, as of when it was; a broker with one CPU could not have read it earlier.
@@ -30,7 +30,7 @@ from broker.network.transport import WRITABLE
 from broker.observation.recording.recording import open_recorder
 from broker.requests.request import Request
 from broker.server import BrokerServer, Surroundings
-from experiments.design.capacity import cost_parts
+from experiments.design.capacity import read_ns
 from experiments.design.config import Experiment
 from experiments.design.workload import Workload
 from experiments.load import frames, replaying
@@ -138,12 +138,8 @@ class Replay:
         granularity_us = trial.experiment.virtual.granularity_us
         self._pieces = in_pieces(round(granularity_us * 1000))
         self._at_devices = trial.experiment.virtual.server != "cpu"
-        self._parts = cost_parts(trial.experiment)
-        self._costs = TraceCosts(
-            trial.experiment, replayed, self._parts, trial.arm.name
-        )
-        # Since then the broker has been idle; and when it last had read something.
-        self._computed_until_ns = self._read_until_ns = 0
+        self._costs = TraceCosts(trial.experiment, replayed)
+        self._read_ns = read_ns(trial.experiment)
 
     async def run(self, clock: VirtualClock) -> tuple[replaying.Seen, LoadEnd]:
         """Serve the load until it is answered or the drain deadline."""
@@ -151,19 +147,13 @@ class Replay:
         network = self._network = CostlyNetwork(
             time=clients,
             rng=self._rng,
-            latency_ns=self._latency_ns(self._parts.travel_us),
-            back_ns=self._latency_ns(self._parts.returning_us),
-            rousing_ns=round(self._parts.rousing_us * 1000),
-            idle=self._is_idle,
-            read=partial(self._read, clock),
-            write=partial(self._compute, clock, self._costs.writing_ns),
+            latency_ns=self._latency_ns(),
+            read=partial(self._compute, clock, self._read_ns),
         )
         server = self._server(clock, network)
         workload = self._experiment.workload
         async with trio.open_nursery() as travelling:
             await travelling.start(network.run)
-            if self._costs.goes_round:
-                travelling.start_soon(network.go_round, partial(self._go_round, clock))
             if self._kernel is not None:
                 travelling.start_soon(self._kernel.run)
             async with trio.open_nursery() as serving:
@@ -229,26 +219,10 @@ class Replay:
             self._kernel = kernel
         return server
 
-    def _is_idle(self, at_ns: int) -> bool:
-        """Say whether the broker has nothing to do at that time, which is not over."""
-        return at_ns > self._computed_until_ns
-
-    def _read(self, clock: VirtualClock) -> None:
-        """Let the time of reading pass."""
-        now_ns = clock.now_ns()
-        idle, behind = self._is_idle(now_ns), now_ns == self._read_until_ns
-        self._compute(clock, self._costs.read_ns(now_ns, idle=idle, behind=behind))
-        self._read_until_ns = clock.now_ns()
-
-    def _go_round(self, clock: VirtualClock) -> None:
-        """Let the time pass that the event loop takes after an answer."""
-        self._compute(clock, self._costs.round_ns())
-
     def _compute(self, clock: VirtualClock, cost_ns: int) -> None:
         """Let the time of computing pass; at devices, computing is free."""
         if not self._at_devices:
             clock.jump(cost_ns)
-        self._computed_until_ns = clock.now_ns()
         # What fell due meanwhile is in the sockets before they are next polled.
         if self._player is not None:
             self._player.catch_up()
@@ -262,12 +236,9 @@ class Replay:
         else:
             await self._pieces(request, needs_ns)
 
-    def _latency_ns(self, travelling_us: float) -> tuple[int, int]:
+    def _latency_ns(self) -> tuple[int, int]:
         low_us, high_us = self._experiment.virtual.latency_us
-        low_ns, high_ns = (
-            round((travelling_us + more_us) * 1000) for more_us in (low_us, high_us)
-        )
-        return low_ns, high_ns
+        return round(low_us * 1000), round(high_us * 1000)
 
 
 class Player:

@@ -1,0 +1,291 @@
+"""Calibration: the mean CPU time of one request per traffic entry, and one read cost.
+
+The experiment's own rounds are played to its baseline alone, in sessions of fresh
+processes as the experiment has them, with traces that the experiment does not replay.
+The first sessions only find the factor by which the trace is stretched here; the
+sessions after them are at that factor, so that costs are those of the load that the
+config states.
+
+Estimator. In one session the process of the broker used CPU time C for n answered
+requests, of which n_e are of entry e and were billed b_e on average by its own rows
+(``prior_ns`` and ``service_ns``). An entry's cost is its bill and an equal share of the
+remainder, which no row is billed (writing answers, the event loop, housekeeping)::
+
+    c_e = b_e + (C - sum n_e b_e) / n        so that  sum n_e c_e = C
+
+Bills are times of the wall clock: where they exceed C, other processes had the CPU
+meanwhile, and all bills are reduced by one factor. A regression of C on the counts n_e
+would need no bills, but the counts of entries that come in bursts of one size hardly
+vary between rounds, and their costs could not be separated. Where bills are not known
+(Apache Kafka), or name one of several brokers (a cluster), entries keep the proportions
+of their stated costs w_e, and the total is measured: c_e = w_e C / sum n_e w_e.
+
+The read cost is the mean of ``prior_ns``, reduced by the same factor, over requests
+that have one: a request that came behind another may be read with it. The unit of
+replication is the session: means and Student intervals are over sessions.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from scipy.stats import t as student
+
+from experiments.design.calibration import Calibration, Cost
+from experiments.design.capacity import in_rates, nominal_us, on_machine, stretch
+from experiments.design.config import Experiment
+from experiments.design.faults import ScaleLoad
+from experiments.design.worlds import WORLDS
+from experiments.processes.children import RunFailed
+from experiments.running.progress import Watcher
+from experiments.running.trials import Deck, attempts_file, on_its_machine
+from experiments.worlds.episodes import EpisodicWorld
+from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
+
+SESSIONS: Final = 4
+CONFIDENCE: Final = 0.95
+# Sessions before those that count: the cost depends on the load, which depends on it.
+_SETTLING: Final = 2
+_ROUNDS: Final = 6
+_LOAD_S: Final = 1.5
+# The first guess of a cost that no config states.
+_GUESS_US: Final = 200.0
+# Neither late requests nor a CPU that others had change the CPU time of requests.
+_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
+
+
+@dataclass(slots=True)
+class _Used:
+    """Sums over a session: CPU time, answered requests by entry, and their bills."""
+
+    cpu_us: float = 0.0
+    answered: Counter[str] = field(default_factory=Counter)
+    billed_us: dict[str, float] = field(default_factory=dict)
+    prior_us: float = 0.0
+    read: int = 0
+
+    def add(self, rows: pa.Table, traffic: Sequence[str], cpu_s: float | None) -> None:
+        """Add a run; without a CPU clock, in virtual time, the bills are all."""
+        rows = rows.filter(pc.equal(rows["outcome"], "ok"))
+        entries = np.array(
+            [traffic[number] for number in rows["request_id"].to_pylist()]
+        )
+        prior_us, service_us = (
+            rows[name].fill_null(0).to_numpy() / 1000
+            for name in ("prior_ns", "service_ns")
+        )
+        billed_us = prior_us + service_us
+        for name in np.unique(entries):
+            mine = entries == name
+            self.answered[str(name)] += int(mine.sum())
+            before_us = self.billed_us.get(str(name), 0.0)
+            self.billed_us[str(name)] = before_us + float(billed_us[mine].sum())
+        self.prior_us += float(prior_us.sum())
+        self.read += int((prior_us > 0).sum())
+        self.cpu_us += float(billed_us.sum()) if cpu_s is None else cpu_s * 1e6
+
+    @property
+    def _billed_share(self) -> float:
+        billed_us = math.fsum(self.billed_us.values())
+        return min(1.0, self.cpu_us / billed_us) if billed_us else 0.0
+
+    def by_bills_us(self) -> dict[str, float]:
+        """Return the bill of each entry's requests with a share of the remainder."""
+        share = self._billed_share
+        rest_us = self.cpu_us - share * math.fsum(self.billed_us.values())
+        rest_us /= self.answered.total()
+        return {
+            name: share * self.billed_us[name] / count + rest_us
+            for name, count in self.answered.items()
+        }
+
+    def in_proportion_us(self, stated_us: Mapping[str, float]) -> dict[str, float]:
+        """Return each entry's cost, in proportion to the stated ones."""
+        work_us = math.fsum(
+            count * stated_us[name] for name, count in self.answered.items()
+        )
+        return {name: us * self.cpu_us / work_us for name, us in stated_us.items()}
+
+    def read_us(self) -> float:
+        """Return the mean cost of one read; 0 if none was billed."""
+        return self._billed_share * self.prior_us / max(1, self.read)
+
+
+def calibrate(
+    experiment: Experiment,
+    world: World,
+    watcher: Watcher,
+    source: str,
+    sessions: int = SESSIONS,
+) -> Calibration:
+    """Measure the mean CPU time of each traffic entry's requests in a world.
+
+    Live it takes less than a minute, with Apache Kafka some minutes.
+
+    :raises WorldError: if a run fails, nothing is answered, no CPU time is known, or a
+        cost has to be stated and is not.
+    """
+    billed = WORLDS[world.name].rows and experiment.cluster is None
+    alone = _baseline_alone(experiment)
+    there = Calibration(
+        source=source,
+        costs=_stated(alone, world, billed=billed),
+        read=alone.nominal.read if alone.nominal else None,
+    )
+    alone = alone.model_copy(update={"nominal": there})
+    settling = _SETTLING if alone.workload.in_shares else 0
+    rounds = 1
+    if _has_sessions(alone, world):
+        rounds = max(_ROUNDS, math.ceil(_LOAD_S / alone.workload.duration_s))
+    header = alone.experiment.model_copy(
+        update={"blocks": (settling + sessions) * rounds}
+    )
+    alone = alone.model_copy(update={"experiment": header})
+    watcher.planned(header.blocks, world.estimate_s(in_rates(alone)), 1)
+    stated_us = nominal_us(in_rates(alone))
+    found: list[dict[str, float]] = []
+    reads_us: list[float] = []
+    for number in range(settling + sessions):
+        factor = stretch(alone.with_machine(there))
+        blocks = range(number * rounds, (number + 1) * rounds)
+        used = _session(in_rates(alone), factor, blocks, world, watcher)
+        costs_us = used.by_bills_us() if billed else used.in_proportion_us(stated_us)
+        if number < settling:
+            costs = {name: Cost(mean_us=us) for name, us in costs_us.items()}
+            there = there.model_copy(update={"costs": {**there.costs, **costs}})
+        else:
+            found.append(costs_us)
+            reads_us.append(used.read_us())
+    costs = {
+        name: _cost(each_us) if each_us else before
+        for name, before in there.costs.items()
+        for each_us in [[costs_us[name] for costs_us in found if name in costs_us]]
+    }
+    read = _cost(reads_us) if billed and max(reads_us) > 0 else None
+    return Calibration(source=source, costs=costs, read=read, confidence=CONFIDENCE)
+
+
+def _baseline_alone(experiment: Experiment) -> Experiment:
+    """Return the experiment with one process of its baseline, and other traces.
+
+    Of what happens to a cluster, only the scaling of its load is kept.
+    """
+    header = experiment.experiment
+    faults = experiment.faults
+    if experiment.cluster is not None:
+        faults = tuple(it for it in faults if isinstance(it, ScaleLoad))
+    another = {"again": False, "seed": header.seed + 1}
+    return experiment.model_copy(
+        update={
+            "experiment": header.model_copy(update=another),
+            "limits": experiment.limits.model_copy(update=_UNDISTURBED),
+            "arms": (experiment.arm(header.baseline),),
+            "faults": faults,
+            "machine": None,
+        }
+    )
+
+
+def _stated(alone: Experiment, world: World, *, billed: bool) -> dict[str, Cost]:
+    """Return the nominal cost of each entry, or a guess where bills will correct it.
+
+    :raises WorldError: if a cost is needed for its proportion and is not stated.
+    """
+    stated_us = nominal_us(alone)
+    names = [entry.name for entry in alone.workload.traffic]
+    for name in names:
+        if not billed and name not in stated_us:
+            raise WorldError(
+                f"calibration: the cost of {name!r} is to be stated in [nominal]: "
+                f"brokers of the {world.name} world say only what all requests cost"
+            )
+    return {name: Cost(mean_us=stated_us.get(name, _GUESS_US)) for name in names}
+
+
+def _has_sessions(experiment: Experiment, world: World) -> bool:
+    return experiment.episodes is not None and not WORLDS[world.name].computed
+
+
+def _session(
+    drawn: Experiment, factor: float, blocks: range, world: World, watcher: Watcher
+) -> _Used:
+    """Play one session; ``drawn`` has rates of nominal time."""
+    trials = [
+        Trial(experiment=drawn, block=block, arm=drawn.arms[0], order=0, stretch=factor)
+        for block in blocks
+    ]
+    play = _in_one_session if _has_sessions(drawn, world) else _in_runs
+    deck, used = Deck(), _Used()
+    try:
+        for trial, result, rows in play(trials, deck, world, watcher):
+            watcher.ended(trial, result)
+            if not result.valid:
+                raise WorldError(f"calibration: {result.reason}")
+            if result.broker_cpu_s is None and not WORLDS[world.name].computed:
+                raise WorldError("calibration: no CPU time is known")
+            traffic = deck.draw(trial).column("traffic")
+            used.add(rows, traffic, result.broker_cpu_s)
+    except RunFailed as failure:
+        raise WorldError(f"calibration: {failure}") from failure
+    if not used.answered or not used.cpu_us:
+        raise WorldError("calibration: no request was answered, or none used CPU time")
+    return used
+
+
+_Run = tuple[Trial, RunResult, pa.Table]
+
+
+def _in_one_session(
+    trials: Sequence[Trial], deck: Deck, world: World, watcher: Watcher
+) -> Iterator[_Run]:
+    """Play trials one after the other to a process that stays alive."""
+    first = trials[0]
+    there = on_machine(first.experiment, first.stretch)
+    with cast(EpisodicWorld, world).session(there) as session:
+        session.rehearse(*on_its_machine(first, deck.draw(first)))
+        for trial in trials:
+            watcher.started(trial)
+            session.play(*on_its_machine(trial, deck.draw(trial)))
+        for episode in session.finish():
+            yield episode.trial, episode.result, episode.requests
+
+
+def _in_runs(
+    trials: Sequence[Trial], deck: Deck, world: World, watcher: Watcher
+) -> Iterator[_Run]:
+    """Play each trial to a fresh process."""
+    for trial in trials:
+        watcher.started(trial)
+        with tempfile.TemporaryDirectory(prefix="doorkeeper-calibrate-") as scratch:
+            files = RunFiles(
+                requests=Path(scratch, "requests.parquet"),
+                samples=Path(scratch, "samples.parquet"),
+                attempts=attempts_file(trial, Path(scratch)),
+            )
+            result = world.run(*on_its_machine(trial, deck.draw(trial)), files)
+            rows = pq.read_table(files.requests) if result.recorded else pa.table({})
+        yield trial, result, rows
+
+
+def _cost(sessions_us: Sequence[float]) -> Cost:
+    """Return the mean over sessions with its Student interval, to the nanosecond."""
+    mean_us = float(np.mean(sessions_us))
+    if len(sessions_us) == 1:
+        return Cost(mean_us=round(mean_us, 3))
+    error_us = float(np.std(sessions_us, ddof=1)) / math.sqrt(len(sessions_us))
+    half_us = float(student.ppf(0.5 + CONFIDENCE / 2, len(sessions_us) - 1)) * error_us
+    return Cost(
+        mean_us=round(mean_us, 3),
+        low_us=round(max(0.0, mean_us - half_us), 3),
+        high_us=round(mean_us + half_us, 3),
+    )

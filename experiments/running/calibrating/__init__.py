@@ -1,1 +1,0 @@
-"""What requests cost on a machine: by light bursts, by the load, entry by entry."""
