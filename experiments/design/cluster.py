@@ -49,7 +49,7 @@ def lacking(cluster: Cluster, workload: Workload, world: str, *, on_seats: bool)
     """
     if cluster.leader >= cluster.brokers:
         return f"cluster.leader: there is no broker {cluster.leader}"
-    if world not in ("model", "virtual", "live"):
+    if world not in ("virtual", "live"):
         return f"there is no cluster in the {world} world"
     if world == "virtual" and not on_seats:
         return 'a cluster needs virtual.server = "seats": brokers share no CPU'

@@ -172,7 +172,7 @@ _WITH_BROKERS: Final = frozenset({"virtual", "live"})
 WORLDS_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "scale-load": frozenset({"model", "virtual", "live", "kafka", "kraft"}),
-        "elect": frozenset({"model", "virtual", "live"}),
+        "elect": _WITH_BROKERS,
         "reassign": _WITH_BROKERS,
         "rebalance": _WITH_BROKERS,
         "stop": _WITH_BROKERS,

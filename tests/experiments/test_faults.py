@@ -67,7 +67,7 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
         (
             {"kind": "fill", "at_s": 1.0, "until_s": 1.5, "broker": 0},
             "model",
-            CLUSTER,
+            {},
             "'fill' cannot happen in the model world",
         ),
         ({**SCALE, "traffic": "lead"}, "virtual", {}, "no traffic is called 'lead'"),
@@ -82,7 +82,8 @@ CLUSTER: dict[str, Any] = {"cluster": {"brokers": 2}}
             CLUSTER,
             "replicas = [0, 0] names a broker twice",
         ),
-        ({"kind": "rebalance", "at_s": 1.0}, "model", CLUSTER, "the model has one"),
+        ({"kind": "rebalance", "at_s": 1.0}, "model", {}, "the model has one"),
+        (ELECT, "model", {}, "'elect' cannot happen in the model world"),
         ({"kind": "stop", "at_s": 1.0, "broker": 0}, "kafka", {}, "left alone"),
     ],
 )
@@ -118,6 +119,7 @@ def test_a_live_disk_that_was_filled_goes_with_its_broker() -> None:
     [
         ({"cluster": {"leader": 2}}, "there is no broker 2"),
         ({**CLUSTER, "virtual": {"server": "cpu"}}, "brokers share no CPU"),
+        ({**CLUSTER, "world": "model"}, "there is no cluster in the model world"),
         (
             {"arms": [{"name": "fifo", "scheduler": "fifo", "controller": "merged"}]},
             "a controller needs a [cluster]",

@@ -31,7 +31,6 @@ from experiments.load.senders import senders
 from experiments.load.trace import Trace
 from experiments.records import recording
 from experiments.worlds.model.classes import Classes
-from experiments.worlds.model.election import Election
 from experiments.worlds.model.engine import Engine
 from experiments.worlds.model.planes import Layout, lay_out
 from experiments.worlds.model.readers import Connection, Processor, Readers
@@ -88,11 +87,6 @@ class Model:
         labels = trial.labels(self.name)
         rows = recording.requests_table(labels, trace, results, timeout_ns)
         recording.write(rows, out.requests)
-        if run.election is not None:
-            assert out.attempts is not None
-            stamps = dict(results.columns)
-            tried = run.election.attempts(labels, trace, stamps)
-            recording.write(tried, out.attempts)
         samples = recording.samples_table(labels, run.recorder.samples())
         recording.write(samples, out.samples)
         return RunResult(
@@ -113,7 +107,6 @@ class _Run:
     recorder: Recorder
     laws: LawBook
     ended_ns: int
-    election: Election | None
 
     @classmethod
     def prepare(cls, trial: Trial, trace: Trace) -> _Run:
@@ -143,24 +136,15 @@ class _Run:
         book = LawBook(layout.planes, config, lambda: engine.now_ns)
         laws = book.by_plane
 
-        connections = _connections(experiment, processors, own)
-        if experiment.cluster is not None:
-            connections.append(Connection(own or processors[-1]))
-        election = _election(trial, trace, engine, layout)
-
         def done(task: ModelTask) -> None:
-            if election is not None and election.has(task):
-                election.answered(task)
-            else:
-                classes.learn(task)
-                recorder.record(task)
+            classes.learn(task)
+            recorder.record(task)
             laws[task.plane].finished(task, task.connection, task.response_sent_ns)
 
-        tasks = _tasks(experiment, trace, classes)
         readers = Readers(
             engine,
-            tasks if election is None else election.watched(tasks),
-            connections=connections,
+            _tasks(experiment, trace, classes),
+            connections=_connections(experiment, processors, own),
             route=layout.plane_of,
             done=done,
             class_aware=config[DOORKEEPER_READER] == "class-aware",
@@ -174,36 +158,11 @@ class _Run:
             recorder=recorder,
             laws=book,
             ended_ns=round(ended_s * 1e9),
-            election=election,
         )
 
     def serve(self) -> None:
         """Serve until the run has ended."""
-        if self.election is not None:
-            self.election.begin(self.readers.arrive)
         self.engine.run(self.readers, until_ns=self.ended_ns)
-
-
-def _election(
-    trial: Trial, trace: Trace, engine: Engine, layout: Layout
-) -> Election | None:
-    """Return the controller of a cluster; the last connection is its own."""
-    experiment, arm = trial.experiment, trial.arm
-    if experiment.cluster is None:
-        return None
-    config = BrokerConfig.load(None, experiment.broker_keys(arm))
-    settings = arm.model.settings(experiment.model)
-    # Draws of its own, so that those of the trace are the same in all arms.
-    seed = f"{experiment.experiment.seed}/{trial.block}/controller"
-    return Election(
-        experiment,
-        arm,
-        engine,
-        Classes(config, settings, flat=layout.flat_levels, seed=seed),
-        connection=len(senders(experiment.workload)),
-        trace=trace,
-        refusal_ns=round(settings.refusal_us * 1000),
-    )
 
 
 def _sites(
