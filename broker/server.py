@@ -24,6 +24,7 @@ from broker.config import (
     DOORKEEPER_QUANTUM_US,
     DOORKEEPER_READER,
     DOORKEEPER_RECORD_SAMPLES_MS,
+    DOORKEEPER_SLICE_MS,
     DOORKEEPER_UPKEEP_MS,
     NUM_IO_THREADS,
     SOCKET_REQUEST_MAX_BYTES,
@@ -397,6 +398,8 @@ def _dispatcher(
     upkeep: Upkeep,
 ) -> Dispatcher:
     quantum_ns = config[DOORKEEPER_QUANTUM_US] * 1000
+    for plane in topology.planes:
+        plane.share_cpu(config[DOORKEEPER_SLICE_MS] * 1_000_000 or None)
     return Dispatcher(
         topology.planes,
         now_ns=surroundings.now_ns,

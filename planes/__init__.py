@@ -5,7 +5,7 @@ who is turned away; ``plane`` is one plane, ``cpu`` the turn-taking of several a
 ``lending`` their common seats, all of them pure and free of Trio; ``slices`` is the
 preemption point that handlers call, ``lock`` a lock that they may hold over it;
 ``dispatcher`` runs it all under Trio, with ``stepping``, ``lock_turns``, ``room``,
-``workers``, ``alarm``, ``upkeep`` and ``books`` as its hands; ``laws`` looks on. This
+``workers``, ``upkeep`` and ``books`` as its hands; ``laws`` looks on. This
 package knows no protocol. ``slices``, and what rests on it, imports Trio, so import
 those by name.
 """

@@ -20,7 +20,6 @@ from typing import Any
 
 import trio
 
-from planes.alarm import Alarm
 from planes.books import Books
 from planes.clock import NowNs
 from planes.cpu import Cpu
@@ -32,7 +31,7 @@ from planes.slices import PREEMPT, CancelStatusGuard, Park, rescheduled, reseat,
 from planes.stepping import OWN_TRAPS, Spend, Step, Stepper, unserved
 from planes.task import Task
 from planes.upkeep import Upkeep, no_upkeep
-from planes.workers import Workers
+from planes.workers import Alarm, Workers
 
 
 class Dispatcher:

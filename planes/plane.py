@@ -8,8 +8,9 @@ object, so no policy and no bookkeeping is written twice. It never reads a clock
 ``now_ns`` is handed in.
 
 A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
-service and by one that waits for a device; a preempted task and one in purgatory hold
-none. The queue's bound counts requests that were never served, as
+service, by one that waits for a device and by one whose time slice is over
+(``planes.time_slices``); a preempted task and one in purgatory hold none. The queue's
+bound counts requests that were never served, as
 ``queued.max.requests`` does.
 """
 
@@ -20,7 +21,8 @@ from typing import Protocol, cast
 
 from planes.admission import THROTTLED, Admission, Block
 from planes.task import Task
-from schedulers import Scheduler
+from planes.time_slices import TimeSlices
+from schedulers import NEVER, Scheduler
 
 
 class SeatPool(Protocol):
@@ -50,6 +52,8 @@ class PlaneCore:
         # How many were turned away or throttled, by class and reason.
         self.held_back: Counter[tuple[str, str]] = Counter()
         self.seats = seats
+        self._slices = TimeSlices()
+        self._aside = self._slices.aside
         # How many hold seats that were taken away under them, as last looked at.
         self._leaving = 0
         # Where idle seats are lent.
@@ -69,6 +73,16 @@ class PlaneCore:
             f"{len(self.scheduler)} waiting, {self.seated} of {self.seats} seated, "
             f"{self.away} away>"
         )
+
+    def share_cpu(self, slice_ns: int | None) -> None:
+        """Have seated tasks share a CPU by slices, if the policy never preempts.
+
+        To be called before the first task comes, where all seats have one CPU.
+        """
+        assert not self.seated, self
+        if self.scheduler.preempts == NEVER:
+            self._slices = TimeSlices(slice_ns)
+            self._aside = self._slices.aside
 
     def admits(self, task: Task) -> bool:
         """Say whether ``offer`` would take the task now."""
@@ -120,15 +134,24 @@ class PlaneCore:
         return self._occupied_ns + self.seated * now_ns
 
     def can_pick(self) -> bool:
-        """Say whether something waits and a seat is free."""
+        """Say whether a task waits for the CPU: in a seat, or with a seat free."""
+        return bool(self._aside) or self._can_seat()
+
+    def _can_seat(self) -> bool:
         return len(self.scheduler) > 0 and self.has_seat()
 
     def pick(self, now_ns: int) -> Task | None:
-        """Seat the task to serve next; None if none waits or no seat is free."""
+        """Return the task to serve next, seated; None if no task can be served."""
+        if self._aside and (
+            self._slices.is_due(self.attained_ns) or not self._can_seat()
+        ):
+            return self._go_on(now_ns)
         if self.seated >= self.seats if self.pool is None else not self.has_seat():
             return None
         task: Task | None = self.scheduler.pick(now_ns)  # type: ignore[assignment]  # all are tasks
         if task is None:
+            if self._aside:
+                return self._go_on(now_ns)
             if len(self.scheduler):
                 self.idled += 1
             return None
@@ -144,6 +167,14 @@ class PlaneCore:
             task.suspended_since_ns = -1
         return task
 
+    def _go_on(self, now_ns: int) -> Task:
+        """Return the seated task whose slice comes next."""
+        task = self._aside.popleft()
+        if task.suspended_since_ns >= 0:
+            task.suspended_ns += now_ns - task.suspended_since_ns
+            task.suspended_since_ns = -1
+        return task
+
     def charge(self, task: Task, used_ns: int, now_ns: int) -> None:
         """Bill CPU time to a seated task."""
         assert used_ns >= 0, used_ns
@@ -152,15 +183,29 @@ class PlaneCore:
         self.scheduler.ran(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Say whether a waiting task outranks this seated one, or needs its seat."""
-        if self.pool is not None and self.pool.reclaims(self):
+        """Say whether another task is to be served before this seated one goes on.
+
+        It outranks this one, its plane needs the seat, or this one's slice is over.
+        """
+        if self._reclaimed() or (self._slices.is_over(task) and self.can_pick()):
             return True
         return self.scheduler.outranks(task, now_ns)
 
     def suspend(self, task: Task, now_ns: int) -> None:
-        """Preempt a seated task: it waits again, ready to go on, without a seat."""
+        """Let a seated task that must yield wait again, ready to go on.
+
+        It has no seat meanwhile, unless the end of its slice is the reason.
+        """
         task.preemptions += 1
-        self.step_back(task, now_ns)
+        if self._reclaimed() or not self._slices.is_over(task):
+            self.step_back(task, now_ns)
+            return
+        if task.local_done_ns < 0:
+            task.suspended_since_ns = now_ns
+        self._slices.set_aside(task, self.seats_in_use, self.attained_ns)
+
+    def _reclaimed(self) -> bool:
+        return self.pool is not None and self.pool.reclaims(self)
 
     def step_back(self, task: Task, now_ns: int) -> None:
         """Let a seated task wait for its next turn, as one that waits for a lock."""
@@ -233,7 +278,7 @@ class PlaneCore:
         waiting = [cast(Task, job) for job in self.scheduler.waiting()]
         assert len(waiting) == len(self.scheduler)
         assert self.queued == sum(task.dequeued_ns < 0 for task in waiting)
-        assert self.seated >= 0, self
+        assert len(self._aside) <= self.seated, self
         assert self.seated <= self.seats_in_use or self.pool is not None, self
         assert self.away >= 0, self
 

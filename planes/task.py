@@ -58,6 +58,8 @@ class Task(Applicant):
     response_sent_ns: int = -1
     suspended_ns: int = 0
     suspended_since_ns: int = -1
+    # What it had attained when its time slice began (`planes.time_slices`).
+    slice_began_ns: int = 0
     # CPU that it took to take it in and to come to its turns; its flow pays for it
     # when it is done.
     prior_ns: int = 0

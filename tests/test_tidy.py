@@ -23,7 +23,6 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # Who may know of these libraries at all.
 ALLOWED_IMPORTS = {
     "trio": (
-        "planes/alarm.py",
         "planes/dispatcher.py",
         "planes/room.py",
         "planes/slices.py",

@@ -108,6 +108,13 @@ DOORKEEPER_QUANTUM_US: Final = integer(
     "The longest slice of a handler before sockets are polled.",
     low=1,
 )
+DOORKEEPER_SLICE_MS: Final = integer(
+    "doorkeeper.slice.ms",
+    10,
+    "The CPU time after which a request lets requests in other seats (num.io.threads) "
+    "go on, under a policy that never preempts; 0 serves each request to its end.",
+    low=0,
+)
 DOORKEEPER_PRIORITY_AGEING_MS: Final = integer(
     "doorkeeper.priority.ageing.ms",
     1000,

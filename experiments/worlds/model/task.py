@@ -73,4 +73,4 @@ class ModelTask(Task):
         self.local_done_ns = self.remote_done_ns = -1
         self.response_dequeued_ns = self.response_sent_ns = -1
         self.attained_ns = self.suspended_ns = self.preemptions = 0
-        self.throttled_until_ns = self.prior_ns = 0
+        self.throttled_until_ns = self.prior_ns = self.slice_began_ns = 0
