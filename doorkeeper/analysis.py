@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -9,17 +10,42 @@ import click
 from doorkeeper.shared import DIRECTORY, FILE, RUN_DIR, failing
 
 
+class _Recordings(click.ParamType):  # type: ignore[type-arg]
+    """A run directory of this machine, or a URI that Spark reads."""
+
+    name = "directory"
+
+    def convert(
+        self,
+        value: str | Path,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | Path:
+        """Return a URI as it is, and a path if there is such a directory."""
+        if re.match("[a-z][a-z0-9+.-]*:/", str(value), re.IGNORECASE):
+            return value
+        found: Path = RUN_DIR.convert(value, param, ctx)
+        return found
+
+
 @click.command()
-@click.argument("run_dir", type=RUN_DIR)
+@click.argument("run_dir", type=_Recordings())
 @click.option("--out", type=DIRECTORY, help="Default RUN_DIR/report.")
-@click.option("--master", metavar="URL", help="A Spark cluster; default local.")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="A Spark cluster (spark://) or a Spark Connect server (sc://); default local.",
+)
 @click.option(
     "--skip-damaged", is_flag=True, help="Leave out runs whose files cannot be read."
 )
 def analyze(
-    run_dir: Path, out: Path | None, master: str | None, skip_damaged: bool
+    run_dir: Path | str, out: Path | None, master: str | None, skip_damaged: bool
 ) -> None:
-    """Compare the arms of a recorded experiment: tables, figures, verdicts."""
+    """Compare the arms of a recorded experiment: tables, figures, verdicts.
+
+    RUN_DIR is a path, or a URI such as s3a://bucket/run that Spark reads.
+    """
     from spark_analysis import analyze as analysis
     from spark_analysis.recordings.contract import RecordingError
     from spark_analysis.recordings.java import NoJava

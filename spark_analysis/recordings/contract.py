@@ -198,6 +198,7 @@ class Manifest:
     """The manifest of a run directory, as far as the analysis reads it.
 
     ``episodes`` is None where a run has its broker to itself; else a block is a round.
+    ``location`` is the URI of a directory on another file system, else empty.
     """
 
     directory: Path
@@ -219,6 +220,7 @@ class Manifest:
     config_sha256: str
     sessions: Sessions
     episodes: Episodes | None = None
+    location: str = ""
 
     def at(self, point: Point) -> Manifest:
         """Return what the manifest says of one point."""

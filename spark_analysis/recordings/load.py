@@ -1,8 +1,9 @@
 """Read the recorded requests and samples of the compared runs, schema in hand.
 
-Spark infers nothing here: an arm called "1" stays a word, and a file of another schema
-version is refused by its footer before a row is read. Which point of a sweep a row
-belongs to stands in the manifest alone; ``point_index`` is its number there.
+Spark infers no schema: an arm called "1" stays a word, and a column of another type is
+refused. Spark opens the files, on whatever file system they are. The point and the
+session of a row are those of its run in the manifest; ``point_index`` is the number of
+the point there.
 """
 
 from __future__ import annotations
@@ -10,15 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_analysis.recordings.columns import (
     ATTEMPTS,
@@ -28,9 +25,10 @@ from spark_analysis.recordings.columns import (
     STAMPS,
     ddl,
 )
-from spark_analysis.recordings.contract import SCHEMA, DamagedFile, Manifest, Run
+from spark_analysis.recordings.contract import DamagedFile, Manifest, Run
 from spark_analysis.recordings.manifest import check
 from spark_analysis.recordings.phases import PHASES
+from spark_analysis.recordings.session import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,17 +38,6 @@ Kind: TypeAlias = Literal["requests", "samples", "attempts"]
 _COLUMNS: Final[Mapping[Kind, Mapping[str, str]]] = MappingProxyType(
     {"requests": REQUESTS, "samples": SAMPLES, "attempts": ATTEMPTS}
 )
-_ARROW: Final = MappingProxyType(
-    {
-        "string": pa.string(),
-        "bigint": pa.int64(),
-        "int": pa.int32(),
-        "smallint": pa.int16(),
-        "double": pa.float64(),
-    }
-)
-_SCHEMA_KEY: Final = b"doorkeeper.schema"
-_FOOTERS_AT_ONCE: Final = 16
 # What Hadoop's patterns of file names give a meaning to.
 _SPECIAL: Final = re.compile(r"[\\{}\[\]*?,^]")
 QUEUE_BINS: Final = 100
@@ -109,8 +96,13 @@ def _read(
     spark: SparkSession, columns: Mapping[str, str], files: Sequence[str]
 ) -> DataFrame:
     """Return the rows of files whose paths are names, not patterns of names."""
-    names = [_SPECIAL.sub(r"\\\g<0>", file) for file in files]
+    names = map(escaped, files)
     return spark.read.schema(ddl(columns)).parquet(*names)
+
+
+def escaped(path: str) -> str:
+    """Return a path as the pattern that matches it alone."""
+    return _SPECIAL.sub(r"\\\g<0>", path)
 
 
 def bin_ns(window_ns: tuple[int, int]) -> int:
@@ -151,71 +143,58 @@ def aggregates(expressions: dict[str, str]) -> list[Any]:
 
 
 def compared_files(manifest: Manifest, kind: Kind) -> list[str]:
-    """Return the files of the compared runs, each once, of the right schema version.
+    """Return the files of the compared runs as Spark reads them, each once.
 
-    The runs of an arm in a session of episodes share a file.
+    The runs of an arm in one session share a file.
 
-    :raises DamagedFile: naming the first that is missing or of another version.
+    :raises DamagedFile: naming the first that is missing, or empty, on this machine.
     """
     first: dict[str, Run] = {}
     for run in manifest.runs_compared:
         first.setdefault(str(getattr(run, kind)), run)
-    paths = [(run, manifest.directory / file) for file, run in first.items()]
-    # A footer is a read that waits for its disk, or for a network: many at a time.
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        check = partial(_checked, kind)
-        return list(pool.map(check, *zip(*paths, strict=True)))
+    return [_location(manifest, file, run) for file, run in first.items()]
 
 
-def _checked(kind: Kind, run: Run, path: Path, *, whole: bool = False) -> str:
-    """Return the path of a run's file whose footer names the right schema.
-
-    ``whole`` reads every page, too, and compares its checksum.
-
-    :raises DamagedFile: if it does not, or is no such file.
-    """
-    if not path.is_file():
-        raise DamagedFile(path, f"there is no such file (run {run.run_id})")
+def _location(manifest: Manifest, file: str, run: Run) -> str:
+    """Return where Spark finds a file: below a URI, or by its path on this machine."""
+    if manifest.location:
+        return f"{manifest.location}/{file}"
+    path = manifest.directory / file
     try:
-        # By descriptor: Arrow takes no name that this locale cannot decode.
-        with path.open("rb") as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            found = parquet.schema_arrow
-            if whole:
-                for _ in parquet.iter_batches():
-                    pass
-        # And Java takes no other than UTF-8.
-        name = os.fsencode(path.resolve()).decode("utf-8")
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DamagedFile(path, f"damaged, or no Parquet file: {error}") from error
-    version = (found.metadata or {}).get(_SCHEMA_KEY)
-    if version != str(SCHEMA).encode():
-        raise DamagedFile(path, f"schema {version!r} found, {SCHEMA} expected")
-    for field in found:
-        expected = _COLUMNS[kind].get(field.name)
-        if expected is not None and not _reads(field.type, expected):
-            why = f"column {field.name} is {field.type}, expected {expected}"
-            raise DamagedFile(path, why)
-    return name
+        if not path.is_file():
+            raise DamagedFile(path, f"there is no such file (run {run.run_id})")
+        if not path.stat().st_size:
+            # Spark would read no rows of it, and report nothing.
+            raise DamagedFile(path, "damaged, or no Parquet file: it is empty")
+        # Java takes no name other than UTF-8.
+        return "file:" + os.fsencode(path.resolve()).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise DamagedFile(path, str(error)) from error
 
 
-def without_damaged(manifest: Manifest) -> Manifest:
+def without_damaged(spark: SparkSession, manifest: Manifest) -> Manifest:
     """Return the manifest without the runs of which a file cannot be read to its end.
 
-    Reads every compared file.
+    Reads every compared file, one by one.
 
     :raises RecordingError: if nothing can be compared then.
     """
-    damaged: dict[str, str] = {}
-    for run in manifest.runs_compared:
-        for kind in _COLUMNS:
+    runs: dict[str, Run] = {}
+    kinds: dict[str, Kind] = {}
+    for kind in _COLUMNS:
+        for run in manifest.runs_compared:
             file = getattr(run, kind)
-            if file is None or file in damaged:
-                continue
-            try:
-                _checked(kind, run, manifest.directory / file, whole=True)
-            except DamagedFile as fault:
-                damaged[file] = str(fault)
+            if file is not None:
+                runs.setdefault(file, run)
+                kinds.setdefault(file, kind)
+    damaged: dict[str, str] = {}
+    for file, run in runs.items():
+        try:
+            with reading():
+                location = _location(manifest, file, run)
+                _read_whole(spark, _COLUMNS[kinds[file]], location)
+        except DamagedFile as fault:
+            damaged[file] = str(fault)
     reasons = {
         run.run_id: damaged[file]
         for run in manifest.runs_compared
@@ -231,12 +210,16 @@ def without_damaged(manifest: Manifest) -> Manifest:
             for run in manifest.runs
         ),
     )
-    check(left, manifest.directory)
+    check(left, manifest.location or manifest.directory)
     return left
 
 
-def _reads(found: pa.DataType, expected: str) -> bool:
-    """Say whether Spark reads Arrow's type as the type that it is told."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    return bool(found == _ARROW[expected])
+def _read_whole(spark: SparkSession, columns: Mapping[str, str], file: str) -> None:
+    """Read every page of a file.
+
+    :raises DamagedFile: if its rows lack what makes them rows of a recording.
+    """
+    frame = _read(spark, columns, [file])
+    found = frame.selectExpr("bit_xor(xxhash64(*))", "count_if(run_id IS NULL) AS lost")
+    if found.toArrow()["lost"][0].as_py():
+        raise DamagedFile(file.removeprefix("file:"), "it has no column run_id")

@@ -11,6 +11,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,6 +37,7 @@ from spark_analysis.recordings.contract import (
 Raw = Mapping[str, Any]
 _T = TypeVar("_T")
 _INT64: Final = 2**63
+MANIFEST: Final = "manifest.json"
 RESAMPLES_MAX: Final = 1_000_000
 
 
@@ -44,13 +46,26 @@ def load_manifest(directory: Path) -> Manifest:
 
     :raises RecordingError: if it is absent, of another schema, or incomplete.
     """
-    path = directory / "manifest.json"
+    path = directory / MANIFEST
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
         raise RecordingError(f"{path}: there is no such file; is this a run?") from None
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
+    return parse_manifest(content, directory)
+
+
+def parse_manifest(content: bytes, directory: Path, location: str = "") -> Manifest:
+    """Return the manifest with this content, checked.
+
+    ``location`` is the URI of a directory that is not on this machine.
+
+    :raises RecordingError: if it is of another schema, or incomplete.
+    """
+    path = f"{location}/{MANIFEST}" if location else directory / MANIFEST
+    try:
+        raw = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path}: not JSON: {error}") from error
     if not isinstance(raw, dict):
@@ -60,7 +75,7 @@ def load_manifest(directory: Path) -> Manifest:
         raise RecordingError(f"{path}: schema {found!r} found, {SCHEMA} expected")
     try:
         _refuse_extremes(raw)
-        manifest = _manifest(directory, raw)
+        manifest = replace(_manifest(directory, raw), location=location)
         check(manifest, path)
     except KeyError as error:
         raise RecordingError(f"{path}: {error} is missing") from error
@@ -306,7 +321,7 @@ def _billed_share(accounts: Mapping[str, int]) -> float | None:
     return billed_ns / max(accounts["cpu_ns"], accounts.get("busy_ns", 0))
 
 
-def check(manifest: Manifest, path: Path) -> None:
+def check(manifest: Manifest, path: Path | str) -> None:
     """Refuse what no comparison can be made of.
 
     :raises RecordingError: naming the first fault.
@@ -351,7 +366,7 @@ def _reasons(manifest: Manifest, arm: str) -> str:
     return f" (runs that do not count: {told})"
 
 
-def _check_unique(manifest: Manifest, path: Path) -> None:
+def _check_unique(manifest: Manifest, path: Path | str) -> None:
     """Hold that no two arms and no two points have one name."""
     for kind, found in (
         ("arms", [arm.name for arm in manifest.arms]),
@@ -362,7 +377,7 @@ def _check_unique(manifest: Manifest, path: Path) -> None:
             raise RecordingError(f"{path}: two {kind} are called {twice[0]!r}")
 
 
-def _check_names(manifest: Manifest, path: Path) -> None:
+def _check_names(manifest: Manifest, path: Path | str) -> None:
     """Hold that what is named is there, and that every window holds something."""
     names = [arm.name for arm in manifest.arms]
     strangers = {run.arm for run in manifest.runs} - set(names)
@@ -388,7 +403,7 @@ def _check_names(manifest: Manifest, path: Path) -> None:
             raise RecordingError(f"{path}: no class of requests is named")
 
 
-def _check_run(run: Run, path: Path) -> None:
+def _check_run(run: Run, path: Path | str) -> None:
     """Hold the count identity."""
     if run.requests is None or run.samples is None:
         raise RecordingError(f"{path}: valid run {run.run_id} names no files")
@@ -400,7 +415,7 @@ def _check_run(run: Run, path: Path) -> None:
         )
 
 
-def _check_traces(runs: Sequence[Run], path: Path) -> None:
+def _check_traces(runs: Sequence[Run], path: Path | str) -> None:
     """Hold that all arms of a block met the same trace."""
     met: dict[tuple[str, int], Run] = {}
     for run in runs:

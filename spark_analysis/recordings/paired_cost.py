@@ -1,41 +1,45 @@
-"""The cost of identical requests: a second witness of how fast the machine was.
+"""CPU cost of identical requests under an arm and under the baseline.
 
-Every arm of a block serves the same requests, and the same request is the same work. So
-the log-ratio of what it cost under an arm and under the baseline says by how much the
-machine was slower there; the median over a round's requests is the round's, the mean of
-these over rounds the arm's. The cost is ``service_ns``, what the request's handler
-used; reading and choosing it are not in it, for there the arms differ. Still an arm may
-be dearer on a machine as fast, where its requests meet caches that others have used.
+Every arm of a block serves the same requests, and the same request is the same work.
+The log-ratio of its two costs therefore shows the speed of the machine, and what an arm
+adds to the cost of work. The cost is ``service_ns``, the CPU of the request's handler:
+reading and choosing a request are not in it.
 
-It is told, and decides nothing: which rounds count depends on the probe alone
-(``experiments/running/speed.py``), never on a latency or on this cost. Both are what an
-arm does, and dropping rounds by them would choose the answer.
+A session's value is the median log-ratio over its requests, and an arm's the mean over
+sessions. The median is read off a histogram whose buckets are a hundredth of a per cent
+wide, so it is exact to that, and Spark combines counts instead of collecting ratios.
+The costs of one request are brought together in one pass over the rows.
+
+These values are reported. They select no round and no session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from spark_analysis.recordings.contract import Manifest
-from spark_analysis.recordings.load import aggregates
+from spark_analysis.recordings.load import aggregates, literal
+from spark_analysis.recordings.tally import COSTED
 from spark_analysis.statistics.intervals import Estimate, log_ratio_interval
 from spark_analysis.statistics.ratios import factor, ratio_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_BUCKETS_PER_E: Final = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedCost:
-    """What requests cost under an arm over what they cost under the baseline.
+    """Cost of requests under an arm over their cost under the baseline.
 
-    ``ratio`` is the geometric mean over blocks of ``ratios``, the median of each block;
-    its interval is Student's t over blocks. Of the requests in the window ``pairs``
-    were compared; ``left_out`` lack a good answer or a recorded cost under either arm.
+    ``ratio`` is the geometric mean over sessions of ``ratios``, the median of each; its
+    interval is Student's t over sessions. Of the requests in the window ``pairs`` were
+    compared; ``left_out`` lack a good answer or a recorded cost under either arm.
     """
 
     arm: str
@@ -45,9 +49,9 @@ class PairedCost:
     left_out: int
 
     def beyond(self, band: float) -> frozenset[int]:
-        """Return the blocks in which the cost differs by more than a factor."""
+        """Return the sessions in which the cost differs by more than a factor."""
         return frozenset(
-            block for block, of in self.ratios.items() if not 1 / band <= of <= band
+            session for session, of in self.ratios.items() if not 1 / band <= of <= band
         )
 
 
@@ -61,49 +65,85 @@ def paired_costs(
     """
     if manifest.deterministic or not manifest.brokers_recorded:
         return {}
-    pair = ["point_index", "block", "request_id"]
-    costs = window.selectExpr(
-        *pair, "arm", "IF(outcome = 'ok' AND service_ns > 0, service_ns, NULL) AS cost"
-    )
-    base = costs.where(costs["arm"] == manifest.baseline)
-    rest = costs.where(costs["arm"] != manifest.baseline)
-    log = "ln(cost / base_cost)"
-    found = (
-        rest.join(base.selectExpr(*pair, "cost AS base_cost"), pair)
-        .groupBy("point_index", "arm", "block")
-        .agg(
-            *aggregates(
-                {
-                    "log_ratio": f"median({log})",
-                    "pairs": f"count({log})",
-                    "requests": "count(*)",
-                }
-            )
-        )
-    )
+    arms = [arm.name for arm in manifest.arms_compared if arm.name != manifest.baseline]
+    ratios = _log_ratios(window, manifest.baseline, arms)
     of_arm: dict[tuple[int, str], list[Mapping[str, int | float]]] = {}
-    for row in found.toArrow().sort_by("block").to_pylist():
-        of_arm.setdefault((row["point_index"], row["arm"]), []).append(row)
+    for row in _medians(ratios).toArrow().sort_by("session").to_pylist():
+        key = row["point_index"], arms[row["arm_index"]]
+        of_arm.setdefault(key, []).append(row)
     return {
         index: tuple(
-            _over_blocks(arm.name, of_arm[index, arm.name], manifest.options.confidence)
-            for arm in manifest.at(point).arms_compared
-            if any(row["pairs"] for row in of_arm.get((index, arm.name), ()))
+            _over_sessions(arm, of_arm[index, arm], manifest.options.confidence)
+            for arm in arms
+            if any(row["pairs"] for row in of_arm.get((index, arm), ()))
         )
-        for index, point in enumerate(manifest.points)
+        for index in range(len(manifest.points))
     }
 
 
-def _over_blocks(
+def _log_ratios(window: DataFrame, baseline: str, arms: Sequence[str]) -> DataFrame:
+    """Return a row per request and arm with the log-ratio of its costs, or null."""
+    cost = f"IF({COSTED}, service_ns, NULL)"
+    of_arm = {f"cost{i}": _of_arm(arm, cost) for i, arm in enumerate(arms)}
+    sent = {f"sent{i}": f"count_if(arm = {literal(a)})" for i, a in enumerate(arms)}
+    columns = {"base": _of_arm(baseline, cost), **of_arm, **sent}
+    requests = window.groupBy("point_index", "session", "block", "request_id").agg(
+        *aggregates(columns)
+    )
+    of_each = ", ".join(
+        f"named_struct('arm_index', {i}, 'sent', sent{i}, "
+        f"'log_ratio', ln(cost{i} / base))"
+        for i in range(len(arms))
+    )
+    return requests.selectExpr(
+        "point_index", "session", f"inline(array({of_each}))"
+    ).where("sent > 0")
+
+
+def _of_arm(arm: str, cost: str) -> str:
+    return f"max(IF(arm = {literal(arm)}, {cost}, NULL))"
+
+
+def _medians(ratios: DataFrame) -> DataFrame:
+    """Return the median by point, arm and session, with pairs and requests."""
+    keys = ("point_index", "arm_index", "session")
+    bucket = f"int(floor(log_ratio * {_BUCKETS_PER_E}))"
+    counted = (
+        ratios.selectExpr(*keys, "log_ratio", f"{bucket} AS bucket")
+        .groupBy(*keys, "bucket")
+        .agg(*aggregates({"requests": "count(*)", "pairs": "count(log_ratio)"}))
+    )
+    of_session = f"PARTITION BY {', '.join(keys)}"
+    placed = counted.selectExpr(
+        *keys,
+        "bucket",
+        f"sum(requests) OVER ({of_session}) AS requests",
+        f"sum(pairs) OVER ({of_session}) AS pairs",
+        f"sum(pairs) OVER ({of_session} ORDER BY bucket NULLS FIRST "
+        "ROWS UNBOUNDED PRECEDING) AS reached",
+    )
+    middle = f"(min(IF(2 * reached >= pairs, bucket, NULL)) + 0.5D) / {_BUCKETS_PER_E}"
+    return placed.groupBy(*keys).agg(
+        *aggregates(
+            {
+                "log_ratio": middle,
+                "pairs": "first(pairs)",
+                "requests": "first(requests)",
+            }
+        )
+    )
+
+
+def _over_sessions(
     arm: str, rows: list[Mapping[str, int | float]], confidence: float
 ) -> PairedCost:
-    logs = {int(row["block"]): row["log_ratio"] for row in rows if row["pairs"]}
+    logs = {int(row["session"]): row["log_ratio"] for row in rows if row["pairs"]}
     log = log_ratio_interval(np.array(list(logs.values())), confidence)
     pairs = int(sum(row["pairs"] for row in rows))
     return PairedCost(
         arm=arm,
         ratio=ratio_of(log),
-        ratios={block: factor(of) for block, of in logs.items()},
+        ratios={session: factor(of) for session, of in logs.items()},
         pairs=pairs,
         left_out=int(sum(row["requests"] for row in rows)) - pairs,
     )

@@ -1,9 +1,9 @@
-"""One Spark session, set up for small data on one machine or for a cluster by address.
+"""One Spark session: on this machine, on a cluster, or at a Spark Connect server.
 
 Spark's defaults are meant for terabytes, and on one machine 200 shuffle partitions cost
-more than all the arithmetic. On ``spark://`` the same code runs, with Spark's own
-partitions; the package travels along, and the recordings must lie where every worker
-can read them.
+more than all the arithmetic. On ``spark://`` and ``sc://`` the same queries run, with
+the partitions that Spark chooses. The recordings must lie where every worker can read
+them; the analysis has no Python code that runs on a worker.
 
 What Java prints is kept back, and shown only if the analysis fails: five lines of
 start-up chatter are no part of a report, and a stack trace is.
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOCAL: Final = "local[*]"
+CONNECT: Final = "sc://"
 _PACKAGE: Final = Path(__file__).parents[1]
 _LACKING: Final = re.compile(
     "No space left on device|File too large|Disk quota exceeded|OutOfMemoryError"
@@ -49,6 +50,8 @@ _SETTINGS: Final = {
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
 }
+# A running server has set all else when it started.
+_CONNECT: Final = {"spark.sql.session.timeZone": "UTC"}
 # On one machine, and for minutes at most: Java's optimising compiler takes longer than
 # what it saves (measured: a third of the whole analysis).
 _LOCAL: Final = {
@@ -78,8 +81,8 @@ def spark_session(
     :raises SparkFailed: if it does not start.
     :raises DamagedFile: if Spark could not read a file of a recording.
     """
-    local = master.startswith("local")
-    with tempfile.TemporaryFile() as chatter, _environment(local=local):
+    local, remote = master.startswith("local"), master.startswith(CONNECT)
+    with tempfile.TemporaryFile() as chatter, _environment(master):
         try:
             with _standard_error_to(chatter.fileno()):
                 session = _start(master)
@@ -90,7 +93,8 @@ def spark_session(
             )
             raise SparkFailed(f"Spark at {master} does not start: {said}") from error
         try:
-            sent = contextlib.nullcontext() if local else _sent(packages, session)
+            idle = local or remote or not packages
+            sent = contextlib.nullcontext() if idle else _sent(packages, session)
             with sent, reading():
                 yield session
         except DamagedFile:
@@ -122,7 +126,9 @@ def apply_to_groups(
 
 
 def settings(master: str) -> dict[str, str]:
-    """Return what Spark is told, on this machine or on a cluster."""
+    """Return the settings of a session on this machine, a cluster, or a server."""
+    if master.startswith(CONNECT):
+        return dict(_CONNECT)
     if not master.startswith("local"):
         return dict(_SETTINGS)
     return _SETTINGS | _LOCAL | {"spark.local.dir": tempfile.gettempdir()}
@@ -144,11 +150,12 @@ def reading() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(*, local: bool) -> Iterator[None]:
+def _environment(master: str) -> Iterator[None]:
     """Put what Spark's launcher needs into the environment, until the session ends.
 
-    Without ``PYSPARK_PYTHON`` its workers would be whatever ``python3`` means on PATH.
-    For a cluster the variables of the machine's own Spark count.
+    A Spark Connect server needs neither Java nor workers here. Without
+    ``PYSPARK_PYTHON`` the workers of other sessions would be whatever ``python3`` means
+    on PATH. For a cluster the variables of the machine's own Spark count.
 
     For a local session they do not: another Spark's home and settings are no part of
     this analysis. The driver is bound to the loopback address here, too, because Java
@@ -156,11 +163,25 @@ def _environment(*, local: bool) -> Iterator[None]:
     bytes to Java in a locale without an encoding, so it gets one that has UTF-8.
     """
     before = dict(os.environ)
-    wanted = {"JAVA_HOME": str(java_home(before)), "PYSPARK_PYTHON": sys.executable}
-    if local:
+    if master.startswith(CONNECT):
+        wanted = {}
+    else:
+        wanted = _of_launcher(before, local=master.startswith("local"))
+    if master.startswith(("local", CONNECT)):
         for name in before:
             if name.startswith(_OF_OTHERS):
                 del os.environ[name]
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _of_launcher(before: Mapping[str, str], *, local: bool) -> dict[str, str]:
+    wanted = {"JAVA_HOME": str(java_home(before)), "PYSPARK_PYTHON": sys.executable}
+    if local:
         wanted |= {
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_HOSTNAME": "localhost",
@@ -168,12 +189,7 @@ def _environment(*, local: bool) -> Iterator[None]:
         }
     else:
         wanted |= {"PYSPARK_PYTHON": before.get("PYSPARK_PYTHON", sys.executable)}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    return wanted
 
 
 def _telling(text: str) -> str:
@@ -186,10 +202,10 @@ def _telling(text: str) -> str:
 def _unreadable(error: BaseException) -> DamagedFile | None:
     """Return Spark's fault as that of a recording, if it names one of its files."""
     text = str(error)
-    file = re.search(r"file:/*(/[^\n]*?\.parquet)", text)
+    file = re.search(r"\b([a-z][a-z0-9+.-]*:/[^\n]*?\.parquet)", text)
     if file is None or not re.search(r"FAILED_READ_FILE|PATH_NOT_FOUND|parquet", text):
         return None
-    path = unquote(file[1])
+    path = re.sub("^file:/*", "/", unquote(file[1]))
     causes = re.findall(r"Caused by: (.*)", text)
     why = causes[-1] if causes else _telling(text)
     return DamagedFile(path, f"damaged, or no Parquet file: {why}")
@@ -199,7 +215,11 @@ def _start(master: str) -> SparkSession:
     with _old_pandas_preferred():
         from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.master(master).appName("doorkeeper")
+        builder = SparkSession.builder.appName("doorkeeper")
+        if master.startswith(CONNECT):
+            builder = builder.remote(master)
+        else:
+            builder = builder.master(master)
         for key, value in settings(master).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()

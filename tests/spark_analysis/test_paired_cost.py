@@ -87,6 +87,23 @@ def naive(directory: Path, arm: str, block: int) -> float:
 
 
 @pytest.mark.spark
+def test_a_known_difference_in_speed_is_found(
+    study: Study, recorded_rounds: Path
+) -> None:
+    (comparison,) = study.comparisons
+    planes, again = comparison.paired_costs
+    assert (planes.arm, again.arm) == ("planes", "fifo-again")
+    for of in (planes, again):
+        # Buckets are a hundredth of a per cent wide; the even median is the lower one.
+        assert of.ratios == pytest.approx(
+            {block: naive(recorded_rounds, of.arm, block) for block in range(ROUNDS)},
+            rel=0.02,
+        )
+        assert of.ratio.low <= SLOWER[of.arm] <= of.ratio.high
+        assert of.ratio.high / of.ratio.low < 1.1
+
+
+@pytest.mark.spark
 def test_requests_without_an_answer_or_a_cost_are_left_out_and_counted(
     study: Study,
 ) -> None:
