@@ -148,6 +148,7 @@ neighbours: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m experiments.bench
+	$(BIN)/python -m tests.spark_analysis.bench
 
 # This tree's broker and the one of an earlier commit, in turn on one CPU.
 bench-before: $(STAMP)

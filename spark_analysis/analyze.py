@@ -20,6 +20,7 @@ from spark_analysis.judging.worlds import hold_together
 from spark_analysis.recordings.contract import RecordingError
 from spark_analysis.recordings.load import without_damaged
 from spark_analysis.recordings.run_directory import (
+    Recordings,
     local_directory,
     recordings_at,
     recordings_here,
@@ -70,7 +71,7 @@ def analyze(
     loading.start()
     with (
         console.status("Spark is reading the recordings …"),
-        spark_session(master or LOCAL) as spark,
+        spark_session(master or LOCAL, rows=_rows(recorded)) as spark,
     ):
         recorded = recorded or recordings_at(spark, str(run_dir))
         manifests = recorded.manifests
@@ -88,6 +89,12 @@ def analyze(
     show(found, console)
     page = os.path.relpath(out_dir / "index.html")
     console.print(f"Report: {page}", style="bold", markup=False, highlight=False)
+
+
+def _rows(recorded: Recordings | None) -> int:
+    """Return how many requests the manifests count; 0 before they are read."""
+    manifests = recorded.manifests if recorded else ()
+    return sum(run.counts["sent"] for it in manifests for run in it.runs_compared)
 
 
 def _load_matplotlib() -> None:

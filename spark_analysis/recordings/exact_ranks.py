@@ -13,7 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,9 @@ from spark_analysis.statistics import FloatArray
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+RANGES_MAX: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +89,13 @@ def exact_quantiles(
         else:
             open_places.append((number, place))
     if open_places:
-        _second_pass(spark, rows, found, open_places, carried or {}, answer)
+        _answer(
+            answer,
+            open_places,
+            second_pass(spark, rows, found, open_places, carried or {}),
+            _sessions(found),
+            carried or {},
+        )
     by_cell: dict[int, list[Place]] = {}
     for number, place in wanted:
         by_cell.setdefault(number, []).append(place)
@@ -104,21 +114,26 @@ def exact_quantiles(
     }
 
 
-def _second_pass(
+def second_pass(
     spark: SparkSession,
     rows: DataFrame,
     found: Mapping[GroupKey, Histogram],
     open_places: Sequence[tuple[int, Place]],
     carried: Mapping[str, str],
-    answer: _Found,
-) -> None:
+) -> DataFrame:
+    """Return the value of each place, by its ``number`` among ``open_places``.
+
+    A pooled value has the counts ``below`` it in its bucket, by session, and the sums
+    of the carried columns there. A place stands with the number of its cell.
+    """
     cells = list(found)
-    sessions = sorted({name for of in found.values() for name in of.sessions})
+    sessions = _sessions(found)
     counts = {f"n{i}": f"count_if(session = {s})" for i, s in enumerate(sessions)}
     sums = {f"sum_{name}": f"sum({sql})" for name, sql in carried.items()}
     buckets = _buckets(spark, cells, found, open_places)
     values = (
-        rows.selectExpr("*", f"{BUCKET} AS bucket")
+        rows.where(_ranges(found, open_places))
+        .selectExpr("*", f"{BUCKET} AS bucket")
         .join(buckets, [*CELL, "bucket"])
         .groupBy("cell", "bucket", "latency_ns")
         .agg(*aggregates({"n": "count(*)", **counts, **sums}))
@@ -142,7 +157,7 @@ def _second_pass(
     pooled = rank_here.format("n_reached", "n")
     without = rank_here.format("(n_reached - reached[place])", "(n - here[place])")
     cases = f"WHEN 'own' THEN {own} WHEN 'pooled' THEN {pooled} ELSE {without}"
-    hits = (
+    return (
         running.join(places_frame, ["cell", "bucket"])
         .where(f"CASE scope {cases} END")
         .selectExpr(
@@ -153,6 +168,19 @@ def _second_pass(
             *sums,
         )
     )
+
+
+def _sessions(found: Mapping[GroupKey, Histogram]) -> list[int]:
+    return sorted({name for of in found.values() for name in of.sessions})
+
+
+def _answer(
+    answer: _Found,
+    open_places: Sequence[tuple[int, Place]],
+    hits: DataFrame,
+    sessions: Sequence[int],
+    carried: Mapping[str, str],
+) -> None:
     for row in hits.toArrow().to_pylist():
         number, place = open_places[row["number"]]
         answer.values[number, place] = row["latency_ns"]
@@ -160,6 +188,34 @@ def _second_pass(
             counts_below = dict(zip(sessions, row["below"], strict=True))
             below = {name: row[f"sum_{name}"] for name in carried}
             answer.below[number, place.level] = {"counts": counts_below, "sums": below}
+
+
+def _ranges(
+    found: Mapping[GroupKey, Histogram], open_places: Sequence[tuple[int, Place]]
+) -> str:
+    """Return SQL for a few ranges of latency that hold all wanted buckets.
+
+    A comparison costs a fraction of the logarithm and the join that it saves.
+    """
+    cells = list(found.values())
+    buckets = {(number, place.column) for number, place in open_places}
+    ends = sorted(
+        (float(cells[number].lowest[column]), float(cells[number].highest[column]))
+        for number, column in buckets
+    )
+    merged = [list(ends[0])]
+    for low, high in ends[1:]:
+        if low <= merged[-1][1]:
+            merged[-1][1] = max(high, merged[-1][1])
+        else:
+            merged.append([low, high])
+    while len(merged) > RANGES_MAX:
+        gaps = [b[0] / max(a[1], 1.0) for a, b in pairwise(merged)]
+        narrow = int(np.argmin(gaps))
+        merged[narrow][1] = merged.pop(narrow + 1)[1]
+    return " OR ".join(
+        f"latency_ns BETWEEN {low!r}D AND {high!r}D" for low, high in merged
+    )
 
 
 def _buckets(

@@ -66,9 +66,9 @@ def paired_costs(
     if manifest.deterministic or not manifest.brokers_recorded:
         return {}
     arms = [arm.name for arm in manifest.arms_compared if arm.name != manifest.baseline]
-    ratios = _log_ratios(window, manifest.baseline, arms)
     of_arm: dict[tuple[int, str], list[Mapping[str, int | float]]] = {}
-    for row in _medians(ratios).toArrow().sort_by("session").to_pylist():
+    found = medians_of_pairs(window, manifest.baseline, arms)
+    for row in found.toArrow().sort_by("session").to_pylist():
         key = row["point_index"], arms[row["arm_index"]]
         of_arm.setdefault(key, []).append(row)
     return {
@@ -79,6 +79,16 @@ def paired_costs(
         )
         for index in range(len(manifest.points))
     }
+
+
+def medians_of_pairs(
+    window: DataFrame, baseline: str, arms: Sequence[str]
+) -> DataFrame:
+    """Return the median log-ratio by point, arm and session, with pairs and requests.
+
+    ``arm_index`` is the place among ``arms``.
+    """
+    return _medians(_log_ratios(window, baseline, arms))
 
 
 def _log_ratios(window: DataFrame, baseline: str, arms: Sequence[str]) -> DataFrame:
@@ -105,7 +115,6 @@ def _of_arm(arm: str, cost: str) -> str:
 
 
 def _medians(ratios: DataFrame) -> DataFrame:
-    """Return the median by point, arm and session, with pairs and requests."""
     keys = ("point_index", "arm_index", "session")
     bucket = f"int(floor(log_ratio * {_BUCKETS_PER_E}))"
     counted = (

@@ -52,8 +52,9 @@ _SETTINGS: Final = {
 }
 # A running server has set all else when it started.
 _CONNECT: Final = {"spark.sql.session.timeZone": "UTC"}
-# On one machine, and for minutes at most: Java's optimising compiler takes longer than
-# what it saves (measured: a third of the whole analysis).
+# With fewer rows Java's optimising compiler takes longer than what it saves (measured:
+# a third of the whole analysis).
+ROWS_SMALL: Final = 5_000_000
 _LOCAL: Final = {
     # More partitions cost more than all the arithmetic. A cluster has cores to use:
     # there it is Spark's default, and adaptive execution joins the small ones.
@@ -70,12 +71,13 @@ class SparkFailed(Exception):
 
 @contextlib.contextmanager
 def spark_session(
-    master: str = LOCAL, packages: Sequence[Path] = (_PACKAGE,)
+    master: str = LOCAL, packages: Sequence[Path] = (_PACKAGE,), *, rows: int = 0
 ) -> Iterator[SparkSession]:
     """Start a session, and stop it at the end; there is one in a process at a time.
 
     ``packages`` are the directories of those that the workers of a cluster need, and
-    that are sent to them; workers on this machine have what this process has.
+    that are sent to them; workers on this machine have what this process has. ``rows``
+    is how many requests the session will read, if that is known.
 
     :raises spark_analysis.recordings.java.NoJava: if nothing can run Spark.
     :raises SparkFailed: if it does not start.
@@ -85,7 +87,7 @@ def spark_session(
     with tempfile.TemporaryFile() as chatter, _environment(master):
         try:
             with _standard_error_to(chatter.fileno()):
-                session = _start(master)
+                session = _start(master, rows)
         except Exception as error:
             chatter.seek(0)
             said = _telling(chatter.read().decode(errors="replace")) or _telling(
@@ -125,13 +127,16 @@ def apply_to_groups(
         return frame.groupBy(*keys).applyInArrow(lambda table: function(table), schema)
 
 
-def settings(master: str) -> dict[str, str]:
+def settings(master: str, rows: int = 0) -> dict[str, str]:
     """Return the settings of a session on this machine, a cluster, or a server."""
     if master.startswith(CONNECT):
         return dict(_CONNECT)
     if not master.startswith("local"):
         return dict(_SETTINGS)
-    return _SETTINGS | _LOCAL | {"spark.local.dir": tempfile.gettempdir()}
+    found = _SETTINGS | _LOCAL | {"spark.local.dir": tempfile.gettempdir()}
+    if rows > ROWS_SMALL:
+        del found["spark.driver.extraJavaOptions"]
+    return found
 
 
 @contextlib.contextmanager
@@ -211,7 +216,7 @@ def _unreadable(error: BaseException) -> DamagedFile | None:
     return DamagedFile(path, f"damaged, or no Parquet file: {why}")
 
 
-def _start(master: str) -> SparkSession:
+def _start(master: str, rows: int) -> SparkSession:
     with _old_pandas_preferred():
         from pyspark.sql import SparkSession
 
@@ -220,7 +225,7 @@ def _start(master: str) -> SparkSession:
             builder = builder.remote(master)
         else:
             builder = builder.master(master)
-        for key, value in settings(master).items():
+        for key, value in settings(master, rows).items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
 

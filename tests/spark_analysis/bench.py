@@ -96,7 +96,7 @@ def _word(kind: str, number: np.ndarray[Any, Any]) -> pa.Array:
 
 def by_spark(directory: Path) -> Iterator[Callable[[Path], Table]]:
     """Yield the function that computes a table, in a session that stays."""
-    with spark_session(f"local[{CORES}]") as spark:
+    with spark_session(f"local[{CORES}]", rows=ROWS[-1]) as spark:
 
         def compute(files: Path) -> Table:
             frame = spark.read.schema(SCHEMA).parquet(str(files))
