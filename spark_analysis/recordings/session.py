@@ -3,7 +3,7 @@
 Spark's defaults are meant for terabytes, and on one machine 200 shuffle partitions cost
 more than all the arithmetic. On ``spark://`` and ``sc://`` the same queries run, with
 the partitions that Spark chooses. The recordings must lie where every worker can read
-them; the analysis has no Python code that runs on a worker.
+them.
 
 What Java prints is kept back, and shown only if the analysis fails: five lines of
 start-up chatter are no part of a report, and a stack trace is.

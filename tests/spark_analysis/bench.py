@@ -160,34 +160,7 @@ def by_duckdb(directory: Path) -> Iterator[Callable[[Path], Table]]:
             }
         )
         base.register("asked", asked)
-        counts = ", ".join(
-            f"count(*) FILTER (session = {s}) AS n{s}" for s in range(SESSIONS)
-        )
-        sums = ", ".join(f"sum(n{s}) OVER w AS c{s}" for s in range(SESSIONS))
-        here = f"[{', '.join(f'n{s}' for s in range(SESSIONS))}]"
-        reached = f"[{', '.join(f'c{s}' for s in range(SESSIONS))}]"
-        answer = base.execute(f"""
-            WITH vals AS (
-                SELECT {cell}, bucket, latency_ns, count(*) AS n, {counts}
-                FROM {rows} SEMI JOIN asked USING ({cell}, bucket)
-                GROUP BY ALL
-            ), running AS (
-                SELECT *, sum(n) OVER w AS c, {sums} FROM vals
-                WINDOW w AS (PARTITION BY {cell}, bucket ORDER BY latency_ns)
-            ), listed AS (
-                SELECT {cell}, bucket, latency_ns, n, c, {here} AS here,
-                    {reached} AS reached FROM running
-            )
-            SELECT number, latency_ns, list_transform(
-                list_zip(reached, here), lambda p: (p[1] - p[2])::BIGINT) AS below
-            FROM listed JOIN asked USING ({cell}, bucket)
-            WHERE CASE scope
-                WHEN 'own' THEN r <= reached[of + 1]
-                    AND r > reached[of + 1] - here[of + 1]
-                WHEN 'pooled' THEN r <= c AND r > c - n
-                ELSE r <= c - reached[of + 1]
-                    AND r > c - reached[of + 1] - (n - here[of + 1]) END
-        """).fetchall()
+        answer = base.execute(_second_pass(cell, rows)).fetchall()
         table: Table = {
             key: [
                 (0.0, [0.0] * len(of.sessions), [0.0] * len(of.sessions), [])
@@ -208,6 +181,38 @@ def by_duckdb(directory: Path) -> Iterator[Callable[[Path], Table]]:
         return table
 
     yield compute
+
+
+def _second_pass(cell: str, rows: str) -> str:
+    """Return the second pass in DuckDB's SQL, over the table ``asked``."""
+    counts = ", ".join(
+        f"count(*) FILTER (session = {s}) AS n{s}" for s in range(SESSIONS)
+    )
+    sums = ", ".join(f"sum(n{s}) OVER w AS c{s}" for s in range(SESSIONS))
+    here = f"[{', '.join(f'n{s}' for s in range(SESSIONS))}]"
+    reached = f"[{', '.join(f'c{s}' for s in range(SESSIONS))}]"
+    return f"""
+            WITH vals AS (
+                SELECT {cell}, bucket, latency_ns, count(*) AS n, {counts}
+                FROM {rows} SEMI JOIN asked USING ({cell}, bucket)
+                GROUP BY ALL
+            ), running AS (
+                SELECT *, sum(n) OVER w AS c, {sums} FROM vals
+                WINDOW w AS (PARTITION BY {cell}, bucket ORDER BY latency_ns)
+            ), listed AS (
+                SELECT {cell}, bucket, latency_ns, n, c, {here} AS here,
+                    {reached} AS reached FROM running
+            )
+            SELECT number, latency_ns, list_transform(
+                list_zip(reached, here), lambda p: (p[1] - p[2])::BIGINT) AS below
+            FROM listed JOIN asked USING ({cell}, bucket)
+            WHERE CASE scope
+                WHEN 'own' THEN r <= reached[of + 1]
+                    AND r > reached[of + 1] - here[of + 1]
+                WHEN 'pooled' THEN r <= c AND r > c - n
+                ELSE r <= c - reached[of + 1]
+                    AND r > c - reached[of + 1] - (n - here[of + 1]) END
+        """
 
 
 def by_numpy(directory: Path) -> Table:
