@@ -170,15 +170,6 @@ class Commits:
         if group is not None:
             yield from _pages(group.offsets)
 
-    def fetch_all(
-        self, group_id: str, *, require_stable: bool
-    ) -> dict[TopicPartition, FetchedOffset]:
-        """Return all committed offsets of a group. Cost: O(offsets)."""
-        fetched: dict[TopicPartition, FetchedOffset] = {}
-        for some in self.pages(group_id):
-            fetched |= self.fetch(group_id, some, require_stable=require_stable)
-        return fetched
-
     # ---- deletion ---------------------------------------------------------------
 
     def delete(

@@ -9,6 +9,7 @@ import pytest
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.group_client import NONE, Client, commit, partition, versions
+from tests.broker.groups.all_offsets import fetch_all
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_offset_commit(client: Client, version: int) -> None:
         ("t", 2): unknown,
         ("no such", 0): unknown,
     }
-    fetched = client.broker.groups.offsets.fetch_all("g", require_stable=True)
+    fetched = fetch_all(client.broker.groups.offsets, "g", require_stable=True)
     assert {tuple(target): tuple(one) for target, one in fetched.items()} == {
         ("t", 1): (42, 5 if version >= 6 else -1, "m", NONE)
     }
@@ -129,7 +130,7 @@ def test_offset_delete(client: Client) -> None:
         ("t", 7): unknown,
         ("no such", 0): unknown,
     }
-    assert client.broker.groups.offsets.fetch_all("g", require_stable=True) == {}
+    assert fetch_all(client.broker.groups.offsets, "g", require_stable=True) == {}
 
 
 def test_offset_delete_of_no_group(client: Client) -> None:

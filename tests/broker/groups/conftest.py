@@ -25,6 +25,7 @@ from broker.groups.state.messages import (
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from tests.broker.groups.all_offsets import fetch_all
 
 START_MS = 1_700_000_000_000
 NS_PER_MS = 1_000_000
@@ -188,8 +189,8 @@ class GroupWorld:
 
     def fetched(self) -> dict[tuple[str, int], int]:
         """Return all offsets of the group."""
-        fetched = self.coordinator.offsets.fetch_all(
-            self.group_id, require_stable=False
+        fetched = fetch_all(
+            self.coordinator.offsets, self.group_id, require_stable=False
         )
         return {tuple(target): one.offset for target, one in fetched.items()}
 

@@ -14,6 +14,7 @@ from broker.groups.state.messages import MemberIdentity, Record
 from broker.groups.state.waiting import Waiting
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from tests.broker.groups.all_offsets import fetch_all
 from tests.broker.groups.conftest import GroupWorld, MemoryGroupLog
 from tests.fuzzing.starvation import StarvationProbe
 
@@ -24,7 +25,7 @@ MANY = 10_000
 
 
 def fetched(world: GroupWorld, group_id: str) -> dict[tuple[str, int], int]:
-    answers = world.coordinator.offsets.fetch_all(group_id, require_stable=False)
+    answers = fetch_all(world.coordinator.offsets, group_id, require_stable=False)
     return {tuple(target): one.offset for target, one in answers.items()}
 
 

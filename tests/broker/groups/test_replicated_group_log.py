@@ -28,6 +28,7 @@ from broker.protocol.errors import ErrorCode
 from broker.protocol.records.batch import BatchHeader, parse_header
 from broker.protocol.records.records import build_batch, record_body
 from broker.protocol.topic_partition import TopicPartition
+from tests.broker.groups.all_offsets import fetch_all
 
 NAME = "__consumer_offsets"
 KEY = (NAME, 0)
@@ -322,5 +323,5 @@ def test_a_coordinator_finds_its_offsets_again(tmp_path: Path) -> None:
     )
     waiting = start(1).offsets.commit(request)
     assert waiting.answer() == {target: ErrorCode.none}
-    fetched = start(2).offsets.fetch_all("g", require_stable=True)
+    fetched = fetch_all(start(2).offsets, "g", require_stable=True)
     assert (fetched[target].offset, fetched[target].metadata) == (42, "here")

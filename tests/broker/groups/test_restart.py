@@ -17,6 +17,7 @@ from broker.groups.state.records import (
 )
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
+from tests.broker.groups.all_offsets import fetch_all
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -216,7 +217,7 @@ def test_a_partition_that_cannot_be_read_costs_no_other(world, caplog) -> None:
     with pytest.raises(KafkaError) as caught:
         world.coordinator.describe("g")
     assert caught.value.code is ErrorCode.not_coordinator
-    fetched = world.coordinator.offsets.fetch_all(other, require_stable=True)
+    fetched = fetch_all(world.coordinator.offsets, other, require_stable=True)
     assert [commit.offset for commit in fetched.values()] == [2]
 
 
