@@ -22,7 +22,7 @@ from broker.apis.common.answer import NO_ID, NOT_ASKED, TOPIC_OPERATIONS, Row, a
 from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.collecting import distinct, in_order
 from broker.apis.common.partition_row import partition_row
-from broker.cluster.metadata_cache import TopicMetadata
+from broker.cluster.metadata_cache import MetadataView, TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from broker.node.broker import Broker
@@ -39,7 +39,7 @@ _METADATA_VERSION: Final = 12
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Describe one page."""
-    cache = broker.metadata_cache
+    cache = broker.metadata_cache.view()
     names = await distinct(topic.name for topic in body.topics)
     if not names:
         names = await distinct(topic.name for topic in cache.topics())
@@ -65,7 +65,7 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             continue
         indexes = sorted(topic.partitions)
         del indexes[: bisect_left(indexes, first)]
-        rows.append(await _described(request, topic, indexes[:left], broker))
+        rows.append(await _described(request, topic, indexes[:left], cache))
         if len(indexes) > left:
             next_cursor = Row(topic_name=name, partition_index=indexes[left])
             break
@@ -94,14 +94,12 @@ def _unknown(name: str) -> Row:
 
 
 async def _described(
-    request: Request, topic: TopicMetadata, indexes: list[int], broker: Broker
+    request: Request, topic: TopicMetadata, indexes: list[int], cache: MetadataView
 ) -> Row:
     listener = request.peer.listener
     partitions = []
     async for index in in_steps(indexes):
-        row = partition_row(
-            topic.partitions[index], listener, _METADATA_VERSION, broker
-        )
+        row = partition_row(topic.partitions[index], listener, _METADATA_VERSION, cache)
         row.eligible_leader_replicas = ()
         row.last_known_elr = ()
         partitions.append(row)

@@ -14,7 +14,7 @@ Behaviour:
   no topic. Clients discard that and ask again, perhaps another broker. Kafka's brokers
   tell of an empty cluster when they come back, and topics that seem to be gone are
   errors of a producer on librdkafka.
-- A request can be preempted between two topics.
+- A request can be preempted between two topics; all of the answer is of one time.
 
 Version notes:
 - v0: no topics named means all; from v1 on null means all and none means none. v1 adds
@@ -44,7 +44,7 @@ from broker.apis.common.api import Api, ErrorAnswer
 from broker.apis.common.load import Occasion, Shape
 from broker.apis.common.partition_row import partition_row
 from broker.apis.common.topic_creation import auto_create
-from broker.cluster.metadata_cache import NO_CONTROLLER, TopicMetadata
+from broker.cluster.metadata_cache import NO_CONTROLLER, MetadataView, TopicMetadata
 from broker.cluster.topics import INTERNAL_TOPICS, check_name
 from broker.config import AUTO_CREATE_TOPICS_ENABLE
 from broker.node.broker import Broker
@@ -61,17 +61,17 @@ _PAGE: Final = 100
 
 async def handle(request: Request, body: Entity, broker: Broker) -> Row:
     """Answer for all topics, or for those that are named."""
-    cache = broker.metadata_cache
+    cache = broker.metadata_cache.view()
     if cache.controller_id == NO_CONTROLLER:
         return answer(
-            **{**cluster(request, broker), "brokers": ()},
+            **{**cluster(request, cache, broker), "brokers": ()},
             topics=(),
             cluster_authorized_operations=NOT_ASKED,
         )
     topics: list[Row] = []
     if body.topics is None or (request.api_version == 0 and not body.topics):
         for known in cache.topics():
-            topics.append(await _described(request, body, known, broker))
+            topics.append(await _described(request, body, known, cache))
             await preempt()
     else:
         # Kafka tells a topic once, however often it is named.
@@ -80,19 +80,18 @@ async def handle(request: Request, body: Entity, broker: Broker) -> Row:
             key = wanted.name, getattr(wanted, "topic_id", None)
             distinct.setdefault(key, wanted)
         for wanted in distinct.values():
-            topics.append(await _wanted(request, body, wanted, broker))
+            topics.append(await _wanted(request, body, wanted, cache, broker))
             await preempt()
     asked = getattr(body, "include_cluster_authorized_operations", False)
     return answer(
-        **cluster(request, broker),
+        **cluster(request, cache, broker),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
 
 
-def cluster(request: Request, broker: Broker) -> dict[str, Any]:
+def cluster(request: Request, cache: MetadataView, broker: Broker) -> dict[str, Any]:
     """Return what the answer says of the cluster, whatever becomes of the topics."""
-    cache = broker.metadata_cache
     return {
         "brokers": [
             Row(
@@ -109,37 +108,43 @@ def cluster(request: Request, broker: Broker) -> dict[str, Any]:
 
 
 async def _wanted(
-    request: Request, body: Entity, wanted: Entity, broker: Broker
+    request: Request,
+    body: Entity,
+    wanted: Entity,
+    cache: MetadataView,
+    broker: Broker,
 ) -> Row:
     """Describe one topic that was named, or say why that cannot be done."""
     name: str | None = wanted.name
     topic_id = getattr(wanted, "topic_id", None) or NO_ID
     try:
         if topic_id == NO_ID:
-            topic = await _by_name(name, body, broker)
+            topic = await _by_name(name, body, cache, broker)
         elif request.api_version < 12:
             raise KafkaError(ErrorCode.invalid_request, "topic ids before version 12")
         else:
-            topic = _by_id(topic_id, broker)
+            topic = _by_id(topic_id, cache)
     except KafkaError as error:
         # v10 and v11 cannot say null.
         known_name = name if name is not None or request.api_version >= 12 else ""
         return _row(known_name, topic_id, error.code, [], _operations(body))
-    return await _described(request, body, topic, broker)
+    return await _described(request, body, topic, cache)
 
 
-def _by_id(topic_id: UUID, broker: Broker) -> TopicMetadata:
-    name = broker.metadata_cache.name(topic_id)
-    topic = None if name is None else broker.metadata_cache.topic(name)
+def _by_id(topic_id: UUID, cache: MetadataView) -> TopicMetadata:
+    name = cache.name(topic_id)
+    topic = None if name is None else cache.topic(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_id)
     return topic
 
 
-async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetadata:
+async def _by_name(
+    name: str | None, body: Entity, cache: MetadataView, broker: Broker
+) -> TopicMetadata:
     if name is None:
         raise KafkaError(ErrorCode.invalid_request, "neither a name nor an id")
-    topic = broker.metadata_cache.topic(name)
+    topic = cache.topic(name)
     if topic is not None:
         return topic
     check_name(name)
@@ -157,16 +162,13 @@ async def _by_name(name: str | None, body: Entity, broker: Broker) -> TopicMetad
 
 
 async def _described(
-    request: Request, body: Entity, topic: TopicMetadata, broker: Broker
+    request: Request, body: Entity, topic: TopicMetadata, cache: MetadataView
 ) -> Row:
     listener, version = request.peer.listener, request.api_version
     rows = []
-    indexes = sorted(topic.partitions)
-    for number, index in enumerate(indexes, 1):
-        state = topic.partitions.get(index)
-        if state is None:
-            continue
-        rows.append(partition_row(state, listener, version, broker))
+    for number, index in enumerate(sorted(topic.partitions), 1):
+        state = topic.partitions[index]
+        rows.append(partition_row(state, listener, version, cache))
         if not number % _PAGE:
             await preempt()
     operations = _operations(body)
@@ -205,7 +207,7 @@ def _add_cluster(request: Request, body: Entity, answer: Row, broker: Broker) ->
     with brokers would say that there are no topics.
     """
     if body.topics:
-        vars(answer).update(cluster(request, broker))
+        vars(answer).update(cluster(request, broker.metadata_cache, broker))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

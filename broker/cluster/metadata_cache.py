@@ -6,6 +6,7 @@ all the same.
 
 An update in steps is made in a copy and takes effect at its end: readers meanwhile see
 the metadata as it was before. The copy shares the topics that the update does not name.
+An answer that is made in steps reads a view, which no change touches.
 
 Unlike Kafka, this broker stays in its own list of live brokers whatever a controller
 says: it is alive to whoever it answers.
@@ -72,6 +73,16 @@ class _Snapshot:
     names: dict[UUID, str]
     fresh: set[str] | None = None
 
+    def copy(self) -> _Snapshot:
+        """Return a copy to be changed, which shares all topics."""
+        return _Snapshot(
+            local_id=self.local_id,
+            brokers=self.brokers,
+            topics=self.topics.copy(),
+            names=self.names.copy(),
+            fresh=set(),
+        )
+
     def put(
         self, name: str, topic_id: UUID | None, state: UpdateMetadataPartitionState
     ) -> None:
@@ -124,21 +135,12 @@ class _Snapshot:
             del self.names[topic.topic_id]
 
 
-class MetadataCache:
-    """Topics and live brokers. ``local`` is this broker, known from the start."""
+class MetadataView:
+    """The metadata of one time, for an answer that is made in steps."""
 
-    def __init__(self, local: LiveBroker, *, controller_id: int) -> None:
-        # Called whenever a controller has said something.
-        self.listeners: list[Callable[[], None]] = []
-        self.local_id = local.id
+    def __init__(self, snapshot: _Snapshot, controller_id: int) -> None:
+        self._now = snapshot
         self.controller_id = controller_id
-        self._now = _Snapshot(
-            local_id=local.id, brokers={local.id: local}, topics={}, names={}
-        )
-        # The snapshot that an update under way will end with.
-        self._next: _Snapshot | None = None
-
-    # ---- reading ----------------------------------------------------------------
 
     @property
     def brokers(self) -> dict[int, LiveBroker]:
@@ -185,11 +187,34 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener)
 
+
+class MetadataCache(MetadataView):
+    """Topics and live brokers. ``local`` is this broker, known from the start."""
+
+    def __init__(self, local: LiveBroker, *, controller_id: int) -> None:
+        # Called whenever a controller has said something.
+        self.listeners: list[Callable[[], None]] = []
+        self.local_id = local.id
+        first = _Snapshot(
+            local_id=local.id, brokers={local.id: local}, topics={}, names={}
+        )
+        super().__init__(first, controller_id)
+        # A view has the present snapshot: the next change is made in a copy.
+        self._is_viewed = False
+        # The snapshot that an update under way will end with.
+        self._next: _Snapshot | None = None
+
+    def view(self) -> MetadataView:
+        """Return all that is known now; later changes do not touch it."""
+        self._is_viewed = True
+        return MetadataView(self._now, self.controller_id)
+
     # ---- changing ---------------------------------------------------------------
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Take over what the controller says; return the partitions deleted."""
         assert self._next is None, "an update amid another one"
+        self._leave_views()
         return self._end(request, run(_taking_over(request, self._now)))
 
     def updating(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
@@ -198,20 +223,12 @@ class MetadataCache:
         Besides a step's items, dictionaries are copied as a whole, by C.
         """
         assert self._next is None, "an update amid another one"
-        now = self._now
-        draft = self._next = _Snapshot(
-            local_id=now.local_id,
-            brokers=now.brokers,
-            topics=now.topics.copy(),
-            names=now.names.copy(),
-            fresh=set(),
-        )
+        draft = self._next = self._now.copy()
         try:
             deleted = yield from _taking_over(request, draft)
         finally:
             self._next = None
-        draft.fresh = None
-        self._now = draft
+        self._now, self._is_viewed = draft, False
         return self._end(request, deleted)
 
     def _end(
@@ -222,8 +239,14 @@ class MetadataCache:
             listener()
         return deleted
 
+    def _leave_views(self) -> None:
+        """Have the next change made in a copy, if a view has the snapshot."""
+        if self._is_viewed:
+            self._now, self._is_viewed = self._now.copy(), False
+
     def forget(self, topic: TopicMetadata) -> None:
         """Forget a topic that no longer exists, unless there is another by now."""
+        self._leave_views()
         self._now.forget(topic)
         if self._next is not None:
             self._next.forget(topic)

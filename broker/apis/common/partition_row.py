@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from broker.apis.common.answer import Row
-from broker.node.broker import Broker
+from broker.cluster.metadata_cache import MetadataView
 from broker.protocol.errors import ErrorCode
 from broker.protocol.schemas.update_metadata import UpdateMetadataPartitionState
 from broker.protocol.sentinels import NO_LEADER
 
 
 def partition_row(
-    state: UpdateMetadataPartitionState, listener: str, version: int, broker: Broker
+    state: UpdateMetadataPartitionState,
+    listener: str,
+    version: int,
+    cache: MetadataView,
 ) -> Row:
     """Describe one partition to a client of ``listener``."""
-    cache = broker.metadata_cache
     error, leader = ErrorCode.none, state.leader
     if not cache.is_reachable(leader, listener):
         elsewhere = leader in cache.brokers and version >= 6

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from broker.handling.registry import APIS
+from broker.log.steps import run
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.broker_world import NONE, World
@@ -349,3 +351,62 @@ def test_what_librdkafka_wants_to_see_is_advertised() -> None:
 def test_the_peer_of_these_tests_is_on_a_listener_of_the_broker() -> None:
     world = World()
     assert world.peer.listener in world.broker.metadata_cache.brokers[0].endpoints
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS])
+def test_an_answer_in_steps_is_of_one_time(api: ApiKey, in_steps: bool) -> None:
+    """A topic gets another leader, and one is deleted, while the first is described."""
+    world = World()
+    for name in "abc":
+        world.create(name, 2)
+    cache = world.broker.metadata_cache
+    before = {name: [0, 0] for name in "abc"}
+    request: Any = SimpleNamespace(
+        peer=SimpleNamespace(listener="PLAINTEXT"), api_version=12
+    )
+    named = [SimpleNamespace(name=name) for name in "abc"]
+    body: Any = SimpleNamespace(topics=named, cursor=None, response_partition_limit=100)
+    handling: Any = APIS[api].handle(request, body, world.broker)
+    steps = 0
+    try:
+        while True:
+            handling.send(None)
+            steps += 1
+            if steps == 1:
+                for key, leader in ((("b", 0), 7), (("c", 0), -2), (("c", 1), -2)):
+                    told = update_metadata(key, leader=leader)
+                    if in_steps:
+                        run(cache.updating(told))
+                    else:
+                        cache.update(told)
+    except StopIteration as done:
+        answer = done.value
+    assert steps > 1
+    epochs = {
+        topic.name: [each.leader_epoch for each in topic.partitions]
+        for topic in answer.topics
+    }
+    assert epochs == before
+    assert cache.topic("c") is None
+    now = cache.topic("b")
+    assert now is not None
+    assert now.partitions[0].leader == 7
+    cache.check()
+
+
+def test_a_change_after_a_view_leaves_the_view_as_it_was() -> None:
+    """Also where the change after next is made in the same topic."""
+    world = World()
+    world.create("a", 2)
+    cache = world.broker.metadata_cache
+    view = cache.view()
+    run(cache.updating(update_metadata(("b", 0), leader=0)))
+    cache.update(update_metadata(("a", 0), leader=7))
+    cache.update(update_metadata(("a", 1), leader=7))
+    seen, now = view.topic("a"), cache.topic("a")
+    assert seen is not None
+    assert now is not None
+    assert [each.leader for each in seen.partitions.values()] == [0, 0]
+    assert [each.leader for each in now.partitions.values()] == [7, 7]
+    assert view.topic("b") is None
