@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 
 from broker.client.network_client import Connect
+from broker.cluster.blocking import Blocking, call_here
 from broker.config import (
     BROKER_ID,
     BROKER_ID_GENERATION_ENABLE,
@@ -20,7 +21,6 @@ from broker.config import (
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
 )
-from broker.coordination.blocking import Blocking, call_here
 from broker.coordination.coordinator import Coordinator
 from broker.coordination.embedded import EmbeddedCoordinator
 from broker.coordination.registry import Registry

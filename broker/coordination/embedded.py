@@ -21,10 +21,10 @@ from logging import getLogger
 from typing import Final
 from uuid import UUID
 
+from broker.cluster.blocking import Blocking, call_here, carried_out
 from broker.cluster.topics import GROUP_METADATA_TOPIC, Topic
 from broker.coordination.adoption import reconcile
 from broker.coordination.alone import Alone
-from broker.coordination.blocking import Blocking, call_here, carried_out
 from broker.coordination.cluster_state import Change, Deletion
 from broker.coordination.commands import Commands
 from broker.coordination.coordinator import Configs, Controlled, FoundLog, NewTopic

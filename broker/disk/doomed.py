@@ -1,13 +1,15 @@
 """Files and directories that are only to be removed, when their time has come.
 
 Removing a large file keeps a thread waiting while the file system frees its blocks. So
-what a log lets go of is renamed, which is quick and decides, and removed later by
-whoever has a thread for it.
+what a log lets go of is renamed, which is quick and decides, and removed later in a
+thread. No two renamed files share a name: a rename over a file would remove that one.
 """
 
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
+from itertools import count
 from typing import Final, NamedTuple
 
 from broker.disk.storage import Storage, join, remove_if_there
@@ -34,6 +36,7 @@ class Doomed:
 
     def __init__(self) -> None:
         self._paths: list[_Due] = []
+        self._numbers = count(1)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -41,6 +44,13 @@ class Doomed:
     def add(self, path: str, now_ms: int = 0, delay_ms: int = 0) -> None:
         """Note that a path is to be removed ``delay_ms`` from now or later."""
         heapq.heappush(self._paths, _Due(now_ms + delay_ms, path, now_ms))
+
+    def discard(self, storage: Storage, path: str) -> None:
+        """Rename a file, if it is there, so that it is only to be removed."""
+        doomed = f"{path}.{next(self._numbers)}{DELETED}"
+        with suppress(FileNotFoundError):
+            storage.rename(path, doomed)
+            self.add(doomed)
 
     def wait_ms(self, now_ms: int) -> int | None:
         """Return how long until `take` has something to give; None: nothing ever."""

@@ -274,7 +274,9 @@ class MemoryStorage:
     def rename(self, old: str, new: str) -> None:
         """Rename atomically; a file replaces its target."""
         self._must_exist(old)
-        self.faults.count(f"rename {old}")
+        # A replaced file is removed.
+        replaces = new in self._names
+        self.faults.count(f"replace {new}" if replaces else f"rename {old}")
         self._change(_Change(old, new, None))
 
     def remove(self, path: str) -> None:

@@ -155,6 +155,11 @@ class Durability:
             segment for segment in self._unflushed if id(segment) in still_there
         ]
 
+    def lower(self, recovery_point: int) -> None:
+        """Rely on nothing from ``recovery_point`` on, not even on a running flush."""
+        self.generation += 1
+        self.recovery_point = min(self.recovery_point, recovery_point)
+
     def flush(self, active: Segment, log_end_offset: int) -> None:
         """Make all durable here and now."""
         self.run(self.syncs(active, log_end_offset))

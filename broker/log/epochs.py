@@ -5,11 +5,11 @@ there; a consumer asks the same to notice a truncation (KIP-320). Entries grow i
 columns; an assignment that contradicts later ones removes them, since a new leader's
 history wins.
 
-The batches carry their epochs, so recovery finds again what was assigned since the last
-flush, and it cuts off what began before the log's start: both stay in memory until
-`writing` is done, by any thread. What a truncation removes at the end goes from the
-file at once, since other batches may come to stand there under an older epoch; what a
-thread looked at before does not come back.
+Changes stay in memory until `writing` is done, by any thread; each flush does it. The
+batches carry their epochs, so recovery believes of the file only what lies below all
+that it reads, and assigns the rest anew. So what was truncated, and written again under
+an older epoch, does not come back, provided that the recovery point on disk was lowered
+before. What a thread looked at before a change does not replace what came later.
 """
 
 from __future__ import annotations
@@ -86,16 +86,15 @@ class LeaderEpochs:
         above = bisect_right(self._entries, offset, key=_offset_of)
         return self._entries[above - 1].epoch if above else UNDEFINED
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at ``end_offset`` or later."""
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget the epochs that begin at ``end_offset`` or later; False if none do."""
         kept = [entry for entry in self._entries if entry.offset < end_offset]
         if len(kept) == len(self._entries):
-            return
-        self._write(kept, self._changes + 1)
-        self._storage.sync_directory(self._directory)
+            return False
         self._changes += 1
         self._entries = kept
         self.latest = kept[-1].epoch if kept else UNDEFINED
+        return True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before ``start_offset``."""

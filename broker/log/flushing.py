@@ -14,7 +14,6 @@ from broker.log.durability import Syncs
 from broker.log.log import Log
 from broker.log.operation import in_steps, operation
 from broker.log.producers import (
-    remove_snapshot,
     snapshot_path,
     write_content,
     write_snapshot,
@@ -92,7 +91,7 @@ def snapshot_in_steps(log: Log) -> Steps[None]:
         log.durability.add(path)
     else:
         # The log was cut meanwhile: what lies before this offset may be another past.
-        remove_snapshot(log.storage, log.directory, offset)
+        log.doomed.discard(log.storage, path)
 
 
 def due_syncs(log: Log) -> Syncs | None:

@@ -87,7 +87,6 @@ class Log:
         "segments",
         "settled_offset",
         "storage",
-        "torn",
     )
 
     def __init__(
@@ -115,8 +114,6 @@ class Log:
         self.durability = durability
         # Where the files go that are only to be removed.
         self.doomed = doomed
-        # A failed write may have left bytes behind the active segment's end.
-        self.torn = False
         # Its end when all of it was left on the disk as an orderly stop leaves it.
         self.settled_offset = -1
         # The offset before which producers were frozen, if they are.
@@ -284,9 +281,9 @@ class Log:
         now_ms: int,
     ) -> None:
         config = self.config
-        if self.torn or self.durability.out_of_service or size > config.segment_bytes:
-            self._make_writable(size)
         active = self.segments.active
+        if active.torn or self.durability.out_of_service or size > config.segment_bytes:
+            self._make_writable(size)
         if not active.admits(size, last_offset, max_timestamp, now_ms, config):
             # A follower may append behind a gap, which goes into the new segment:
             # one between segments is what a loss of power leaves (recovery.py).
@@ -296,7 +293,6 @@ class Log:
         try:
             active.append(offset, last_offset, max_timestamp, pieces, size)
         except OSError as error:
-            self.torn = True
             raise self.storage.failure(self.directory, error) from error
         # Only now: of an epoch without a record a follower would ask for ever.
         if leader_epoch > self.epochs.latest:
@@ -304,7 +300,7 @@ class Log:
         self.log_end_offset = last_offset + 1
 
     def _make_writable(self, size: int) -> None:
-        """Refuse what no segment holds; cut off what a failed write left behind."""
+        """Refuse what no segment holds; cut off what stands behind the end."""
         if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
@@ -312,11 +308,9 @@ class Log:
             )
         self.durability.check_in_service()
         try:
-            if self.torn:
-                self.segments.active.cut()
+            self.segments.active.cut()
         except OSError as error:
             raise self.storage.failure(self.directory, error) from error
-        self.torn = False
 
     def _answer_again(self, known: BatchMetadata) -> Appended:
         stamped = self.config.message_timestamp_type == "LogAppendTime"
@@ -385,7 +379,6 @@ class Log:
         ended = self.segments.active
         self.segments.add(begun)
         self.durability.rolled(ended, snapshot)
-        self.torn = False
 
     def new_segment(self, offset: int, now_ms: int) -> Segment:
         """Create the files of a segment, which is not part of the log yet.

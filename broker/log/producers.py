@@ -28,11 +28,11 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from broker.disk.doomed import Doomed
 from broker.disk.storage import (
     Storage,
     join,
     read_whole,
-    remove_if_there,
 )
 from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.segment import Segment
@@ -425,27 +425,26 @@ def snapshot_path(directory: str, offset: int) -> str:
     return join(directory, f"{offset:020d}{SNAPSHOT}")
 
 
-def remove_snapshot(storage: Storage, directory: str, offset: int) -> None:
-    """Remove the snapshot at ``offset``, if there is one."""
-    remove_if_there(storage, snapshot_path(directory, offset))
-
-
 def _load_snapshot(
-    storage: Storage, directory: str, up_to: int, producers: Producers, not_after: int
+    storage: Storage,
+    directory: str,
+    up_to: int,
+    producers: Producers,
+    not_after: int,
+    doomed: Doomed,
 ) -> int | None:
     """Take over the newest sound snapshot at most at ``not_after``; return its offset.
 
-    Snapshots beyond ``up_to`` and damaged ones are removed: the log does not bear them
+    Snapshots beyond ``up_to`` and damaged ones are doomed: the log does not bear them
     out.
     """
     for offset in reversed(snapshot_offsets(storage, directory)):
         if not_after < offset <= up_to:
             continue
-        if offset <= up_to:
-            path = snapshot_path(directory, offset)
-            if producers.decode(read_whole(storage, path)):
-                return offset
-        remove_snapshot(storage, directory, offset)
+        path = snapshot_path(directory, offset)
+        if offset <= up_to and producers.decode(read_whole(storage, path)):
+            return offset
+        doomed.discard(storage, path)
     producers.clear()
     return None
 
@@ -456,6 +455,7 @@ def replay_producers(
     segments: Iterable[Segment],
     producers: Producers,
     up_to: int,
+    doomed: Doomed,
     from_offset: int = LONG_MAX,
 ) -> None:
     """Rebuild the state before ``up_to``: the newest snapshot, then the batches.
@@ -464,7 +464,8 @@ def replay_producers(
     they abort are not listed yet.
     """
     not_after = min(up_to, from_offset)
-    known_to = _load_snapshot(storage, directory, up_to, producers, not_after) or 0
+    loaded = _load_snapshot(storage, directory, up_to, producers, not_after, doomed)
+    known_to = loaded or 0
     in_order = tuple(segments)
     for segment, following in zip_longest(in_order, in_order[1:]):
         if following is not None and following.base_offset <= known_to:

@@ -9,15 +9,19 @@ A follower truncates to where its leader's history parts from its own.
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.log.log import Log
-from broker.log.operation import operation
+from broker.log.operation import in_steps, operation
 from broker.log.producers import (
-    remove_snapshot,
     replay_producers,
     snapshot_offsets,
+    snapshot_path,
     write_snapshot,
 )
+from broker.log.segments.log_config import LONG_MAX
 from broker.log.segments.repair import truncate
+from broker.log.steps import Steps
 from broker.protocol.errors import ErrorCode, KafkaError
 
 
@@ -95,14 +99,17 @@ def _drop_below(log: Log, offset: int) -> int:
         dropped.append(log.segments.drop_oldest())
     log.durability.gone(dropped)
     for segment in dropped:
-        for path in segment.doom():
-            log.doomed.add(path)
+        segment.doom(log.doomed)
     if dropped:
-        for at in snapshot_offsets(log.storage, log.directory):
-            if at < log.segments[0].base_offset:
-                remove_snapshot(log.storage, log.directory, at)
+        _drop_snapshots(log, log.segments[0].base_offset)
     log.epochs.truncate_from_start(offset)
     return len(dropped)
+
+
+def _drop_snapshots(log: Log, below: int) -> None:
+    for at in snapshot_offsets(log.storage, log.directory):
+        if at < below:
+            log.doomed.discard(log.storage, snapshot_path(log.directory, at))
 
 
 @operation
@@ -111,7 +118,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
 
     A batch that holds ``offset`` goes as a whole, so the end may be lower. An epoch
     that begins at the end, where all its records have been deleted, goes in any case:
-    it may be what parts the log from its leader's.
+    it may be what parts the log from its leader's. Nothing is removed from the disk
+    here: see `cut_in_steps`.
     """
     if offset >= log.log_end_offset:
         return _cut_nothing(log)
@@ -120,7 +128,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
         return offset
     try:
         while log.segments.active.base_offset > offset:
-            log.segments.drop_newest().remove()
+            log.segments.drop_newest().doom(log.doomed)
         end = truncate(log.segments.active, offset)
         log.log_start_offset = min(log.log_start_offset, end)
         _ends_at(log, end)
@@ -130,25 +138,27 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> int:
 
 
 def _cut_nothing(log: Log) -> int:
-    try:
-        log.epochs.truncate_from_end(log.log_end_offset)
-    except OSError as error:
-        raise log.durability.failed(error) from error
-    return log.log_end_offset
+    end = log.log_end_offset
+    if log.epochs.truncate_from_end(end):
+        log.durability.truncated(end, tuple(log.segments))
+    return end
 
 
 @operation
 def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
-    """Remove all records and go on at ``offset``; no producer is known any more."""
+    """Remove all records and go on at ``offset``; no producer or epoch is known then.
+
+    An epoch of before would have the leader say that histories part, again and again.
+    """
     try:
         # First of all: while segments are there, they say the same.
-        for known in snapshot_offsets(log.storage, log.directory):
-            remove_snapshot(log.storage, log.directory, known)
+        _drop_snapshots(log, LONG_MAX)
         while len(log.segments) > 1:
-            log.segments.drop_newest().remove()
-        log.segments.active.remove()
+            log.segments.drop_newest().doom(log.doomed)
+        log.segments.active.doom(log.doomed)
         log.segments.restart(log.new_segment(offset, now_ms))
         log.log_start_offset = offset
+        log.epochs.truncate_from_end(0)
         _ends_at(log, offset)
     except OSError as error:
         raise log.durability.failed(error) from error
@@ -157,8 +167,40 @@ def truncate_fully(log: Log, offset: int, now_ms: int) -> None:
 def _ends_at(log: Log, offset: int) -> None:
     """Bring epochs, producers and recovery point in line with a new end."""
     log.log_end_offset = offset
-    log.torn = False
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.durability.truncated(offset, tuple(log.segments))
     log.epochs.truncate_from_end(offset)
-    replay_producers(log.storage, log.directory, log.segments, log.producers, offset)
+    replay_producers(
+        log.storage, log.directory, log.segments, log.producers, offset, log.doomed
+    )
+
+
+@in_steps
+def cut_in_steps(log: Log) -> Steps[None]:
+    """Cut the file of a log that was truncated, durably.
+
+    Else the next append cuts it, and a loss of power may bring back what was cut off,
+    with later segments behind it. Names first: no gap is left before a segment that was
+    let go of.
+    """
+    active = log.segments.active
+    if not active.torn:
+        return
+    try:
+        yield partial(log.storage.sync_directory, log.directory)
+        yield active.cut
+        yield active.file.sync
+    except OSError as error:
+        raise log.durability.failed(error) from error
+
+
+@operation
+def recovery_floor(log: Log, offset: int) -> int:
+    """Return the recovery point that a truncation to ``offset`` leaves true.
+
+    The truncation may remove a batch that begins below ``offset``. Where it leaves no
+    segment, nothing that was written before is true.
+    """
+    if offset < log.segments[0].base_offset:
+        return 0
+    return log.segments[log.segments.index_of(offset)].base_offset

@@ -14,6 +14,7 @@ from functools import partial
 from uuid import UUID
 
 from broker.client.network_client import Connect
+from broker.cluster.blocking import Blocking, call_here, carried_out
 from broker.cluster.fetch_sessions import FetchSessions
 from broker.cluster.metadata_cache import LiveBroker, MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
@@ -29,7 +30,6 @@ from broker.config import (
     BrokerConfig,
     Listener,
 )
-from broker.coordination.blocking import Blocking, call_here, carried_out
 from broker.coordination.coordinator import Coordinator
 from broker.disk.directory_locks import DirectoryLocks
 from broker.disk.identity import claim, draw_uuid
@@ -233,6 +233,8 @@ class Broker:
             registered_epoch=lambda: self.coordinator.broker_epoch,
             connect=self._connect,
             flush=self.flush,
+            lower=self.logs.lowering,
+            blocking=self.blocking,
             quota=self.quotas.follower,
             now_ns=self.now_ns,
             now_ms=self.now_ms,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from broker.cluster.blocking import Blocking, carried_out
 from broker.cluster.topics import GROUP_METADATA_TOPIC
-from broker.coordination.blocking import Blocking, carried_out
 from broker.groups.coordinator import GroupCoordinator
 from broker.log.flushing import flush
 from broker.log.log import Log

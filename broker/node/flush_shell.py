@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import trio
 
-from broker.coordination.blocking import Blocking
+from broker.cluster.blocking import Blocking
 from broker.log.durability import Syncs
 from broker.log.flushing import due_syncs, flushed
 from broker.log.log import Log

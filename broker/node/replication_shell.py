@@ -12,6 +12,7 @@ import trio
 from broker.client.config import COMMON, read_settings
 from broker.client.connection import Stream
 from broker.client.network_client import Connect, NetworkClient
+from broker.cluster.blocking import Blocking
 from broker.cluster.follower import SyncRules
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.replica_manager import ReplicaManager
@@ -19,7 +20,7 @@ from broker.cluster.replication_quota import Quota
 from broker.config import REPLICA_LAG_TIME_MAX_MS, BrokerConfig
 from broker.node.flush_shell import SharedFlush
 from broker.observation.supervisor import Supervisor
-from broker.replication.fetcher_manager import ReplicaFetcherManager
+from broker.replication.fetcher_manager import Lower, ReplicaFetcherManager
 from broker.replication.isr_changes import IsrExpiration, IsrProposals, bring
 
 _NS_PER_MS = 1_000_000
@@ -55,6 +56,8 @@ class Replication:
         registered_epoch: Callable[[], int],
         connect: Connect,
         flush: SharedFlush,
+        lower: Lower,
+        blocking: Blocking,
         quota: Quota,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
@@ -77,6 +80,8 @@ class Replication:
             find=self._find,
             connect=connect,
             flush=flush,
+            lower=lower,
+            blocking=blocking,
             quota=quota,
             now_ns=now_ns,
             now_ms=now_ms,

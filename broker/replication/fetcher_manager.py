@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from logging import getLogger
@@ -23,6 +23,7 @@ from broker.client.config import COMMON, ClientConfig, read_settings
 from broker.client.network_client import Address, Connect, NetworkClient
 from broker.client.signals import Signal
 from broker.client.versions import Row
+from broker.cluster.blocking import Blocking, carried_out
 from broker.cluster.partition import Partition
 from broker.cluster.replication_quota import Quota
 from broker.config import (
@@ -32,6 +33,8 @@ from broker.config import (
     BrokerConfig,
 )
 from broker.log.log import Log
+from broker.log.steps import Steps
+from broker.log.trimming import cut_in_steps
 from broker.observation.supervisor import Supervisor
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode, KafkaError
@@ -51,6 +54,8 @@ logger = getLogger(__name__)
 Find = Callable[[int], tuple[str, int] | None]
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
+# Lowers recovery points to what truncations to these ends leave; raises OSError.
+Lower = Callable[[Mapping[TopicPartition, int]], Steps[None]]
 # Kafka takes 0 for replica.fetch.backoff.ms; what is held back, or a leader that is
 # away, would be tried without end.
 _PAUSE_MIN_NS: Final = 10_000_000
@@ -85,6 +90,8 @@ class ReplicaFetcherManager:
         find: Find,
         connect: Connect,
         flush: Flush,
+        lower: Lower,
+        blocking: Blocking,
         quota: Quota,
         now_ns: Callable[[], int],
         now_ms: Callable[[], int],
@@ -98,6 +105,8 @@ class ReplicaFetcherManager:
         self._find = find
         self._connect = connect
         self._flush = flush
+        self._lower = lower
+        self._blocking = blocking
         self._quota = quota
         self._now_ns = now_ns
         self._now_ms = now_ms
@@ -210,7 +219,15 @@ class ReplicaFetcherManager:
             client = NetworkClient(self._settings(name), self._connect, self._rng)
             await nursery.start(client.run)
             find = partial(self._find, name.leader)
-            task = _Task(running.fetcher, client, find, self._flush, billed)
+            task = _Task(
+                running.fetcher,
+                client,
+                find,
+                self._flush,
+                self._lower,
+                self._blocking,
+                billed,
+            )
             nursery.start_soon(self._end_when_idle, name, task)
             while self._running.get(name) is running:
                 if not await self._contained(task):
@@ -267,12 +284,16 @@ class _Task:
         client: NetworkClient,
         find: Callable[[], tuple[str, int] | None],
         flush: Flush,
+        lower: Lower,
+        blocking: Blocking,
         billed: AbstractContextManager[object],
     ) -> None:
         self._fetcher = fetcher
         self._client = client
         self._find = find
         self._flush = flush
+        self._lower = lower
+        self._blocking = blocking
         self._billed = billed
         self._over = False
         self._calling = trio.CancelScope()
@@ -299,6 +320,7 @@ class _Task:
         fetcher = self._fetcher
         for each in fetcher.out_of_range():
             await self._realign(each)
+        await self._cut_all()
         # What another fetcher has had may have to be durable first.
         await self._flush_all()
         asked = fetcher.request()
@@ -329,6 +351,32 @@ class _Task:
                 self._fetcher.leave_alone(each)
             else:
                 self._fetcher.watchers.note_flush(each.partition)
+
+    async def _cut_all(self) -> None:
+        """Cut the logs that are to be cut, each once its recovery point is lowered.
+
+        Where a flush moved a recovery point meanwhile, it is lowered once more.
+        """
+        while to_cut := self._fetcher.to_cut():
+            ends = {
+                key: each.cut.kept_below for key, each in to_cut.items() if each.cut
+            }
+            try:
+                await carried_out(self._lower(ends), self._blocking)
+            except OSError:
+                for each in to_cut.values():
+                    self._fetcher.out_of_service(each)
+                return
+            for each in to_cut.values():
+                await self._cut(each)
+
+    async def _cut(self, each: Following) -> None:
+        try:
+            with self._billed:
+                self._fetcher.cut(each)
+            await carried_out(cut_in_steps(each.partition.log), self._blocking)
+        except KafkaError:
+            self._fetcher.out_of_service(each)
 
     async def _realign(self, each: Following) -> None:
         try:

@@ -2,8 +2,9 @@
 
 Kafka's ``ReplicaFetcherThread``, without the thread: it makes a Fetch of all partitions
 that follow this leader, appends what comes, takes over the leader's high watermark and
-log start, and cuts the log where the leader says that histories part (KIP-595's
-diverging epoch, so that no OffsetsForLeaderEpoch need be asked). A partition with an
+log start, and notes where the leader says that histories part (KIP-595's diverging
+epoch, so that no OffsetsForLeaderEpoch need be asked). There the log is cut before the
+next Fetch, once its recovery point is lowered on disk. A partition with an
 error is left alone for ``replica.fetch.backoff.ms``; one that the leader fences under
 the epoch that is known here waits for the controller's next word.
 
@@ -61,6 +62,18 @@ class Watchers(Protocol):
         """Show what a partition has withheld, if it is led here by now."""
 
 
+class Cut(NamedTuple):
+    """Where a log is to end; ``keeps_nothing``: where it is to begin anew."""
+
+    offset: int
+    keeps_nothing: bool = False
+
+    @property
+    def kept_below(self) -> int:
+        """The offset below which records stay."""
+        return 0 if self.keeps_nothing else self.offset
+
+
 @dataclass(slots=True, eq=False)
 class Following:
     """A partition that follows, from one word of the controller to the next."""
@@ -71,6 +84,8 @@ class Following:
     # The leader does not have our end: its own ends must be asked first.
     out_of_range: bool = False
     fenced: bool = False
+    # The log is to be cut before more is asked for.
+    cut: Cut | None = None
     # Messages that the leader has committed and that are not here; None: unknown yet.
     lag: int | None = None
 
@@ -119,11 +134,12 @@ class ReplicaFetcher:
 
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from now on, under its present leader epoch."""
-        self.following[partition.key] = Following(partition, partition.leader_epoch)
+        each = Following(partition, partition.leader_epoch)
+        self.following[partition.key] = each
         log = partition.log
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
             # Nothing says which leader wrote what lies above the high watermark.
-            self._cut(partition, partition.high_watermark)
+            each.cut = Cut(partition.high_watermark)
 
     def take_over(self, known: Following) -> None:
         """Go on with a partition that another fetcher of its leader has had."""
@@ -148,6 +164,7 @@ class ReplicaFetcher:
             if each.not_before_ns <= now_ns
             and not each.fenced
             and not each.out_of_range
+            and each.cut is None
             and each.is_current
         ]
         due = {
@@ -181,6 +198,39 @@ class ReplicaFetcher:
             for each in self.following.values()
             if each.out_of_range and each.is_current and each.not_before_ns <= now_ns
         ]
+
+    def to_cut(self) -> dict[TopicPartition, Following]:
+        """Return the partitions whose logs are to be cut now."""
+        now_ns = self.now_ns()
+        return {
+            key: each
+            for key, each in self.following.items()
+            if each.cut is not None and each.is_current and each.not_before_ns <= now_ns
+        }
+
+    def cut(self, each: Following) -> None:
+        """Cut a log, whose file is to be cut next; raise `KafkaError`.
+
+        Does nothing unless the recovery point was lowered before.
+        """
+        cut, partition = each.cut, each.partition
+        if cut is None or self.following.get(partition.key) is not each:
+            return
+        log = partition.log
+        if not each.is_current or cut.kept_below < log.recovery_point:
+            return
+        if cut.keeps_nothing or cut.offset < log.log_end_offset:
+            logger.info(
+                "a follower cuts its log to its leader's",
+                extra=fields(partition=repr(partition), offset=cut.offset),
+            )
+        each.cut = None
+        if cut.keeps_nothing:
+            truncate_fully(log, cut.offset, self.now_ms())
+            partition.high_watermark = cut.offset
+        else:
+            end = truncate_to(log, cut.offset, self.now_ms())
+            partition.high_watermark = min(partition.high_watermark, end)
 
     def _row(self, due: Mapping[TopicPartition, tuple[Following, int]]) -> Row:
         config = self.config()
@@ -257,12 +307,7 @@ class ReplicaFetcher:
             else:
                 self.leave_alone(each)
         except LogUnavailable:
-            if partition.is_offline:
-                # Who leads it hears from the controller that its directory has failed.
-                self.stop(partition.key)
-            else:
-                # A flush found the disk full: mended, the log is in service again.
-                self.leave_alone(each)
+            self.out_of_service(each)
         except KafkaError as error:
             logger.warning(
                 "what the leader sent cannot be appended; it is asked again",
@@ -270,14 +315,21 @@ class ReplicaFetcher:
             )
             self.leave_alone(each)
 
+    def out_of_service(self, each: Following) -> None:
+        """Wait for a log that takes nothing now, or let go of it for good."""
+        if each.partition.is_offline:
+            # Who leads it hears from the controller that its directory has failed.
+            self.stop(each.partition.key)
+        else:
+            # A flush found the disk full: mended, the log is in service again.
+            self.leave_alone(each)
+
     def _take_records(self, each: Following, offset: int, found: Entity) -> None:
         partition = each.partition
         parting = found.diverging_epoch
         if parting is not None and parting.end_offset >= 0:
             log = partition.log
-            self._cut(
-                partition, truncation_offset(log, parting.epoch, parting.end_offset)
-            )
+            each.cut = Cut(truncation_offset(log, parting.epoch, parting.end_offset))
             return
         if partition.log.log_end_offset != offset:
             return
@@ -321,7 +373,7 @@ class ReplicaFetcher:
             self.watchers.note_append(partition)
 
     def realign(self, each: Following, leader_start: int, leader_end: int) -> None:
-        """Begin again within the leader's log, whose ends these are.
+        """Note the cut to begin again within the leader's log, whose ends these are.
 
         Kafka's ``fetchOffsetAndTruncate``: cut to the leader's end if that is lower,
         and let go of everything if the leader has nothing of it any more.
@@ -332,26 +384,11 @@ class ReplicaFetcher:
         each.out_of_range = False
         end = partition.log.log_end_offset
         if leader_end < end:
-            self._cut(partition, leader_end)
+            each.cut = Cut(leader_end)
         elif leader_start > end:
-            _tell_cut(partition, leader_start)
-            truncate_fully(partition.log, leader_start, self.now_ms())
-            partition.high_watermark = leader_start
+            each.cut = Cut(leader_start, keeps_nothing=True)
 
     def leave_alone(self, each: Following) -> None:
         """Ask for a partition again only after ``replica.fetch.backoff.ms``."""
         pause_ms = self.config()[REPLICA_FETCH_BACKOFF_MS]
         each.not_before_ns = self.now_ns() + pause_ms * _NS_PER_MS
-
-    def _cut(self, partition: Partition, offset: int) -> None:
-        if offset < partition.log.log_end_offset:
-            _tell_cut(partition, offset)
-        end = truncate_to(partition.log, offset, self.now_ms())
-        partition.high_watermark = min(partition.high_watermark, end)
-
-
-def _tell_cut(partition: Partition, offset: int) -> None:
-    logger.info(
-        "a follower cuts its log to its leader's",
-        extra=fields(partition=repr(partition), offset=offset),
-    )

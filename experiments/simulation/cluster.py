@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import trio
 
 from broker.client.network_client import Connect
+from broker.cluster.blocking import Blocking
 from broker.config import BrokerConfig
-from broker.coordination.blocking import Blocking
 from broker.disk.storage import Storage
 from broker.handling.kafka_apis import KafkaApis
 from broker.node.broker import Broker

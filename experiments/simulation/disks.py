@@ -12,7 +12,7 @@ import random
 
 import trio
 
-from broker.coordination.blocking import call_here
+from broker.cluster.blocking import call_here
 from broker.disk.memory import MemoryStorage
 from broker.log.steps import BlockingCall
 

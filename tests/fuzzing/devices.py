@@ -16,7 +16,7 @@ from broker.disk.memory import Faults
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import CallsHere, Done
 
-_MAY_WAIT = ("sync ", "remove ", "rmdir ")
+_MAY_WAIT = ("sync ", "remove ", "rmdir ", "replace ")
 # Other files that are cut are as small as what is written then.
 _CUT_SHORT = re.compile(r"truncate .*\.log$")
 # Between the disk and who asked for it.

@@ -27,23 +27,10 @@ from tests.fuzzing.frames import ALL
 from tests.fuzzing.onslaught import Onslaught
 from tests.virtual.kafka import ask
 
-# Who may make a call that may wait, and why; DECISIONS.md says what the first two cost.
-EACH_TIME: Final = {
-    # A segment that ends is cut to what is in it, which it nearly always is already.
-    "broker.log.segments.segment:Segment.cut",
-    # A small file that nobody has read since it was written.
-    "broker.log.producers:remove_snapshot",
-}
+# The functions that may make a call that may wait, and why.
 NOW_AND_THEN: Final = {
     # A name that is used again is taken out of the checkpoints before its new log is.
     "broker.log.upkeep.manager:LogManager.open_log",
-    # After an error, or where a directory was offline for a while.
-    "broker.coordination.registry_file:RegistryFile.replace",
-    # The few bytes that came while the whole was written in a thread.
-    "broker.coordination.registry_file:RegistryFile.compaction",
-    # Nothing may be appended in between, and nobody may read half of it.
-    "broker.log.segments.repair:truncate",
-    "broker.log.segments.segment:Segment.remove",
 }
 OFTEN: Final = {
     "log.initial.task.delay.ms": "100",
@@ -97,8 +84,7 @@ def test_what_waits_for_a_device_on_the_thread_of_all_has_a_reason(seed: int) ->
             await trio.sleep(60)
             world.is_serving = False
         made_by = world.calls.made_by
-        assert made_by.keys() <= EACH_TIME | NOW_AND_THEN, made_by
-        assert made_by.keys() >= EACH_TIME
+        assert made_by.keys() <= NOW_AND_THEN, made_by
 
     run_virtual(main, seed=seed)
 

@@ -63,10 +63,16 @@ class Brokers(Hosting):
                 "listeners": f"PLAINTEXT://127.0.0.1:{9092 + number}",
             }
             config = BrokerConfig.load(None, {**keys, **settings})
-            apis = kafka_apis(config, clock, random.Random(number), self.network)
+            apis = self.apis_of(config, clock, number)
             self.applications.append(apis)
             self.add(config, apis, seed=number)
         self.controller = FakeController()
+
+    def apis_of(
+        self, config: BrokerConfig, clock: VirtualClock, number: int
+    ) -> KafkaApis:
+        """Make the APIs of a broker."""
+        return kafka_apis(config, clock, random.Random(number), self.network)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Brokers]:

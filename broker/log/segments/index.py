@@ -18,7 +18,7 @@ import struct
 from bisect import bisect_right
 from typing import Final
 
-from broker.disk.storage import File, Storage, remove_if_there
+from broker.disk.storage import File, Storage
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
@@ -131,10 +131,6 @@ class SparseIndex:
     def release(self) -> None:
         """Let go of the file until it is needed again."""
         self._file = None
-
-    def remove(self) -> None:
-        """Remove the file."""
-        remove_if_there(self._storage, self.path)
 
     def moved(self, path: str) -> None:
         """Learn that the file was renamed."""

@@ -93,17 +93,18 @@ def recover(
 
 
 def truncate(segment: Segment, offset: int) -> int:
-    """Cut off every batch that ends at ``offset`` or later; return the next offset.
+    """Let go of every batch that ends at ``offset`` or later; return the next offset.
 
-    That is ``offset`` where a batch ended or a gap is, else where its batch began.
+    That is ``offset`` where a batch ended or a gap is, else where its batch began. The
+    segment is torn then: its file is yet to be cut.
     """
     found = segment.locate(offset)
     if found is None:
         return offset
     position, _ = found
     _, header = next(segment.headers(position))
-    segment.file.truncate(position)
     segment.size = position
+    segment.tear()
     segment.indexes_full = False
     segment.aborted.truncate(offset)
     try:
@@ -142,6 +143,8 @@ def _remember_tail(segment: Segment) -> tuple[int, int]:
         if not next_offset <= header.base_offset <= header.last_offset <= last:
             raise corrupt(f"{segment!r} has offset {header.base_offset} at {position}")
         if is_first and entry:
+            if header.last_offset - segment.base_offset != entry[0]:
+                raise corrupt(f"{segment!r} has no batch {entry} of its index")
             segment.remember_from(header.base_offset)
         is_first = False
         _note(segment, position, header, header.max_timestamp)

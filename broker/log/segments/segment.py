@@ -14,11 +14,11 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Final
 
-from broker.disk.doomed import DELETED
-from broker.disk.storage import File, Storage, join, remove_if_there
+from broker.disk.doomed import Doomed
+from broker.disk.newest import NewestWins
+from broker.disk.storage import File, Storage, join
 from broker.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from broker.log.segments.log_config import LONG_MAX, LogConfig
 from broker.log.segments.timestamps import newest_of
@@ -57,6 +57,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_cuts",
         "_index_bytes",
         "_index_interval",
         "_since_index",
@@ -64,6 +65,7 @@ class Segment:
         "_tail_from",
         "_tail_lasts",
         "_tail_positions",
+        "_tears",
         "aborted",
         "base_offset",
         "created_ms",
@@ -76,6 +78,7 @@ class Segment:
         "offset_of_max_timestamp",
         "size",
         "time_index",
+        "torn",
     )
 
     def __init__(
@@ -103,6 +106,10 @@ class Segment:
         if create and self.size:
             self.file.truncate(0)
             self.size = 0
+        # Bytes may stand behind its end, of a failed write or of what was truncated.
+        self.torn = False
+        self._tears = 0
+        self._cuts = NewestWins()
         self.offset_index = SparseIndex(storage, path(".index"), OFFSET_ENTRY)
         self.time_index = SparseIndex(storage, path(".timeindex"), TIME_ENTRY)
         self.aborted = TransactionIndex(storage, path(TRANSACTION_INDEX))
@@ -135,12 +142,19 @@ class Segment:
         pieces: Sequence[Buffer],
         size: int,
     ) -> None:
-        """Write one batch at the end; after an ``OSError`` nothing has changed."""
+        """Write one batch at the end; the segment is not torn.
+
+        An ``OSError`` leaves the segment as it was, but torn.
+        """
         position = self.size
         if self._since_index > self._index_interval:
             self.offset_index.spill()
             self.time_index.spill()
-        self.file.write(position, pieces, size)
+        try:
+            self.file.write(position, pieces, size)
+        except OSError:
+            self.tear()
+            raise
         self.size = position + size
         self.note(base_offset, last_offset, max_timestamp, position, size)
 
@@ -224,8 +238,20 @@ class Segment:
         return self.first_timestamp
 
     def cut(self) -> None:
-        """Cut off what a failed write left behind the last batch."""
+        """Cut off what stands behind the last batch, if the segment is torn.
+
+        May run in a thread: whoever appends calls it first, and waits for that thread.
+        """
+        self._cuts.write(self._tears, self._cut)
+
+    def _cut(self) -> None:
         self.file.truncate(self.size)
+        self.torn = False
+
+    def tear(self) -> None:
+        """Note that bytes stand behind the end, until `cut`."""
+        self._tears += 1
+        self.torn = True
 
     def write_indexes(self) -> tuple[File, ...]:
         """Bring the index files up to date, as a segment that ends needs it."""
@@ -307,25 +333,10 @@ class Segment:
 
     # ---- the life of its files ----
 
-    def doom(self) -> list[str]:
-        """Rename the files out of the way; return the paths that are to be removed.
-
-        Slices of the log stay readable.
-        """
-        doomed = []
+    def doom(self, doomed: Doomed) -> None:
+        """Rename the files, which are only to be removed; slices stay readable."""
         for kind in (".log", ".index", ".timeindex", TRANSACTION_INDEX):
-            path = self.path(kind)
-            with suppress(FileNotFoundError):
-                self._storage.rename(path, path + DELETED)
-                doomed.append(path + DELETED)
-        return doomed
-
-    def remove(self) -> None:
-        """Remove the files; slices of the log stay readable."""
-        remove_if_there(self._storage, self.path(".log"))
-        self.offset_index.remove()
-        self.time_index.remove()
-        self.aborted.remove()
+            doomed.discard(self._storage, self.path(kind))
 
     def path(self, suffix: str) -> str:
         """Return the path of one of the segment's files."""

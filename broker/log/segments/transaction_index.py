@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from broker.disk.storage import File, Storage, read_whole, remove_if_there
+from broker.disk.storage import File, Storage, read_whole
 
 TRANSACTION_INDEX: Final = ".txnindex"
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -93,10 +93,6 @@ class TransactionIndex:
     def is_on_file(self) -> bool:
         """Tell whether there may be a file."""
         return self._is_on_file
-
-    def remove(self) -> None:
-        """Remove the file."""
-        remove_if_there(self._storage, self.path)
 
     def check(self) -> None:
         """Assert the order of the entries."""

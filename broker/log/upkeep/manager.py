@@ -11,9 +11,10 @@ What is done to them now and then stands in rounds.py and log_cleaner.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from broker.log import flushing
 from broker.log.log import Log
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import BlockingCall, Steps, run
+from broker.log.trimming import recovery_floor
 from broker.log.upkeep.chore import CallsHere
 from broker.log.upkeep.directory_names import (
     doomed_name,
@@ -37,8 +39,8 @@ from broker.log.upkeep.offsets import (
     LOGS_PER_STEP,
     HighWatermark,
     gather,
+    looks_by_home,
     no_files,
-    starts_by_home,
 )
 from broker.log.upkeep.opening import Opening, check_each_only_once
 from broker.log.upkeep.recovery import Report, open_log
@@ -111,6 +113,7 @@ class LogManager:
                     if topic_id is not None:
                         self._topic_ids[key] = topic_id
                     self._add(key, log)
+                run(self._keeping_recovery_points(opening.cut_short()))
 
     @contextmanager
     def _or_offline(self, directory: str) -> Iterator[None]:
@@ -328,9 +331,33 @@ class LogManager:
         So that no kill brings back what lies before. An OSError of theirs is to be
         reported. Cost: a small file and its fsync.
         """
-        looks = starts_by_home({key: self.logs[key] for key in keys})
+        logs = {key: self.logs[key] for key in keys}
+        looks = looks_by_home(logs, attrgetter("log_start_offset"))
         add, name = self._files.add, checkpoints.LOG_START_OFFSETS
         return {home: partial(add, home, name, look) for home, look in looks.items()}
+
+    def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
+        """Lower recovery points, on disk too, before logs are truncated to these ends.
+
+        Else a kill would have a start believe what was written after the truncation.
+        Raises OSError.
+        """
+        lowered = {
+            key: log
+            for key, log in ((key, self.logs.get(key)) for key in ends)
+            if log is not None and ends[key] < log.recovery_point
+        }
+        for key, log in lowered.items():
+            log.durability.lower(recovery_floor(log, ends[key]))
+        yield from self._keeping_recovery_points(lowered)
+
+    def _keeping_recovery_points(
+        self, logs: Mapping[TopicPartition, Log]
+    ) -> Steps[None]:
+        looks = looks_by_home(logs, attrgetter("recovery_point"))
+        for home, look in looks.items():
+            with self._reporting(home):
+                yield partial(self._files.add, home, checkpoints.RECOVERY_POINTS, look)
 
     def remove(self, path: str) -> Steps[None]:
         """Remove something that is `doomed`; raise OSError.

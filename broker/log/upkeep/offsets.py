@@ -64,18 +64,20 @@ def _note(
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
 
 
-def starts_by_home(
-    logs: Mapping[TopicPartition, Log],
+def looks_by_home(
+    logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
 ) -> dict[str, Callable[[], dict[TopicPartition, int]]]:
-    """Return, by directory, how to learn where logs start at any later time."""
+    """Return, by directory, how to look up an offset of its logs at any later time."""
     by_home: dict[str, dict[TopicPartition, Log]] = {}
     for key, log in logs.items():
         by_home.setdefault(log.home, {})[key] = log
-    return {home: partial(_starts, each) for home, each in sorted(by_home.items())}
-
-
-def _starts(logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
-    """Return where logs start, but for those whose name may be another's by now."""
     return {
-        key: log.log_start_offset for key, log in logs.items() if log.closed is None
+        home: partial(_look, each, offset_of) for home, each in sorted(by_home.items())
     }
+
+
+def _look(
+    logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
+) -> dict[TopicPartition, int]:
+    """Return the offsets, but for logs whose name may be another's by now."""
+    return {key: offset_of(log) for key, log in logs.items() if log.closed is None}

@@ -112,6 +112,14 @@ class Opening:
             raise self._failed
         return {key: self._logs[key] for key in self.paths}
 
+    def cut_short(self) -> dict[TopicPartition, Log]:
+        """Return the logs that end before their recovery points on disk."""
+        return {
+            key: log
+            for key, log in self._logs.items()
+            if log.recovery_point < self._recovery_points.get(key, 0)
+        }
+
 
 def check_each_only_once(openings: Iterable[Opening]) -> None:
     """Raise `ConfigError` if two directories hold the same partition."""

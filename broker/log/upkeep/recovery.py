@@ -97,7 +97,7 @@ def open_log(
         storage,
         now_ms,
         _Noted(clean, recovery_point, log_start_offset, cleaner_offset),
-        doomed=doomed,
+        doomed=Doomed() if doomed is None else doomed,
         report=report,
     )
     try:
@@ -114,7 +114,7 @@ def _open(
     now_ms: int,
     noted: _Noted,
     *,
-    doomed: Doomed | None,
+    doomed: Doomed,
     report: Report,
     changed: bool,
     look_at_all: bool,
@@ -125,6 +125,7 @@ def _open(
     epochs = LeaderEpochs(storage, directory)
     segments = [segment(base) for base in _base_offsets(storage, directory)]
     opening = _Opening(
+        storage,
         segments,
         epochs,
         noted,
@@ -133,8 +134,12 @@ def _open(
         ),
         look_at_all=look_at_all,
         report=report,
+        doomed=doomed,
     )
     log_end_offset = opening.end_offset(noted.log_start_offset)
+    if opening.has_dropped:
+        # Else a loss of power puts them behind what is written from now on.
+        storage.sync_directory(directory)
     if not segments:
         changed = True
         segments.append(segment(log_end_offset, create=True))
@@ -144,7 +149,7 @@ def _open(
     producers = Producers()
     from_offset = opening.take_aborted(names)
     replay_producers(
-        storage, directory, segments, producers, log_end_offset, from_offset
+        storage, directory, segments, producers, log_end_offset, doomed, from_offset
     )
     durability = Durability(
         storage,
@@ -164,7 +169,7 @@ def _open(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         durability=durability,
-        doomed=Doomed() if doomed is None else doomed,
+        doomed=doomed,
         now_ms=now_ms,
     )
     if noted.cleaner_offset <= log_end_offset:
@@ -183,6 +188,7 @@ class _Opening:
 
     def __init__(
         self,
+        storage: Storage,
         segments: list[Segment],
         epochs: LeaderEpochs,
         noted: _Noted,
@@ -190,14 +196,18 @@ class _Opening:
         may_have_gaps: bool,
         look_at_all: bool,
         report: Report,
+        doomed: Doomed,
     ) -> None:
         self._report = report
+        self._doomed = doomed
+        self._storage = storage
         self._segments = segments
         self._look_at_all = look_at_all
         self._may_have_gaps = may_have_gaps
         self._epochs = epochs
         self._noted = noted
         self.repaired: list[Segment] = []
+        self.has_dropped = False
         # Segments were kept behind one that ends before they begin.
         self.found_gaps = False
         # Those that were read from end to end, and whether one holds a marker.
@@ -211,11 +221,12 @@ class _Opening:
         there a damaged segment loses what follows the damage, and no other does.
         """
         segments = self._segments
+        self._forget_epochs()
         log_end_offset = 0
         for number, segment in enumerate(segments):
             is_last = number == len(segments) - 1
             unseen = self._believed(number) and not self._look_at_all
-            if unseen and not is_last and load_indexes(segment):
+            if unseen and not is_last and self._take_indexes(number):
                 segment.release_indexes()
                 continue
             next_offset = resume(segment) if unseen else None
@@ -235,6 +246,21 @@ class _Opening:
                     return next_offset
             log_end_offset = next_offset
         return log_end_offset
+
+    def _forget_epochs(self) -> None:
+        """Forget the epochs of what is read: they are assigned anew.
+
+        The log may have been truncated, and written again, since the file was.
+        """
+        if self._look_at_all:
+            self._epochs.truncate_from_end(0)
+        elif not self._noted.clean:
+            number = 0
+            while self._believed(number):
+                number += 1
+            bases = [segment.base_offset for segment in self._segments[number:]]
+            end_offset = min([self._noted.recovery_point, *bases[:1]])
+            self._epochs.truncate_from_end(end_offset)
 
     def _goes_on(self, number: int, kept: Recovered) -> bool:
         """Tell whether the log goes on behind a segment; drop what cannot follow it."""
@@ -265,6 +291,18 @@ class _Opening:
             and self._segments[following].base_offset <= self._noted.recovery_point
         )
 
+    def _take_indexes(self, number: int) -> bool:
+        """Take over the indexes of a segment that is believed, if they are sane.
+
+        Where the segment ended at the recovery point, perhaps after the last flush,
+        only its batches are known to be durable: the indexes are compared with them.
+        """
+        segment = self._segments[number]
+        ends_at = self._segments[number + 1].base_offset
+        if self._noted.clean or ends_at < self._noted.recovery_point:
+            return load_indexes(segment)
+        return resume(segment) is not None
+
     def take_aborted(self, names: Collection[str]) -> int:
         """Take over the lists of aborted transactions of the segments believed.
 
@@ -277,7 +315,7 @@ class _Opening:
             if file_name(base, TRANSACTION_INDEX) not in names:
                 continue
             if base in self._read or not segment.aborted.load():
-                segment.aborted.remove()
+                self._doomed.discard(self._storage, segment.aborted.path)
                 anew.add(base)
         return min(anew, default=LONG_MAX)
 
@@ -301,7 +339,8 @@ class _Opening:
             dropped = self._segments.pop()
             if dropped.size:
                 self._report(Loss(dropped.path(".log"), dropped.size, why))
-            dropped.remove()
+            dropped.doom(self._doomed)
+            self.has_dropped = True
 
 
 def _base_offsets(storage: Storage, directory: str) -> list[int]:

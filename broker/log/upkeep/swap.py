@@ -96,8 +96,7 @@ class Swap:
         """
         log, copy = self._log, self._copy
         for old in reversed(self._group):
-            for path in old.doom():
-                log.doomed.add(path)
+            old.doom(log.doomed)
         self._rename(".log", SWAP, "")
         # First of the indexes: one that lacks another is built again, this with it.
         if copy.aborted.is_on_file:

@@ -10,9 +10,11 @@ import random
 import trio
 
 from broker.assembly import assemble
+from broker.cluster.blocking import Blocking, call_here
 from broker.config import BrokerConfig
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
+from broker.log.upkeep.chore import Calls
 from experiments.worlds.virtual.determinism import VirtualClock
 from experiments.worlds.virtual.memory_network import MemoryNetwork, MemoryStream
 
@@ -25,8 +27,12 @@ def kafka_apis(
     clock: VirtualClock,
     rng: random.Random,
     network: MemoryNetwork,
+    *,
+    storage: MemoryStorage | None = None,
+    blocking: Blocking = call_here,
+    threads: Calls | None = None,
 ) -> KafkaApis:
-    """Make Kafka's APIs over an empty disk in memory."""
+    """Make Kafka's APIs over a disk in memory, by default an empty one."""
 
     async def connect(host: str, port: int) -> MemoryStream:
         await trio.lowlevel.checkpoint()
@@ -36,11 +42,13 @@ def kafka_apis(
 
     broker = assemble(
         config,
-        storage=MemoryStorage(),
+        storage=storage or MemoryStorage(),
         now_ns=clock.now_ns,
         now_ms=lambda: START_MS + clock.now_ms(),
         rng=rng,
         connect=connect,
+        blocking=blocking,
+        threads=threads,
     )
     return KafkaApis(broker)
 

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from broker.assembly import assemble
+from broker.cluster.blocking import Blocking, call_here
 from broker.config import BrokerConfig
-from broker.coordination.blocking import Blocking, call_here
 from broker.disk.memory import MemoryStorage
 from broker.handling.kafka_apis import KafkaApis
 from broker.handling.registry import APIS

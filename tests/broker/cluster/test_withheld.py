@@ -13,7 +13,7 @@ import pytest
 
 from broker.cluster.follower import NO_OTHERS
 from broker.cluster.partition import ALL_REPLICAS, Partition
-from broker.log import flushing, trimming
+from broker.log import flushing
 from broker.protocol.topic_partition import TopicPartition
 from tests.broker.log import witness
 from tests.broker.log.witness import NOW_MS
@@ -94,7 +94,7 @@ def test_nothing_is_withheld_for_what_was_cut_off(flushed: int) -> None:
         if flushed:
             flushing.flush(partition.log)
     append(partition)
-    trimming.truncate_to(partition.log, flushed, NOW_MS)
+    LOGS.truncate_to(partition.log, flushed, NOW_MS)
     assert partition.withheld.any is False
 
 

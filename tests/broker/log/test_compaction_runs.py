@@ -13,7 +13,15 @@ from broker.log.steps import run
 from broker.log.upkeep import cleaner
 from broker.protocol.errors import KafkaError
 from tests.broker.log.compacting import CONFIG, advance, compacted, put, records
-from tests.broker.log.witness import HOME, NOW_MS, batch, disk, everything, open_log
+from tests.broker.log.witness import (
+    HOME,
+    NOW_MS,
+    batch,
+    disk,
+    everything,
+    open_log,
+    truncate_to,
+)
 
 # ---- what may be compacted, and when ----
 
@@ -123,7 +131,7 @@ def test_the_log_may_change_between_steps(event, steps):
     elif event == "delete":
         trimming.delete_records_before(log, 17)
     elif event == "truncate":
-        trimming.truncate_to(log, 12, NOW_MS)
+        truncate_to(log, 12, NOW_MS)
         fill(log, 20, start=12)
     else:
         work.close()
@@ -166,7 +174,7 @@ def test_a_truncation_takes_back_what_was_compacted():
     log = small_segments(disk())
     compacted(log)
     assert log.cleaner_offset == 24
-    trimming.truncate_to(log, 10, NOW_MS)
+    truncate_to(log, 10, NOW_MS)
     assert log.cleaner_offset == 10
 
 

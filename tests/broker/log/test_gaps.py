@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from broker.log import trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import cleaner
@@ -20,6 +19,7 @@ from tests.broker.log.witness import (
     offsets,
     open_log,
     stored,
+    truncate_to,
 )
 
 
@@ -95,7 +95,7 @@ def test_what_a_follower_takes_from_a_compacted_leader_outlives_kills(seed):
         offset += 1
         if rng.random() < 0.1:
             cut = rng.choice(written)
-            trimming.truncate_to(log, cut, NOW_MS)
+            truncate_to(log, cut, NOW_MS)
             written = [each for each in written if each < cut]
             offset = log.log_end_offset
         if rng.random() < 0.1:

@@ -23,6 +23,7 @@ from tests.broker.log.witness import (
     everything,
     found_newest,
     open_log,
+    truncate_to,
 )
 
 
@@ -179,7 +180,7 @@ def test_a_truncated_segment_has_room_in_its_indexes_again():
     log = open_log(index_interval_bytes=0, segment_index_bytes=36)
     for number in range(3):
         log.append(batch([b"v"], timestamps=[NOW_MS + number]), 0, NOW_MS)
-    trimming.truncate_to(log, 1, NOW_MS)
+    truncate_to(log, 1, NOW_MS)
     log.append(batch([b"w"]), 0, NOW_MS)
     assert len(log.segments) == 1
 
@@ -290,7 +291,7 @@ def test_syncs_begun_before_a_truncation_prove_nothing():
     for _ in range(5):
         log.append(batch([b"v"]), 0, NOW_MS)
     syncs = flushing.due_syncs(log)
-    trimming.truncate_to(log, 2, NOW_MS)
+    truncate_to(log, 2, NOW_MS)
     for _ in range(5):
         log.append(batch([b"w"]), 0, NOW_MS)
     syncs.run()

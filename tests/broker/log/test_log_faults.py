@@ -14,6 +14,7 @@ import pytest
 
 from broker.disk.memory import Crashed, Faults
 from broker.log import flushing, trimming
+from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.log.witness import (
     HOME,
@@ -21,6 +22,7 @@ from tests.broker.log.witness import (
     batch,
     disk,
     open_log,
+    truncate_to,
     values_of,
 )
 
@@ -100,10 +102,11 @@ class Day:
         kept, self.values = self.values, self.values[:count]
         self.half_cut = kept[count:]
         end = trimming.truncate_to(self.log, len(self.values), NOW_MS)
-        self.half_cut = []
         assert end == len(self.values)
         self.start = min(self.start, end)
         self.sequence -= sum(v.startswith(b"idem") for v in kept[count:])
+        run(trimming.cut_in_steps(self.log))
+        self.half_cut = []
 
     def _close(self):
         flushing.settle(self.log)
@@ -255,7 +258,7 @@ def test_a_cut_at_the_end_forgets_an_epoch_without_records():
     log.append(batch([b"b"]), 3, NOW_MS)
     trimming.delete_records_before(log, 2)
     assert [tuple(each) for each in log.epochs.entries()] == [(3, 2)]
-    assert trimming.truncate_to(log, 2, NOW_MS) == 2
+    assert truncate_to(log, 2, NOW_MS) == 2
     assert log.epochs.latest == -1
     log.check()
 

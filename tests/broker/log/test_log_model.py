@@ -24,6 +24,7 @@ from tests.broker.log.witness import (
     found_at,
     found_newest,
     open_log,
+    truncate_to,
 )
 
 CONFIG = {"segment_bytes": 1000, "index_interval_bytes": 200}
@@ -140,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(at=st.integers(70, 100))
     def truncate(self, at):
         offset = self.start + at * (self.end - self.start) // 100
-        end = trimming.truncate_to(self.log, offset, NOW_MS)
+        end = truncate_to(self.log, offset, NOW_MS)
         self._ends_at(offset)
         assert end == self.end
 

@@ -12,10 +12,18 @@ from contextlib import suppress
 import pytest
 
 from broker.disk.memory import Faults
-from broker.log import flushing, trimming
+from broker.log import flushing
 from broker.log.upkeep import mending
 from broker.protocol.errors import KafkaError
-from tests.broker.log.witness import HOME, NOW_MS, batch, disk, open_log, values_of
+from tests.broker.log.witness import (
+    HOME,
+    NOW_MS,
+    batch,
+    disk,
+    open_log,
+    truncate_to,
+    values_of,
+)
 
 CONFIG = {"segment_bytes": 300, "index_interval_bytes": 100}
 
@@ -196,7 +204,7 @@ def test_a_flush_under_way_proves_nothing_once_another_failed():
 def test_a_flush_under_way_proves_nothing_once_the_log_was_cut_and_another_failed():
     storage, log, _ = filled(0)
     under_way = flushing.due_syncs(log)
-    trimming.truncate_to(log, log.recovery_point + 1, NOW_MS)
+    truncate_to(log, log.recovery_point + 1, NOW_MS)
     recovery_point = log.recovery_point
     storage.faults = Faults(1, error=errno.ENOSPC)
     with pytest.raises(KafkaError):

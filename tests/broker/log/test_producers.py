@@ -16,7 +16,7 @@ from broker.log.producers import PRODUCERS_PER_STEP, BatchMetadata, Producers
 from broker.log.steps import run
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.records.batch import parse_header
-from tests.broker.log.witness import HOME, NOW_MS, batch, open_log
+from tests.broker.log.witness import HOME, NOW_MS, batch, open_log, truncate_to
 
 
 def send(log, sequence, count=1, *, epoch=0, producer_id=7):
@@ -127,7 +127,7 @@ def test_a_truncation_takes_back_what_producers_sent():
     log = open_log(segment_bytes=200)
     for number in range(9):
         send(log, number)
-    trimming.truncate_to(log, 6, NOW_MS)
+    truncate_to(log, 6, NOW_MS)
     assert refused(log, 8) is ErrorCode.out_of_order_sequence_number
     assert send(log, 5).base_offset == 5
     assert send(log, 6).base_offset == 6
@@ -138,7 +138,7 @@ def test_a_snapshot_of_what_was_truncated_is_not_believed_later():
     for number in range(6):
         send(log, number)
     assert "00000000000000000004.snapshot" in log.storage.disk.names(HOME)
-    trimming.truncate_to(log, 1, NOW_MS)
+    truncate_to(log, 1, NOW_MS)
     send(log, 0, 9, producer_id=8)
     again = open_log(log.storage.disk.after_kill(), segment_bytes=200)
     assert send(again, 0, 9, producer_id=8).base_offset == 1
@@ -271,7 +271,7 @@ def test_what_is_put_off_is_dropped_when_the_log_is_cut(steps):
     work = flushing.snapshot_in_steps(log)
     for _ in range(steps):
         step = next(work, None)
-    trimming.truncate_to(log, 10, NOW_MS)
+    truncate_to(log, 10, NOW_MS)
     if steps == 4:
         step()
     run(work)

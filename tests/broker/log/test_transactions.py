@@ -26,6 +26,7 @@ from tests.broker.log.witness import (
     everything,
     open_log,
     stored,
+    truncate_to,
 )
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -205,7 +206,7 @@ class History:
     def cut(self, offset, producer):
         if offset > self._stable:
             at = self.rng.randrange(self._stable, offset)
-            trimming.truncate_to(self.log, at, NOW_MS)
+            truncate_to(self.log, at, NOW_MS)
             self.model.cut(self.log.log_end_offset)
 
 

@@ -15,6 +15,7 @@ from tests.broker.log.witness import (
     decoded,
     everything,
     found_at,
+    truncate_to,
 )
 from tests.broker.log.witness import open_log as open_plain
 
@@ -106,11 +107,15 @@ def test_records_without_timestamps_age_by_the_clock():
     assert bases(log) == [2]
 
 
+def remove_doomed(log):
+    while (path := log.doomed.take(0)) is not None:
+        log.storage.remove(path)
+
+
 def test_files_of_removed_segments_go_too():
     log = filled(retention_ms=1000)
     trimming.retention(log, NOW_MS + 1006, 9)
-    while (path := log.doomed.take(0)) is not None:
-        log.storage.remove(path)
+    remove_doomed(log)
     left = {name.split(".")[0] for name in log.storage.disk.names(HOME)}
     assert left == {
         "00000000000000000006",
@@ -170,7 +175,7 @@ def test_the_log_ends_where_it_is_told(offset, flushed):
     log = filled()
     if flushed:
         flushing.flush(log)
-    assert trimming.truncate_to(log, offset, NOW_MS) == offset
+    assert truncate_to(log, offset, NOW_MS) == offset
     assert offsets(log) == list(range(offset))
     assert log.recovery_point == (offset if flushed else 0)
     assert log.epochs.latest == (offset - 1) // 4
@@ -185,7 +190,7 @@ def test_a_batch_that_holds_the_offset_goes_as_a_whole():
     log = open_plain(**CONFIG)
     log.append(batch([b"a"] * 3), 0, NOW_MS)
     log.append(batch([b"b"] * 3), 0, NOW_MS)
-    assert trimming.truncate_to(log, 4, NOW_MS) == 3
+    assert truncate_to(log, 4, NOW_MS) == 3
     assert (log.log_end_offset, offsets(log)) == (3, [0, 1, 2])
 
 
@@ -194,14 +199,14 @@ def test_a_gap_may_be_truncated_to():
     for offset in (0, 5):
         sent = altered(batch([b"v"]), {0: ("q", offset)}, new_crc=False)
         log.append_as_follower(sent, NOW_MS)
-    assert trimming.truncate_to(log, 3, NOW_MS) == 3
+    assert truncate_to(log, 3, NOW_MS) == 3
     assert (log.log_end_offset, offsets(log)) == (3, [0])
 
 
 def test_truncation_below_the_start_empties_the_log():
     log = filled()
     trimming.delete_records_before(log, 7)
-    assert trimming.truncate_to(log, 3, NOW_MS) == 3
+    assert truncate_to(log, 3, NOW_MS) == 3
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (3, 3, [3])
     assert log.append(batch([b"v"]), 9, NOW_MS).base_offset == 3
 
@@ -212,6 +217,7 @@ def test_a_follower_may_begin_anew_further_on():
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (100, 100, [100])
     assert log.size_bytes == 0
     log.check()
+    remove_doomed(log)
     named = [name[:20] for name in log.storage.names(HOME) if name[:20].isdigit()]
     assert set(named) == {f"{100:020d}"}
     again = open_plain(log.storage.disk.after_kill(), **CONFIG)

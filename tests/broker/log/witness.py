@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from broker.disk.memory import MemoryStorage
 from broker.disk.storage import join
-from broker.log import reading, times
+from broker.log import reading, times, trimming
 from broker.log.segments.log_config import LogConfig
 from broker.log.steps import run
 from broker.log.upkeep import recovery
@@ -152,3 +152,10 @@ def disk_with(files):
         file = storage.open(join(HOME, name), create=True)
         file.write(0, (content,), len(content))
     return storage
+
+
+def truncate_to(log, offset, now_ms):
+    """Truncate a log and cut its file, as a follower does; return its new end."""
+    end = trimming.truncate_to(log, offset, now_ms)
+    run(trimming.cut_in_steps(log))
+    return end

@@ -13,14 +13,20 @@ from typing import Any
 
 import pytest
 
+from broker.config import BrokerConfig
 from broker.disk.memory import Faults, MemoryStorage
+from broker.handling.kafka_apis import KafkaApis
 from broker.log.steps import BlockingCall
 from broker.log.upkeep.chore import CallsHere, Done
 from broker.protocol.api_keys import ApiKey
+from experiments.worlds.virtual.apis import kafka_apis
+from experiments.worlds.virtual.determinism import VirtualClock, run_virtual
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import SECONDS_30, new_topic
+from tests.fuzzing.devices import Elsewhere, NotedCalls
+from tests.virtual.brokers import Brokers
 
-KEPT_AWAY = ("sync ", "remove ", "rmdir ")
+KEPT_AWAY = ("sync ", "remove ", "rmdir ", "replace ")
 
 
 class Guard(Faults):
@@ -151,3 +157,61 @@ def test_nothing_is_synced_or_removed_on_the_event_loop(seed: int) -> None:
             world.pass_ms(rng.choice([10, 1000, 61_000, 301_000]))
         assert guard.is_serving, number
     world.check()
+
+
+class NotedBrokers(Brokers):
+    """Brokers whose blocking calls are made elsewhere; ``calls`` are all others."""
+
+    def __init__(self, clock: VirtualClock, settings: dict[str, str]) -> None:
+        self.is_noting = False
+        self.elsewhere = Elsewhere()
+        self.calls = NotedCalls(self.elsewhere, lambda: self.is_noting)
+        super().__init__(clock, 2, 1, settings)
+
+    def apis_of(
+        self, config: BrokerConfig, clock: VirtualClock, number: int
+    ) -> KafkaApis:
+        return kafka_apis(
+            config,
+            clock,
+            random.Random(number),
+            self.network,
+            storage=MemoryStorage(self.calls),
+            blocking=self.elsewhere.blocking,
+            threads=self.elsewhere,
+        )
+
+
+async def _part_and_follow(brokers: Brokers, epoch: int) -> None:
+    """Have broker 0 write what nobody takes, follow broker 1, and lead again."""
+    await brokers.word(1, leader=1, epoch=epoch, isr=(0, 1))
+    for _ in range(30):
+        await brokers.produce(0, b"lost", acks=1)
+    former = brokers.partition(0)
+    assert former.log.recovery_point == former.log.log_end_offset
+    await brokers.produce(1, b"new", acks=1)
+    end = brokers.partition(1).log.log_end_offset
+    await brokers.word(0, leader=1, epoch=epoch, isr=(0, 1))
+    await brokers.until(lambda: former.high_watermark == end)
+    assert brokers.stored(0) == brokers.stored(1)
+    await brokers.elect(0, epoch + 1, (0, 1))
+
+
+def test_a_follower_truncates_without_a_device_on_the_event_loop() -> None:
+    """It cuts flushed segments, and writes others of their names, twice."""
+    settings = {"log.segment.bytes": "400", "log.flush.interval.messages": "1"}
+
+    async def main(clock: VirtualClock) -> None:
+        brokers = NotedBrokers(clock, settings)
+        async with brokers.running():
+            await brokers.introduce()
+            await brokers.elect(0, 1, (0, 1))
+            await brokers.produce(0, *(b"kept" for _ in range(3)))
+            brokers.is_noting = True
+            for epoch in (2, 4):
+                await _part_and_follow(brokers, epoch)
+            brokers.is_noting = False
+            brokers.partition(0).log.check()
+        assert brokers.calls.made_by == {}
+
+    run_virtual(main, seed=1)

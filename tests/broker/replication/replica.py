@@ -13,6 +13,8 @@ from broker.config import (
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
 )
+from broker.log import trimming
+from broker.log.steps import run
 from broker.protocol.records.batch import BatchHeader
 from broker.protocol.topic_partition import TopicPartition
 from broker.replication.replica_fetcher import ReplicaFetcher
@@ -89,6 +91,16 @@ class Replica:
         else:
             self.partition.make_follower(word)
             self.fetcher.follow(self.partition)
+
+    def cut(self) -> None:
+        """Cut the log where that is due, as the fetcher's task does."""
+        for each in self.fetcher.to_cut().values():
+            assert each.cut is not None
+            if each.cut.kept_below < self.log.recovery_point:
+                floor = trimming.recovery_floor(self.log, each.cut.kept_below)
+                self.log.durability.lower(floor)
+            self.fetcher.cut(each)
+            run(trimming.cut_in_steps(self.log))
 
     def headers(self) -> list[BatchHeader]:
         """Return what stands in the log."""

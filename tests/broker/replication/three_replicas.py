@@ -118,6 +118,8 @@ class ThreeReplicas(RuleBasedStateMachine):
             self._fetch(replica, 10_000)
 
     def _fetch(self, replica: Replica, max_bytes: int) -> None:
+        with unless_full(replica):
+            replica.cut()
         asked = replica.fetcher.request()
         if asked is None:
             return
