@@ -103,9 +103,12 @@ def unpacked(
     codec: int, data: Buffer, limit: int = UNPACKED_BYTES_MAX
 ) -> Iterator[bytes]:
     """Yield what was packed, in order; raise CORRUPT_MESSAGE as `decompress` does."""
+    unpacker = _UNPACKERS.get(codec)
+    if unpacker is None:
+        raise corrupt(f"codec {codec} is not one of {sorted(_UNPACKERS)}")
     left = limit
     try:
-        for piece in _UNPACKERS[codec](data):
+        for piece in unpacker(data):
             left -= len(piece)
             if left < 0:
                 raise corrupt(f"records unpack to more than {limit} bytes")

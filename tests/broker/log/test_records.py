@@ -59,6 +59,13 @@ def test_what_is_packed_is_unpacked(codec, size):
     assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data
 
 
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_corrupt(codec):
+    with pytest.raises(KafkaError) as raised:
+        decompress(codec, b"anything")
+    assert raised.value.code is ErrorCode.corrupt_message
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_others_unpack_what_we_pack(size):
     data = sample(size)[:size]
