@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from broker.groups.state.messages import Record
 from broker.protocol.errors import ErrorCode
+
+# Keys and values; no value: a tombstone.
+Records: TypeAlias = Sequence[tuple[bytes, bytes | None]]
+RECORDS_PER_LIST: Final = 64
+BYTES_PER_LIST: Final = 64 << 10
 
 
 class GroupLog(Protocol):
     """The partitions of ``__consumer_offsets`` that this broker leads.
 
-    ``unreadable_batches`` counts those that ``replay`` had to pass over.
+    ``unreadable_batches`` counts batches that ``replay`` passed over.
     """
 
     unreadable_batches: int
@@ -29,11 +34,13 @@ class GroupLog(Protocol):
         the appends to a partition as far as they succeed. Nothing is raised.
         """
 
-    def replay(self, partition: int) -> Iterator[Record | None]:
-        """Iterate over what the partition holds when this begins, oldest first.
+    def replay(self, partition: int) -> Iterator[Records]:
+        """Iterate over the records that the partition holds when this begins.
 
-        None is work that gave no record. Each takes bounded work, but for reading and
-        unpacking bytes. Raises KAFKA_STORAGE_ERROR.
+        The oldest come first, in lists of at most `RECORDS_PER_LIST` records, a larger
+        one than `BYTES_PER_LIST` by its last record only. An empty list is work that
+        gave no record. Each takes bounded work, but for reading and unpacking bytes.
+        Raises KAFKA_STORAGE_ERROR.
         """
 
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from logging import getLogger
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.cluster.delayed.produce import DelayedProduce
 from broker.cluster.delayed.required import Required
 from broker.cluster.partition import ALL_REPLICAS, Partition
 from broker.cluster.replica_manager import ReplicaManager
 from broker.cluster.topics import GROUP_METADATA_TOPIC
+from broker.groups.group_log import BYTES_PER_LIST, RECORDS_PER_LIST, Records
 from broker.groups.state.config import NS_PER_MS
 from broker.groups.state.messages import Instant, Record
 from broker.log.reading import read
@@ -42,15 +43,22 @@ from broker.protocol.records.batch import (
     corrupt,
     parse_header,
 )
-from broker.protocol.records.records import iter_records, new_batch
+from broker.protocol.records.records import (
+    KeyValue,
+    iter_records,
+    new_batch,
+    plain_records,
+)
 from broker.protocol.topic_partition import TopicPartition
 
 logger = getLogger(__name__)
 
 # What is read from a device in one piece, unless a batch is larger.
-_READ_BYTES_MAX: Final = 256 << 10
+_READ_BYTES_MAX: Final = 64 << 10
 # The type in a control record's key: version int16, type int16.
 _COMMIT_MARKER: Final = b"\0\1"
+# Records of transactions that have not ended, by producer.
+OpenTransactions: TypeAlias = dict[int, list[Records]]
 
 
 class ReplicatedGroupLog:
@@ -125,7 +133,7 @@ class ReplicatedGroupLog:
         if purgatory.watch(delayed, [key], deadline_ns, settle) is None:
             settle()
 
-    def replay(self, partition: int) -> Iterator[Record | None]:
+    def replay(self, partition: int) -> Iterator[Records]:
         """Iterate over the partition's records, a read of the log at a time."""
         key = TopicPartition(GROUP_METADATA_TOPIC, partition)
         log = self._replicas.get(key).log
@@ -146,7 +154,7 @@ class ReplicatedGroupLog:
                 walk.lost.append(Lost(walk.offset, fault))
                 walk.go_on_at(segment_end)
             self._tell(partition, walk.lost)
-            yield None
+            yield ()
 
     def _tell(self, partition: int, lost: list[Lost]) -> None:
         for offset, fault in lost:
@@ -178,7 +186,7 @@ class _Walk:
         # How many times the usual size the next read has to have.
         self.reach = 1
         self.lost: list[Lost] = []
-        self._open_transactions: dict[int, list[Record]] = {}
+        self._open_transactions: OpenTransactions = {}
 
     def go_on_at(self, offset: int) -> None:
         """Read on with the batch that holds an offset, or the first behind it."""
@@ -186,7 +194,7 @@ class _Walk:
 
     def over(
         self, piece: memoryview, segment_end: int, is_last: bool
-    ) -> Iterator[Record | None]:
+    ) -> Iterator[Records]:
         """Yield the records that count from the whole batches of a read.
 
         ``is_last`` says that nothing follows in the segment, which ends at the offset
@@ -213,7 +221,7 @@ class _Walk:
 
     def _take(
         self, header: BatchHeader, batch: memoryview, segment_end: int
-    ) -> Iterator[Record | None]:
+    ) -> Iterator[Records]:
         """Yield a batch's records; raise CORRUPT_MESSAGE if its offsets are not its."""
         try:
             check_crc(batch, header.crc)
@@ -222,7 +230,7 @@ class _Walk:
         except KafkaError as fault:
             self.lost.append(Lost(header.base_offset, fault))
             self.skip += header.size
-            yield None
+            yield ()
             return
         if not self.offset <= header.last_offset < segment_end:
             raise corrupt(f"offset {header.last_offset}, not below {segment_end}")
@@ -230,27 +238,48 @@ class _Walk:
 
 
 def _committed(
-    header: BatchHeader, batch: memoryview, open_transactions: dict[int, list[Record]]
-) -> Iterator[Record | None]:
-    """Yield the records that count from this batch on, None for each other record.
+    header: BatchHeader, batch: memoryview, open_transactions: OpenTransactions
+) -> Iterator[Records]:
+    """Yield the records that count from this batch on.
 
     Raises CORRUPT_MESSAGE or INVALID_RECORD, perhaps amid the batch: what came before
     counts.
     """
-    marker = None
-    for record in iter_records(header, batch):
-        if header.attributes & CONTROL:
-            marker = marker or record.key
-            yield None
-        elif record.key is None:
-            yield None
-        elif header.attributes & TRANSACTIONAL:
-            found = Record(record.key, record.value)
-            open_transactions.setdefault(header.producer_id, []).append(found)
-            yield None
-        else:
-            yield Record(record.key, record.value)
     if header.attributes & CONTROL:
-        ended = open_transactions.pop(header.producer_id, [])
+        marker = None
+        for record in iter_records(header, batch):
+            marker = marker or record.key
+            yield ()
+        ended = open_transactions.pop(header.producer_id, ())
         if (marker or b"")[2:4] == _COMMIT_MARKER:
             yield from ended
+    elif header.attributes & TRANSACTIONAL:
+        found = open_transactions.setdefault(header.producer_id, [])
+        for records in _in_lists(header, batch):
+            found.append(records)
+            yield ()
+    else:
+        yield from _in_lists(header, batch)
+
+
+def _in_lists(header: BatchHeader, batch: memoryview) -> Iterator[Records]:
+    """Yield the records that have a key; raise as `iter_records` does."""
+    if header.record_count <= RECORDS_PER_LIST and header.size <= BYTES_PER_LIST:
+        plain = plain_records(header, batch)
+        if plain is not None:
+            yield plain
+            return
+    some: list[KeyValue] = []
+    size = number = 0
+    try:
+        for number, record in enumerate(iter_records(header, batch), 1):
+            if record.key is not None:
+                some.append((record.key, record.value))
+            size += len(record.body)
+            if not number % RECORDS_PER_LIST or size >= BYTES_PER_LIST:
+                yield some
+                some, size = [], 0
+    except KafkaError:
+        yield some
+        raise
+    yield some

@@ -5,15 +5,24 @@ retention period runs from the moment the group became empty, or, for a group th
 stores offsets and for topics that a stable group no longer subscribes to, from the
 commit. Commits that are not in the log yet are counted, not shown: a reader who asks
 for stable offsets (KIP-447) is told to come back.
+
+A commit that was read from the log stays a value of the log, as bytes, until it is
+first used. So a load decodes no commit that a later one replaces, and a million offsets
+are no objects that Python's garbage collector has to traverse.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from broker.groups.state.messages import OffsetCommit
+from broker.groups.state.records import read_offset
 from broker.protocol.topic_partition import TopicPartition
+
+# Commits by partition, as values of the log where they were not used yet.
+Commits: TypeAlias = dict[int, OffsetCommit | bytes]
 
 
 class OffsetStore:
@@ -22,12 +31,19 @@ class OffsetStore:
     __slots__ = ("_count", "_offsets", "_pending")
 
     def __init__(self) -> None:
-        self._offsets: dict[str, dict[int, OffsetCommit]] = {}
+        self._offsets: dict[str, Commits] = {}
         self._count = 0
         self._pending: Counter[TopicPartition] = Counter()
 
     def __len__(self) -> int:
         return self._count
+
+    def add_topic(self, topic: str, commits: Commits) -> None:
+        """Show the commits of a topic that had none, of values that can be read."""
+        assert topic not in self._offsets, topic
+        if commits:
+            self._offsets[topic] = commits
+            self._count += len(commits)
 
     def begin(self, target: TopicPartition) -> None:
         """Note that a commit is on its way into the log."""
@@ -58,8 +74,12 @@ class OffsetStore:
         return True
 
     def get(self, target: TopicPartition) -> OffsetCommit | None:
-        """Return the last commit that is in the log."""
-        return self._offsets.get(target.topic, {}).get(target.partition)
+        """Return the last commit that is in the log, the same object each time."""
+        commits = self._offsets.get(target.topic, {})
+        commit = commits.get(target.partition)
+        if isinstance(commit, bytes):
+            commits[target.partition] = commit = read_offset(commit)
+        return commit
 
     def is_pending(self, target: TopicPartition) -> bool:
         """Say whether a newer commit is on its way into the log."""
@@ -92,9 +112,11 @@ class OffsetStore:
         Time runs from ``empty_since_ms`` or, where that is None, from the commit.
         Offsets with a commit under way never expire.
         """
-        commit = self.get(target)
+        commit = self._offsets.get(target.topic, {}).get(target.partition)
         if commit is None or target in self._pending:
             return False
+        if isinstance(commit, bytes):
+            commit = read_offset(commit)
         since = commit.commit_ms if empty_since_ms is None else empty_since_ms
         end_ms = commit.expire_ms if commit.expire_ms >= 0 else since + retention_ms
         return now_ms >= end_ms

@@ -23,8 +23,13 @@ from broker.protocol.wire.varint import decode_varint
 
 OFFSET_KEY_VERSIONS: Final = (0, 1)
 GROUP_KEY_VERSION: Final = 2
+# The last field of an offset's key.
+PARTITION_BYTES: Final = 4
 # Members that are read, built, or lost in one step.
 MEMBERS_PER_STEP: Final = 64
+# An offset of version 3 without metadata: nearly all commits are.
+_PLAIN_COMMIT: Final = struct.Struct(">hqihq")
+_PLAIN_VERSION: Final = b"\0\3"
 _NEWEST_VALUE: Final = 4
 _FLEXIBLE_FROM: Final = 4
 # What is written again is written in a version whose lengths are 16 bits.
@@ -157,8 +162,35 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     return None
 
 
+def shared_part(data: bytes, key: OffsetKey) -> bytes | None:
+    """Return the part of an offset's key before the partition.
+
+    The keys of all partitions of the topic share it. None: the partition is not last.
+    """
+    shared = data[:-PARTITION_BYTES]
+    return shared if shared[2:] == _string(key.group_id) + _string(key.topic) else None
+
+
+def partition_in(data: bytes) -> int:
+    """Return the partition, where it is last in an offset's key."""
+    return int.from_bytes(data[-PARTITION_BYTES:], "big", signed=True)
+
+
+def is_plain_commit(value: bytes) -> bool:
+    """Say whether a value is of version 3 and without metadata, hence can be read."""
+    return (
+        len(value) == _PLAIN_COMMIT.size
+        and value[:2] == _PLAIN_VERSION
+        # The length of the metadata.
+        and value[14:16] == b"\0\0"
+    )
+
+
 def read_offset(data: bytes) -> OffsetCommit:
     """Return the commit in a value of versions 0 to 4."""
+    if is_plain_commit(data):
+        _, offset, leader_epoch, _, commit_ms = _PLAIN_COMMIT.unpack(data)
+        return OffsetCommit(offset, leader_epoch, "", commit_ms)
     reader = _Reader(data)
     version = reader.value_version()
     offset = reader.int64()

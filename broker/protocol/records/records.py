@@ -10,7 +10,7 @@ header its key and value the same way. Kafka's ``DefaultRecord``.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.protocol.buffer import Buffer
 from broker.protocol.records.batch import (
@@ -29,6 +29,8 @@ from broker.protocol.wire.varint import encode_varint
 _VARINT_BITS_MAX: Final = 63
 _SIGN: Final = 1 << 63
 _INT_SIGN: Final = 1 << 31
+# The length -1 as a varint.
+_NO_VALUE: Final = 1
 # Records that are parsed in one step: about half a millisecond.
 _STEP_RECORDS: Final = 256
 
@@ -41,6 +43,9 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     body: bytes
+
+
+KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
 
 class MaxTimestamp(NamedTuple):
@@ -77,6 +82,63 @@ def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
                 raise invalid("a record ends within a field") from None
     if count != header.record_count:
         raise invalid(f"{count} records, the header has {header.record_count}")
+
+
+def plain_records(header: BatchHeader, batch: Buffer) -> list[KeyValue] | None:
+    """Return the keys and values of a whole batch if all of its records are plain.
+
+    A plain record has a key, no headers, deltas of one byte, and lengths of one or two
+    bytes; its batch is not compressed. None for any other batch, valid or not. One loop
+    without generators: far cheaper than `iter_records`.
+    """
+    if header.attributes & CODEC_MASK:
+        return None
+    data, at = bytes(batch), HEADER_SIZE
+    size = len(data)
+    found: list[KeyValue] = []
+    try:
+        while at < size:
+            length = data[at]
+            at += 1
+            if length >= 0x80:
+                length = _two_bytes(length, data[at])
+                at += 1
+            end = at + (length >> 1)
+            # Behind the attributes stand both deltas, then the length of the key.
+            if data[at + 1] >= 0x80 or data[at + 2] >= 0x80:
+                return None
+            key_size = data[at + 3]
+            at += 4
+            if key_size >= 0x80:
+                key_size = _two_bytes(key_size, data[at])
+                at += 1
+            key_end = at + (key_size >> 1)
+            key = data[at:key_end]
+            value_size = data[key_end]
+            at = key_end + 1
+            if value_size >= 0x80:
+                value_size = _two_bytes(value_size, data[at])
+                at += 1
+            value: bytes | None = None
+            if value_size != _NO_VALUE:
+                value = data[at : at + (value_size >> 1)]
+                at += value_size >> 1
+            # Zig-zag: an odd length is negative.
+            is_odd = (length | key_size) & 1 or (value_size & 1 and value is not None)
+            if is_odd or at + 1 != end or data[at]:
+                return None
+            found.append((key, value))
+            at = end
+    except (IndexError, ValueError):
+        return None
+    return found if len(found) == header.record_count else None
+
+
+def _two_bytes(first: int, second: int) -> int:
+    """Return the unsigned varint of two bytes; raise ``ValueError`` if it is longer."""
+    if second >= 0x80:
+        raise ValueError
+    return first & 0x7F | second << 7
 
 
 def largest_timestamp(

@@ -11,6 +11,7 @@ import pytest
 
 from broker.groups.commits import CommitRequest, Outcomes, Position
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_log import Records
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.group import Group
 from broker.groups.state.messages import (
@@ -64,12 +65,12 @@ class MemoryGroupLog:
             self.partitions.setdefault(partition, []).extend(records)
         done(error)
 
-    def replay(self, partition: int) -> Iterator[Record | None]:
+    def replay(self, partition: int) -> Iterator[Records]:
         if partition == self.read_fails_in:
             raise KafkaError(ErrorCode.kafka_storage_error)
         for record in list(self.partitions.get(partition, ())):
-            yield record
-            yield None
+            yield (record,)
+            yield ()
 
 
 class GroupWorld:

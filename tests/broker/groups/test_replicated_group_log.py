@@ -15,6 +15,7 @@ from broker.coordination.commands import Commands
 from broker.disk.files import RealStorage
 from broker.groups.commits import CommitRequest, Position
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group_log import BYTES_PER_LIST, RECORDS_PER_LIST
 from broker.groups.state.config import GroupConfig
 from broker.groups.state.messages import Instant, Record
 from broker.log import reading
@@ -106,7 +107,7 @@ class Replica:
         self.topic.append(0, records, self.outcomes.append)
 
     def replayed(self) -> list[Record]:
-        return [record for record in self.topic.replay(0) if record is not None]
+        return [Record(*each) for some in self.topic.replay(0) for each in some]
 
 
 @pytest.fixture
@@ -297,6 +298,19 @@ def test_a_batch_without_sound_ends_costs_the_rest_of_its_segment(
     assert kept[:4] == [Record(b"k%d" % number, b"v") for number in range(4)]
     assert kept[-2:] == TWO
     assert replica.topic.unreadable_batches == 1
+
+
+@pytest.mark.parametrize(("count", "size"), [(1_000, 1), (30, 30_000), (64, 1_000)])
+def test_a_large_batch_is_read_in_lists(
+    replica: Replica, count: int, size: int
+) -> None:
+    replica.lead()
+    sent = [Record(b"k%d" % number, b"v" * size) for number in range(count)]
+    replica.append(sent)
+    lists = list(replica.topic.replay(0))
+    assert [Record(*each) for some in lists for each in some] == sent
+    assert max(map(len, lists)) <= RECORDS_PER_LIST
+    assert max(len(some[:-1]) * size for some in lists) < BYTES_PER_LIST
 
 
 def test_a_coordinator_finds_its_offsets_again(tmp_path: Path) -> None:

@@ -23,8 +23,10 @@ from broker.protocol.records.codecs import (
 )
 from broker.protocol.records.records import (
     Record,
+    build_batch,
     largest_timestamp,
     new_batch,
+    plain_records,
     read_records,
     read_varint,
     record_body,
@@ -236,3 +238,43 @@ def test_the_largest_timestamp_is_found_in_steps():
     assert (
         len(list(largest_timestamp(parse_header(sent), sent))) == 1000 // STEP_RECORDS
     )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(1 << 20), 1 << 20),
+            st.none() | st.binary(max_size=200),
+            st.none() | st.binary(max_size=200) | st.just(b"v" * 20_000),
+            st.sampled_from([(), (), (("h", b"x"),)]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([NONE, NONE, NONE, GZIP]),
+    st.none() | st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)),
+)
+def test_plain_records_are_those_that_the_slow_reader_finds(records, codec, damage):
+    sent = bytearray(
+        build_batch(
+            parse_header(batch([b"v"], codec=codec)),
+            [
+                (number, NOW_MS + later, record_body(key, value, headers))
+                for number, (later, key, value, headers) in enumerate(records)
+            ],
+        )
+    )
+    if damage is not None:
+        at, byte = damage
+        sent[HEADER_SIZE + at % (len(sent) - HEADER_SIZE)] = byte
+    header = parse_header(sent)
+    found = plain_records(header, sent)
+    if found is not None:
+        expected = [(each.key, each.value) for each in read_records(header, sent)]
+        assert found == expected
+
+
+def test_small_records_are_plain():
+    sent = new_batch([(5, b"k" * 100, b"v"), (5, b"k", b"v" * 300), (5, b"", None)])
+    found = plain_records(parse_header(sent), sent)
+    assert found == [(b"k" * 100, b"v"), (b"k", b"v" * 300), (b"", None)]
