@@ -66,6 +66,7 @@ class Dispatcher:
         self._back_from_device: set[Task] = set()
         self._alarm = Alarm(self._workers, now_ns, self._awaken)
         self._sources: list[Callable[[], None]] = []
+        self._after_poll: list[Callable[[], None]] = []
         self._upkeep, self._spend = upkeep or no_upkeep(), spend
         # By the worker with the token; served since it last looked for more to serve.
         self._poll_due_ns = self._served = 0
@@ -107,6 +108,11 @@ class Dispatcher:
             self._cpu.wake(plane)
         if self._token_free:
             self._awaken()
+
+    def after_poll(self, call: Callable[[], None]) -> None:
+        """Poll sockets at the end of this turn, and call ``call`` then."""
+        self._after_poll.append(call)
+        self._poll_due_ns = 0
 
     async def put(self, plane: PlaneCore, task: Task) -> None:
         """Put a new task into ``plane``, waiting while its queue is full."""
@@ -211,6 +217,10 @@ class Dispatcher:
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self.books.begin_ns()
+        if self._after_poll:
+            calls, self._after_poll = self._after_poll, []
+            for call in calls:
+                call()
         now_ns = self.now_ns()
         self._poll_due_ns = now_ns + self._quantum_ns
         return now_ns

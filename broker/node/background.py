@@ -21,7 +21,7 @@ from typing import Final
 from broker.observation.logs import fields
 from broker.observation.metric import Metric
 from broker.observation.supervisor import breaks_a_plane
-from broker.requests.internal_tasks import Submit, piece
+from broker.requests.internal_tasks import Submit
 
 logger = getLogger(__name__)
 
@@ -77,9 +77,9 @@ class Duty:
 class PlaneDuty:
     """A duty whose pieces are tasks of a plane: `run` only submits one.
 
-    ``step`` does a bounded step and says whether it did any; a piece is up to
-    ``steps_per_piece`` of them, with preemption points between. While a piece waits or
-    is in service, nothing is due. ``moved`` is called when that ends.
+    A piece is one ``step`` of bounded work. While it waits or is in service, nothing is
+    due. The next piece is submitted at its end, unless it is to wait until later: then
+    ``moved`` is called.
     """
 
     def __init__(
@@ -87,9 +87,8 @@ class PlaneDuty:
         name: str,
         request_class: str,
         next_ns: Callable[[], int | None],
-        step: Callable[[], bool],
+        step: Callable[[], object],
         *,
-        steps_per_piece: int,
         submit: Submit,
         now_ns: Callable[[], int],
         moved: Callable[[], None],
@@ -97,7 +96,6 @@ class PlaneDuty:
         self._duty = Duty(name, next_ns, self._submit)
         self._class = request_class
         self._step = step
-        self._steps_per_piece = steps_per_piece
         self._submit_task = submit
         self._now_ns = now_ns
         self._moved = moved
@@ -129,17 +127,25 @@ class PlaneDuty:
 
     def _submit(self, now_ns: int) -> None:
         self._is_submitted = True
-        work = piece(self._step, self._steps_per_piece, self._failed)
-        self._submit_task(self._class, self.name, work, self._done)
+        self._submit_task(self._class, self.name, self._work, self._done)
 
-    def _failed(self, error: Exception) -> None:
-        self._duty.failed(error, self._now_ns())
+    def _work(self) -> None:
+        try:
+            self._step()
+        except Exception as error:  # whatever it is, it costs this piece alone
+            if breaks_a_plane(error):
+                raise
+            self._duty.failed(error, self._now_ns())
 
     def _done(self, pause_ns: int) -> None:
         self._is_submitted = False
+        if self._is_running:
+            return
         if pause_ns:
             self._duty.rest(self._now_ns() + pause_ns)
-        if not self._is_running:
+        else:
+            self.run(self._now_ns())
+        if not self._is_submitted:
             self._moved()
 
 

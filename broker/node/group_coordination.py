@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from broker.cluster.partition import Partition
 from broker.cluster.replica_manager import ReplicaManager
@@ -37,8 +36,6 @@ from broker.requests.classifier import GROUP
 from broker.requests.internal_tasks import Submit
 
 _MS_PER_MINUTE = 60_000
-# So that a piece is about as long as a small request, and a step half as long.
-LOAD_STEPS_PER_PIECE: Final = 2
 
 
 def start_groups(
@@ -95,22 +92,16 @@ def group_duties(
 
     Each kind fails, and rests, by itself.
     """
-    for name, next_ns, step, steps_per_piece in (
-        ("groups", groups.next_event_ns, groups.work, 1),
-        (
-            "group loading",
-            groups.loading.next_ns,
-            groups.loading.work,
-            LOAD_STEPS_PER_PIECE,
-        ),
-        ("group deletions", deletions.next_ns, deletions.step, 1),
+    for name, next_ns, step in (
+        ("groups", groups.next_event_ns, groups.work),
+        ("group loading", groups.loading.next_ns, groups.loading.work),
+        ("group deletions", deletions.next_ns, deletions.step),
     ):
         yield PlaneDuty(
             name,
             GROUP,
             next_ns,
             step,
-            steps_per_piece=steps_per_piece,
             submit=submit,
             now_ns=now_ns,
             moved=moved,

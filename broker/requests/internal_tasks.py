@@ -2,30 +2,29 @@
 
 Such work (loading groups, ending sessions) competes with requests for the CPU. So it is
 cut into small pieces, and each piece is a task like a request: it has a class, a level,
-a flow and an expected cost, waits in the scheduler, is preempted, and is billed. Two
-things differ.
+a flow and an expected cost, waits in the scheduler, and is billed. Three things differ.
 
 - An internal task is let in without admission and past the queue's bound, because no
   client could receive a refusal. The number of tasks is bounded instead: each kind of
   work submits its next piece when the last one is done.
-- Where others use the CPU or wait for it, a piece is followed by a pause of its own
-  length. So such work has half of the CPU at most, whichever class the policy prefers,
-  and a policy that never preempts alternates between requests and pieces.
-- A fault costs one piece.
+- Sockets are polled between two pieces.
+- Where others have used the CPU or wait for it by then, a piece is followed by a pause
+  of its own length.
+
+The last two delay a request by one piece, whichever class the policy prefers, and leave
+others half of the CPU at least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 
-from broker.observation.supervisor import breaks_a_plane
 from planes.dispatcher import Dispatcher
 from planes.plane import PlaneCore
-from planes.slices import PREEMPT, preempt
 from planes.task import Task
 
-Work = Callable[[], Coroutine[Any, Any, object]]
+Work = Callable[[], object]
 # Receives the length of the pause before the next piece.
 Done = Callable[[int], None]
 
@@ -37,9 +36,9 @@ _LITTLE: Final = 8
 
 
 class Submit(Protocol):
-    """Has a piece of work done as a task, then calls ``done``.
+    """Do a piece of work as a task, then call ``done``.
 
-    ``work`` must contain its own faults, as a `piece` does. ``kind`` names it: a flow
+    ``work`` takes one slice and contains its own faults. ``kind`` names it: a flow
     within its class.
     """
 
@@ -73,7 +72,7 @@ class InternalTasks:
         self._attained_ns = 0
 
     def submit(self, request_class: str, kind: str, work: Work, done: Done) -> None:
-        """Submit a piece of work; ``done`` is called at the end of its last slice."""
+        """Submit a piece of work; ``done`` is called after the poll at its end."""
         flow = f"{request_class}/{kind}"
         self.pending += 1
 
@@ -83,7 +82,7 @@ class InternalTasks:
             self._cost_ns[flow] = known_ns + (
                 task.service_ns - known_ns >> _AVERAGE_SHIFT
             )
-            done(self._pause_ns(task))
+            self._dispatcher.after_poll(lambda: done(self._pause_ns(task)))
 
         task = Task(
             number=next(self._numbers),
@@ -109,36 +108,7 @@ class InternalTasks:
         return 0
 
 
-def piece(
-    step: Callable[[], bool], at_most: int, failed: Callable[[Exception], None]
-) -> Work:
-    """Return work of some steps, with preemption points between.
-
-    It ends early where ``step`` returns False, since there is nothing to do, and where
-    a step fails, which ``failed`` is told.
-    """
-
-    async def work() -> None:
-        try:
-            for number in range(at_most):
-                if number:
-                    await preempt()
-                if not step():
-                    return
-        except Exception as error:  # whatever it is, it costs this piece alone
-            if breaks_a_plane(error):
-                raise
-            failed(error)
-
-    return work
-
-
 def submit_here(request_class: str, kind: str, work: Work, done: Done) -> None:
     """Do a piece of work at once, for a broker without planes."""
-    coroutine = work()
-    try:
-        while True:
-            trap = coroutine.send(None)
-            assert trap is PREEMPT, f"{kind} waits where there is no plane: {trap!r}"
-    except StopIteration:
-        done(0)
+    work()
+    done(0)
