@@ -58,8 +58,9 @@ def run(
 ) -> None:
     """Run an experiment; exit status 1 if a trial has no run that counts."""
     from doorkeeper.at_work import experiments as at_work
-    from doorkeeper.at_work.calibration import on_machine
+    from doorkeeper.at_work.calibration import for_machine
     from experiments.design.config_errors import ExperimentError
+    from experiments.running import launching
     from experiments.running.trials import TrialFailed
     from experiments.worlds.world import WorldError
 
@@ -70,18 +71,17 @@ def run(
             "--workers is for --executor local; a cluster has its own"
         )
     with refusing(ExperimentError), failing(TrialFailed, WorldError):
-        chosen = at_work.load(config, schedulers, world)
+        chosen = launching.load(config, schedulers, world)
         directory, screen = out or Path("runs") / chosen.name, console()
-        run_there = partial(
-            at_work.run_experiment,
-            directory=directory,
-            console=screen,
+        there = for_machine(chosen, directory, calibration, screen, resume=resume)
+        complete = at_work.run_experiment(
+            there,
+            directory,
+            screen,
+            resume=resume,
             executor=executor,
             workers=workers,
             connect=None if master is None else _cluster(master),
-        )
-        complete = on_machine(
-            chosen, directory, calibration, screen, run_there, resume=resume
         )
     if not complete:
         raise SystemExit(1)
@@ -93,9 +93,10 @@ def validate(config: Path) -> None:
     """Check a config, its broker keys included."""
     from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
+    from experiments.running import launching
 
     with refusing(ExperimentError):
-        chosen = at_work.load(config, None, None)
+        chosen = launching.load(config)
     click.echo(f"{config}: {chosen.name} is well formed: {at_work.size(chosen)}")
 
 
@@ -107,9 +108,10 @@ def plan(config: Path, schedulers: str | None, world: str | None) -> None:
     """Print the trials, the runs and the minutes of an experiment."""
     from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
+    from experiments.running import launching
 
     with refusing(ExperimentError):
-        chosen = at_work.load(config, schedulers, world)
+        chosen = launching.load(config, schedulers, world)
     at_work.describe(chosen, console())
 
 

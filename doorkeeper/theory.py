@@ -35,12 +35,12 @@ def theory(
     Runs the experiment in the model world (and the virtual one where it is quick), or
     reads recordings of it. Exit status 1 if a prediction is contradicted.
     """
-    from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
+    from experiments.running import launching
     from experiments.theory import command
 
     with refusing(ExperimentError):
-        chosen = at_work.load(config, None, None)
+        chosen = launching.load(config)
         sound = command.run(chosen, run_dirs, worlds, margin, console(), out)
     if not sound:
         raise SystemExit(1)

@@ -1,9 +1,8 @@
-"""What ``doorkeeper calibrate`` does, and an experiment that has to be calibrated."""
+"""Calibration by ``doorkeeper calibrate``, and before an experiment."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -15,11 +14,10 @@ from experiments.design.worlds import WORLDS
 from experiments.records.environment import code, environment, now
 from experiments.running.calibrate import SESSIONS, calibrate
 from experiments.running.progress import ProgressBar
-from experiments.running.runner import Drifted, refuse_taken
+from experiments.running.runner import refuse_taken
 from experiments.running.worlds import make_world
 
 FILE = "calibration.json"
-_CALIBRATIONS = 3
 
 
 def run(
@@ -48,43 +46,6 @@ def run(
     if out is not None:
         calibration.write(found, out)
         console.print(f"written to {out}", markup=False, highlight=False)
-
-
-class RunThere(Protocol):
-    """Runs an experiment; says whether every trial has a run that counts."""
-
-    def __call__(self, experiment: Experiment, *, resume: bool) -> bool:
-        """Run it."""
-
-
-def on_machine(
-    experiment: Experiment,
-    directory: Path,
-    given: Path | None,
-    console: Console,
-    run_there: RunThere,
-    *,
-    resume: bool,
-) -> bool:
-    """Run an experiment with the costs of its machine, measured anew if these change.
-
-    A machine that does not keep still is given up after a few calibrations, and one
-    whose calibration is given at once.
-
-    :raises experiments.running.runner.Drifted: then.
-    """
-    for number in range(_CALIBRATIONS):
-        there = for_machine(experiment, directory, given, console, resume=resume)
-        try:
-            return run_there(there, resume=resume)
-        except Drifted as drifted:
-            if given is not None or number + 1 == _CALIBRATIONS:
-                raise
-            words = f"{drifted}: all of it is measured anew"
-            console.print(words, markup=False, highlight=False)
-            (directory / FILE).unlink()
-            resume = True
-    raise AssertionError("the last one returned or raised")
 
 
 def for_machine(

@@ -23,6 +23,7 @@ from broker.protocol.api_keys import ApiKey
 from experiments.cluster.book import Try
 from experiments.cluster.decisions import Decision
 from experiments.cluster.scene import Played
+from experiments.load.lateness import late, lateness
 from experiments.load.trace import Trace
 from experiments.records import broker_rows, recording
 from experiments.records.attempts import (
@@ -32,7 +33,7 @@ from experiments.records.attempts import (
     attempts_table,
 )
 from experiments.records.broker_rows import relative
-from experiments.records.cost_ratio import cost_ratio, drifted
+from experiments.records.cost_ratio import cost_ratio
 from experiments.records.recording import NEVER, Int64s, Results
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
@@ -81,21 +82,22 @@ def record_played(
     recording.write(recording.samples_table(labels, samples), out.samples)
     offered_ns = np.array(played.offered_ns, np.int64) - origin_ns
     intended_ns = replayed.table["intended_ns"].to_numpy()
-    late_ns = recording.lateness(offered_ns, intended_ns)
+    late_ns = lateness(offered_ns, intended_ns)
     experiment, cpu_s = trial.experiment, played.leader_cpu.used_s
     ratio = cost_ratio(world, experiment, requests, replayed.column("traffic"), cpu_s)
-    faults = [
-        recording.late(late_ns["p99"], experiment.limits.lateness_p99_ms),
-        drifted(experiment, trial.arm.name, ratio),
-    ]
+    limit_ms = experiment.limits.lateness_p99_ms
+    fault = late(late_ns["p99"], limit_ms)
     return RunResult(
-        valid=not any(faults),
-        reason="; ".join(fault for fault in faults if fault),
+        valid=not fault,
+        reason=fault,
         trace_sha256=replayed.sha256,
         counts=recording.counts(requests, len(replayed)),
         lateness_ns=late_ns,
         lateness_by_class_ns=recording.lateness_by_class(
             offered_ns, intended_ns, replayed.column("class")
+        ),
+        late_requests=recording.late_requests(
+            offered_ns, intended_ns, replayed.column("class"), limit_ms
         ),
         violations=_violations(records),
         broker_cpu_s=cpu_s,

@@ -25,11 +25,11 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from experiments.design.calibration import Calibration
 from experiments.design.cluster import Cluster, lacking
 from experiments.design.config_errors import ExperimentError, first_error
-from experiments.design.episodes import Episodes
 from experiments.design.faults import Fault, conflict, refusal
 from experiments.design.model_config import ModelArm, ModelSection, misfit, no_threads
+from experiments.design.sessions import Sessions
 from experiments.design.sweep import Sweep
-from experiments.design.values import Band, Mean, Name, Seconds, Section
+from experiments.design.values import Mean, Name, Seconds, Section
 from experiments.design.workload import Workload
 from experiments.design.worlds import (
     BrokerKeys,
@@ -39,6 +39,7 @@ from experiments.design.worlds import (
 )
 
 AGAIN = "-again"
+BLOCKS_MAX = 999
 NO_KEYS: Mapping[str, str | int | float | bool] = MappingProxyType({})
 
 
@@ -46,12 +47,15 @@ Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Header(Section):
-    """What the experiment is called, how often it is repeated, and from which seed."""
+    """Name, seed and number of repetitions.
+
+    ``blocks`` is absent where ``[sessions]`` states the number of rounds.
+    """
 
     name: Name
     title: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**53)]
-    blocks: Annotated[int, Field(ge=1, le=999)]
+    blocks: Annotated[int, Field(ge=1, le=BLOCKS_MAX)] | None = None
     baseline: Name
     again: bool = True
     world: Annotated[str, AfterValidator(known)] = "live"
@@ -82,31 +86,18 @@ class BrokerSection(Section):
 
 
 class Limits(Section):
-    """When a run is over, and when it does not count.
+    """When a run is over, and when a round is discarded.
 
-    A run does not count if its generator took requests up later than
-    ``lateness_p99_ms`` (nor an episode in which it was without its CPU for so long), or
-    if other processes kept its broker from its CPU for more than ``broker_wait_share``
-    of the load's length. ``timeout_ms`` is the client's patience (Kafka's
-    ``request.timeout.ms``); ``drain_s`` is how long a run waits for answers after the
-    last arrival. Where loads are shares of a machine, the lateness
-    and ``drain_s`` are in nominal time, as the load is.
-
-    Nor does a run of the baseline count whose requests cost more than ``cost_band``
-    times what they did when the machine was calibrated, or less than that part of it:
-    its load is not what is written, and its block has nothing to be compared with.
-
-    A block does not count if the machine's speed (``running.speed``) differed between
-    its runs by more than the factor ``speed_band``; rounds of episodes have a band of
-    their own. Runs half a minute apart were seen to differ by a factor e^0.28 (standard
-    deviation) on a machine shared with busy neighbours, the extremes of five by about
-    e^0.65.
+    A round is discarded, with the runs of all arms, if the generator took up requests
+    later than ``lateness_p99_ms``; a round of a session also if the generator was
+    without its CPU for that long at once. The round is then replayed, up to ``retries``
+    times. Nothing that a broker did discards a run. ``timeout_ms`` is the client's
+    ``request.timeout.ms``; ``drain_s`` is how long a run waits for answers after the
+    last arrival. Where loads are shares of a machine, the lateness and ``drain_s`` are
+    in nominal time, as the load is.
     """
 
     lateness_p99_ms: Mean = 1.0
-    broker_wait_share: Mean = 0.1
-    speed_band: Band = 2.0
-    cost_band: Band = 2.0
     retries: Annotated[int, Field(ge=0)] = 2
     drain_s: Seconds = 5.0
     timeout_ms: Mean = 30_000.0
@@ -155,7 +146,7 @@ class Experiment(Section):
     nominal: Calibration | None = None
     machine: Calibration | None = None
     sweep: Sweep | None = None
-    episodes: Episodes | None = None
+    sessions: Sessions | None = None
     cluster: Cluster | None = None
     faults: tuple[Fault, ...] = ()
 
@@ -178,7 +169,7 @@ class Experiment(Section):
             raise ValueError(f"analysis.compare: no arm is {min(strangers)!r}")
         _check_factors(self.arms)
         _check_costs(self.nominal, self.workload)
-        self._check_episodes()
+        self._check_sessions()
         self._check_cluster()
         for arm in self.arms:
             if fault := misfit(arm.model.settings(self.model), arm.scheduler):
@@ -187,17 +178,29 @@ class Experiment(Section):
                 raise ValueError(f"arm {arm.name!r}: virtual: {fault}")
         return self
 
-    def _check_episodes(self) -> None:
-        """Refuse episodes of a sweep, and a primary class that has no requests."""
-        if self.episodes is None:
+    def _check_sessions(self) -> None:
+        """Refuse blocks beside sessions, and sessions of a sweep or of no class."""
+        blocks = self.experiment.blocks
+        if self.sessions is None:
+            if blocks is None:
+                raise ValueError(
+                    "experiment.blocks: missing, and there is no [sessions]"
+                )
             return
-        if self.sweep is not None:
-            raise ValueError("episodes belong to one point, not to a sweep")
-        classes = [entry.reported_class for entry in self.workload.traffic]
-        primary = self.episodes.primary
-        if primary is not None and primary not in classes:
+        if blocks is not None:
             raise ValueError(
-                f"episodes.primary {primary!r} is none of the classes "
+                "experiment.blocks: [sessions] states the number of rounds"
+            )
+        if self.blocks > BLOCKS_MAX:
+            raise ValueError(
+                f"sessions: {self.blocks} rounds in all, at most {BLOCKS_MAX} expected"
+            )
+        if self.sweep is not None:
+            raise ValueError("sessions belong to one point, not to a sweep")
+        classes = [entry.reported_class for entry in self.workload.traffic]
+        if self.sessions.primary not in classes:
+            raise ValueError(
+                f"sessions.primary {self.sessions.primary!r} is none of the classes "
                 + ", ".join(dict.fromkeys(classes))
             )
 
@@ -207,8 +210,8 @@ class Experiment(Section):
         merging = [arm.name for arm in self.arms if arm.controller != "in-turn"]
         if self.cluster is None and merging:
             raise ValueError(f"arm {merging[0]!r}: a controller needs a [cluster]")
-        if self.cluster is not None and self.episodes is not None:
-            raise ValueError("a cluster has its brokers to itself: no episodes")
+        if self.cluster is not None and self.sessions is not None:
+            raise ValueError("a run on a cluster starts its own brokers: no [sessions]")
         if self.cluster is not None:
             on_seats = self.virtual.server == "seats"
             if fault := lacking(self.cluster, self.workload, world, on_seats=on_seats):
@@ -221,10 +224,27 @@ class Experiment(Section):
             raise ValueError(why)
 
     @property
-    def primary_class(self) -> str:
-        """Return the class that decides when there are rounds enough."""
-        chosen = self.episodes.primary if self.episodes else None
-        return chosen or self.workload.traffic[0].reported_class
+    def blocks(self) -> int:
+        """Return the number of blocks: of rounds, over all sessions."""
+        if self.sessions is not None:
+            return self.sessions.count * self.sessions.rounds
+        assert self.experiment.blocks is not None
+        return self.experiment.blocks
+
+    @property
+    def primary(self) -> tuple[str, float]:
+        """Return the class and the quantile of the configured metric.
+
+        Without ``[sessions]``: the first class, and the quantile nearest to the p99.
+        """
+        if self.sessions is not None:
+            return self.sessions.primary, self.sessions.quantile
+        nearest = min(self.analysis.quantiles, key=lambda it: abs(it - 0.99))
+        return self.workload.traffic[0].reported_class, nearest
+
+    def session_of(self, block: int) -> int:
+        """Return the session of a block."""
+        return block if self.sessions is None else block // self.sessions.rounds
 
     @property
     def name(self) -> str:

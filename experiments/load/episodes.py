@@ -21,12 +21,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from experiments.design import config
 from experiments.design.config import Experiment
 from experiments.load import frames, replaying, trace
 from experiments.load.generator import Target, connect, prepare
+from experiments.load.lateness import lateness
 from experiments.load.openloop import OpenLoop
 from experiments.load.trace import Trace
 from experiments.processes.child import Binding, bind
@@ -99,6 +101,8 @@ class Stage:
             ended_ns = time.monotonic_ns()
         if not (loop.drained and loop.intact):
             self._reconnect()
+        offered_ns = np.frombuffer(observed.offered_ns, np.int64) - origin_ns
+        late = lateness(offered_ns, replayed.table["intended_ns"].to_numpy())
         if order.out is not None:
             table = pa.table(dict(replaying.seen(observed, replayed)))
             with (
@@ -110,6 +114,7 @@ class Stage:
             "origin_ns": origin_ns,
             "ended_ns": ended_ns,
             "trace_sha256": replayed.sha256,
+            "late_p99_ns": late["p99"],
             "away_ns": loop.away_ns,
         }
 

@@ -1,8 +1,8 @@
-"""What requests cost in a run, beside what they cost when the machine was calibrated.
+"""Measured cost of the answered requests over their calibrated cost, per run.
 
-Loads are shares of what a machine can do, by its calibration. A machine that has become
-twice as fast since then has half the load, and perhaps none of the backlog that the
-experiment is about, though each of its requests is answered.
+Loads are shares of the calibrated capacity. On a machine whose speed has changed since
+the calibration, the offered load differs from the configured one by this factor. It is
+recorded, and discards nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 from experiments.design.capacity import machine_us
 from experiments.design.config import Experiment
 from experiments.design.worlds import WORLDS
-
-# What the reason of such a run begins with.
-DRIFTED = "drifted from its calibration"
 
 
 def cost_ratio(
@@ -46,20 +43,3 @@ def cost_ratio(
     if broker_cpu_s is None or not calibrated_us:
         return None
     return broker_cpu_s * 1e6 / calibrated_us
-
-
-def drifted(experiment: Experiment, arm: str, ratio: float | None) -> str:
-    """Say that requests cost so much more or less that the load is another, or nothing.
-
-    Only of the baseline, for under the other arms what requests cost is their own
-    doing: a block without its baseline is compared with nothing.
-    """
-    band = experiment.limits.cost_band
-    if arm != experiment.experiment.baseline or ratio is None:
-        return ""
-    if 1 / band <= ratio <= band:
-        return ""
-    return (
-        f"{DRIFTED}: requests of the baseline cost {ratio:.3g} times what they did "
-        f"then; up to a factor {band:g} counts"
-    )

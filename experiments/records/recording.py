@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from broker.observation.recording.recording import MEASURES, SampleRow
 from broker.observation.recording.recording import STAMPS as BROKER_STAMPS
+from experiments.load.lateness import lateness
 from experiments.load.replaying import REQUEST_TIMED_OUT
 from experiments.load.trace import Trace
 
@@ -38,6 +39,7 @@ _COLUMNS = {True: pa.int64(), int: pa.int32(), float: pa.float64(), str: _NAME}
 LABELS = [
     pa.field("run_id", _NAME, nullable=False),
     pa.field("block", pa.int64(), nullable=False),
+    pa.field("session", pa.int32(), nullable=False),
     pa.field("arm", _NAME, nullable=False),
     pa.field("scheduler", _NAME, nullable=False),
     pa.field("world", _NAME, nullable=False),
@@ -76,6 +78,7 @@ class RunLabels:
 
     run_id: str
     block: int
+    session: int
     arm: str
     scheduler: str
     world: str
@@ -168,18 +171,6 @@ def identity_fault(found: Mapping[str, int], offered: int) -> str:
     )
 
 
-def lateness(offered_ns: Int64s, intended_ns: Int64s) -> dict[str, int]:
-    """Summarise how late the generator took requests up (nearest rank), in ns."""
-    late = np.sort(offered_ns - intended_ns)
-    if not len(late):
-        return {"p50": 0, "p99": 0, "max": 0}
-    ranks = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-    return {
-        name: int(late[max(0, int(np.ceil(share * len(late))) - 1)])
-        for name, share in ranks.items()
-    }
-
-
 def lateness_by_class(
     offered_ns: Int64s, intended_ns: Int64s, classes: Sequence[str]
 ) -> dict[str, dict[str, int]]:
@@ -191,21 +182,13 @@ def lateness_by_class(
     }
 
 
-def late(p99_ns: int, limit_ms: float) -> str:
-    """Say that a generator was later than its limit, or say nothing."""
-    if p99_ns <= limit_ms * 1e6:
-        return ""
-    return f"generator late: p99 {p99_ns / 1e6:.2f} ms > {limit_ms:.3g} ms"
-
-
-def disturbed(wait_s: float | None, load_s: float, limit_share: float) -> str:
-    """Say that others kept a broker from its CPU for too long, or say nothing."""
-    if wait_s is None or wait_s <= limit_share * load_s:
-        return ""
-    return (
-        f"machine busy: the broker waited {wait_s:.2f} s for its CPU, "
-        f"more than {limit_share:.0%} of {load_s:g} s"
-    )
+def late_requests(
+    offered_ns: Int64s, intended_ns: Int64s, classes: Sequence[str], limit_ms: float
+) -> dict[str, int]:
+    """Count the requests of each class that were sent later than the limit."""
+    late = offered_ns - intended_ns > limit_ms * 1e6
+    of = np.array(classes, dtype=object)
+    return {name: int(late[of == name].sum()) for name in dict.fromkeys(classes)}
 
 
 def labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
@@ -217,6 +200,7 @@ def labelled(labels: RunLabels, rows: int) -> dict[str, Any]:
     return {
         "run_id": name(labels.run_id),
         "block": np.full(rows, labels.block, np.int64),
+        "session": np.full(rows, labels.session, np.int32),
         "arm": name(labels.arm),
         "scheduler": name(labels.scheduler),
         "world": name(labels.world),

@@ -39,7 +39,7 @@ class Drawings:
         self._asked: set[str] = set()
         self.entries: list[dict[str, Any]] = []
         for point in points:
-            for block in range(point.experiment.experiment.blocks):
+            for block in range(point.experiment.blocks):
                 drawing = drawing_key(point.experiment, block)
                 self._places.setdefault(drawing, []).append((point.name, block))
         for entry in known:

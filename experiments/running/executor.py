@@ -1,8 +1,7 @@
-"""What an executor is: it runs trials somewhere, and yields their outcomes.
+"""The contract of an executor: it plays work somewhere, and yields the outcomes.
 
-An executor asks for trials one by one, as it has room for them: a repetition of a run
-that did not count is handed out next, not after all the others, and no more results are
-in memory than trials are under way.
+An executor asks for work piece by piece, as it has room for it, so no more results are
+in memory than pieces are under way. Rows do not depend on the executor.
 """
 
 from __future__ import annotations
@@ -11,23 +10,27 @@ from collections.abc import Generator
 from typing import Protocol
 
 from experiments.running.trials import Outcome, Work
+from experiments.worlds.world import Trial
 
 
 class Todo(Protocol):
-    """The trials that are still to be run."""
+    """The work that is still to be done."""
 
     def next(self) -> Work | None:
-        """Hand out a trial; None if there is none before another outcome is taken."""
+        """Hand out work; None if there is none left."""
+
+    def started(self, trial: Trial) -> None:
+        """Note that a run begins."""
 
 
 class Executor(Protocol):
-    """Runs trials. ``lanes`` is how many at a time, None if that is not known yet."""
+    """Plays work. ``lanes`` is how many pieces at a time, None if not known yet."""
 
     name: str
     lanes: int | None
 
-    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
-        """Run trials until none is handed out any more; yield each one's outcome.
+    def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
+        """Play until no work is handed out any more; yield the outcomes of each piece.
 
         Closing the iterator ends what is under way.
 

@@ -34,7 +34,7 @@ from experiments.worlds.world import RunFiles, RunResult, Trial
 SCHEMA = 1
 FILE = "manifest.json"
 # What changes between the runs of one experiment, besides the list of runs itself.
-_CHANGING = ("traces", "finished", "looks")
+_CHANGING = ("traces", "finished")
 
 
 class _RecordedRun(BaseModel):
@@ -59,6 +59,12 @@ class _RecordedTrace(BaseModel):
     code: str
 
 
+class _RecordedSessions(BaseModel):
+    """What is read of the plan of an experiment that has begun."""
+
+    planned: int
+
+
 class _Recorded(BaseModel):
     """What is read of a manifest to go on with its experiment."""
 
@@ -68,7 +74,8 @@ class _Recorded(BaseModel):
     created: str
     config: dict[str, Any]
     traces: list[_RecordedTrace]
-    looks: list[dict[str, Any]]
+    sessions: _RecordedSessions
+    exploratory: bool
     runs: list[_RecordedRun]
 
 
@@ -79,7 +86,6 @@ class Manifest:
         self.directory = directory
         self.content = content
         self._done: set[str] = set()
-        self._played: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._sections: dict[str, str] = {}
         self._run_lines: list[str] = []
@@ -105,7 +111,9 @@ class Manifest:
             "title": header.title,
             "world": header.world,
             "seed": header.seed,
-            "blocks": header.blocks,
+            "blocks": experiment.blocks,
+            "sessions": _sessions(experiment),
+            "exploratory": False,
             "baseline": header.baseline,
             "created": now(),
             "finished": None,
@@ -137,7 +145,6 @@ class Manifest:
             "environment": {**environment(), **surroundings},
             "executor": None,
             "traces": [],
-            "looks": [],
             "plan": [],
             "runs": [],
         }
@@ -162,6 +169,19 @@ class Manifest:
                 str(path), f"damaged, no manifest of an experiment: {words}"
             ) from error
         return cls(directory, content)
+
+    def keep_plan_of(self, old: Manifest) -> None:
+        """Keep the number of sessions that was planned before the first run.
+
+        With more of them now, the experiment is exploratory, and stays so.
+        """
+        planned = old.content["sessions"]["planned"]
+        sessions = self.content["sessions"]
+        if not old.runs:
+            return
+        more = sessions["planned"] > planned
+        self.content["exploratory"] = old.content["exploratory"] or more
+        sessions["planned"] = planned
 
     @property
     def runs(self) -> list[dict[str, Any]]:
@@ -209,10 +229,6 @@ class Manifest:
         """Say whether a trial has a run that counts."""
         return key in self._done
 
-    def played(self, key: str) -> bool:
-        """Say whether a trial has a run, even if it does not count."""
-        return key in self._played
-
     def attempts(self, trial: Trial) -> int:
         """Count the runs that bear a trial's name, whatever became of them."""
         return self._attempts[trial.stem]
@@ -239,7 +255,7 @@ class Manifest:
             "scheduler": trial.arm.scheduler,
             "order": trial.order,
             "attempt": trial.attempt,
-            "session": _session(trial),
+            "session": trial.session,
             "requests": self._relative(files.requests) if files else None,
             "samples": self._relative(files.samples) if files else None,
             "attempts": self._relative(files.attempts)
@@ -253,26 +269,16 @@ class Manifest:
         self.runs.append(run)
         self._count(run)
 
-    def probes_ns(self, point: str, block: int) -> dict[str, list[int]]:
-        """Return the fixed loop's times in a block's runs that count, by arm."""
-        return {
-            run["arm"]: run["probes_ns"]
-            for run in self.runs
-            if (run["point"], run["block"]) == (point, block)
-            and run["valid"]
-            and run.get("probes_ns")
-        }
-
-    def spoil(self, point: str, block: int, reason: str) -> None:
-        """Let no run of a block count any more; its trials are to be done again."""
+    def supersede(self, keys: Iterable[str]) -> None:
+        """Let no run of some trials count any more: their session is played again."""
+        wanted = set(keys)
         for run in self.runs:
-            if (run["point"], run["block"]) == (point, block) and run["valid"]:
-                run["valid"], run["reason"] = False, reason
+            if run["cell"] in wanted and run["valid"]:
+                run["valid"], run["reason"] = False, "superseded: session played again"
                 self._done.discard(run["cell"])
         self._run_lines.clear()
 
     def _count(self, run: Mapping[str, Any]) -> None:
-        self._played.add(run["cell"])
         if run["valid"]:
             self._done.add(run["cell"])
         run_id = run["run_id"]
@@ -311,10 +317,16 @@ def _listed(lines: list[str]) -> str:
     return "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
 
 
-def _session(trial: Trial) -> int | None:
-    """Return the session of a run, None where a run has its broker to itself."""
-    episodes = trial.experiment.episodes
-    return None if episodes is None else episodes.session_of(trial.block)
+def _sessions(experiment: Experiment) -> dict[str, Any]:
+    """Describe the sessions; without ``[sessions]`` a block is one of one round."""
+    primary, quantile = experiment.primary
+    sessions = experiment.sessions
+    return {
+        "planned": experiment.blocks if sessions is None else sessions.count,
+        "rounds": 1 if sessions is None else sessions.rounds,
+        "primary": primary,
+        "quantile": quantile,
+    }
 
 
 def _window_ns(experiment: Experiment) -> list[int]:

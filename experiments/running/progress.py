@@ -19,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from experiments.load.lateness import DISCARDED
 from experiments.worlds.world import RunResult, Trial
 
 
@@ -36,9 +37,6 @@ class Watcher(Protocol):
 
     def ended(self, trial: Trial, result: RunResult) -> None:
         """Learn that a run is over."""
-
-    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
-        """Learn that so many runs of the trial's block, all good, do not count."""
 
 
 class ProgressBar:
@@ -84,13 +82,14 @@ class ProgressBar:
     def started(self, trial: Trial) -> None:
         """Show what runs now."""
         again = f" (attempt {trial.attempt + 1})" if trial.attempt else ""
-        episodes, blocks = trial.experiment.episodes, trial.experiment.experiment.blocks
-        unit, worth_a_line = "block", True
-        if episodes is not None:
-            unit, worth_a_line = "round", trial.block % episodes.session_rounds == 0
+        sessions, blocks = trial.experiment.sessions, trial.experiment.blocks
+        block = f"block {trial.block + 1}/{blocks}"
+        worth_a_line = True
+        if sessions is not None:
+            block = f"session {trial.session + 1}/{sessions.count}"
+            worth_a_line = trial.block % sessions.rounds == 0
             if worth_a_line and trial.block > self._block:
                 self._tell_uncounted()
-        block = f"{unit} {trial.block + 1}/{blocks}"
         if not self._console.is_terminal and trial.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
         self._block = max(self._block, trial.block)
@@ -114,28 +113,19 @@ class ProgressBar:
         if result.valid:
             self._runs_left -= 1
             self._progress.advance(self._task)
-        elif trial.experiment.episodes is None:
+        elif trial.experiment.sessions is None:
             self._console.print(
                 f"{trial.run_id} does not count: {result.reason}", markup=False
             )
         else:
-            # Hundreds in a few minutes: a line for all of a session.
-            self._uncounted[result.reason.partition(":")[0]] += 1
-        self.tick()
-
-    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
-        """Take the runs back, and say why."""
-        self._runs_left += runs
-        self._progress.advance(self._task, -runs)
-        self._console.print(
-            f"block {trial.block + 1} does not count: {reason}", markup=False
-        )
+            # Dozens in a session: one line for each reason.
+            self._uncounted[_kind(result.reason)] += 1
         self.tick()
 
     def _tell_uncounted(self) -> None:
-        """Say how many episodes did not count since this was said last, and why."""
+        """Print how many runs did not count since the last such line, and why."""
         for kind, count in self._uncounted.most_common():
-            self._console.print(f"episodes that do not count: {count} ({kind})")
+            self._console.print(f"runs that do not count: {count} ({kind})")
         self._uncounted.clear()
 
     def _left(self) -> str:
@@ -146,3 +136,9 @@ class ProgressBar:
         left_s = self._runs_left * each - (time.monotonic() - self._last)
         minutes, seconds = divmod(max(0, round(left_s)), 60)
         return f"{minutes}:{seconds:02d}"
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its figures."""
+    parts = reason.split(": ")
+    return ": ".join(parts[: 2 if parts[0] == DISCARDED else 1])

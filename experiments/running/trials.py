@@ -8,17 +8,13 @@ anywhere, by the same function, with the same bytes as result.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import os
 import platform
 import tempfile
-import time
-import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -31,15 +27,12 @@ from experiments.design.capacity import (
 from experiments.design.config import Experiment
 from experiments.load import trace
 from experiments.load.trace import Trace
-from experiments.records.environment import now
 from experiments.records.recording import identity_fault
-from experiments.running.worlds import make_world
-from experiments.worlds.world import RunFiles, RunResult, Trial, World, WorldError
-from schedulers import policy_fault
+from experiments.worlds.world import RunResult, Trial, WorldError
 
 
 class TrialFailed(Exception):
-    """A trial raised: a fault of ours, or a machine that cannot run trials."""
+    """A trial raised: the code is at fault, or the machine cannot run trials."""
 
 
 class KeyedTrial(NamedTuple):
@@ -51,20 +44,27 @@ class KeyedTrial(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A trial to run, and whether to bring back the trace that it drew."""
+    """Trials that are played together, by rounds: a session, a block, or one trial.
 
-    trial: Trial
-    with_trace: bool
+    ``with_trace`` are the stems of the trials that bring back the trace they drew.
+    """
+
+    rounds: tuple[tuple[Trial, ...], ...]
+    with_trace: frozenset[str] = frozenset()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Return all trials in their order."""
+        return tuple(trial for round_ in self.rounds for trial in round_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A run that is over: how it went, and the contents of its files, if it has any.
 
-    Rows are a file's bytes, or the table where they never left this process.
-    ``superseded`` marks a run that was repeated already. ``trace`` is the content of
-    the trace's file, if it was asked for; ``trace_sha256`` and ``trace_requests`` are
-    what was drawn here.
+    Rows are a file's bytes, or the table where they never left this process. ``trace``
+    is the content of the trace's file, if it was asked for; ``trace_sha256`` and
+    ``trace_requests`` are those of the trace that was drawn here.
     """
 
     trial: Trial
@@ -78,15 +78,32 @@ class Outcome:
     started: str
     seconds: float
     load_average: float
-    superseded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A trial that raised, in words that survive the way to another process."""
+    """A trial that raised, in words that survive the way to another process.
+
+    It is ``ours`` if the code is at fault.
+    """
 
     words: str
     ours: bool
+
+
+# What the process that ran some work sends back.
+Answer: TypeAlias = tuple[Outcome, ...] | Failure
+
+
+def expect(found: Answer) -> tuple[Outcome, ...]:
+    """Return the outcomes.
+
+    :raises TrialFailed: if a trial raised.
+    :raises WorldError: if no trial can run there.
+    """
+    if not isinstance(found, Failure):
+        return found
+    raise TrialFailed(found.words) if found.ours else WorldError(found.words)
 
 
 class Deck:
@@ -105,89 +122,14 @@ class Deck:
         return self._trace
 
 
-class Replayer:
-    """Replays trials in one world, and keeps the trace that it drew last."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._deck = Deck()
-
-    def run(self, work: Work) -> Outcome:
-        """Draw the trial's trace, replay it, and read what was recorded."""
-        trial, drawn = work.trial, self._deck.draw(work.trial)
-        started, began = now(), time.monotonic()
-        load_average = os.getloadavg()[0]
-        with tempfile.TemporaryDirectory(prefix="doorkeeper-trial-") as scratch:
-            files = RunFiles(
-                requests=Path(scratch, "requests.parquet"),
-                samples=Path(scratch, "samples.parquet"),
-                attempts=attempts_file(trial, Path(scratch)),
-            )
-            there, replayed = on_its_machine(trial, drawn)
-            result = checked(self._played(there, replayed, files), drawn)
-            return Outcome(
-                trial=trial,
-                result=result,
-                requests=files.requests.read_bytes() if result.recorded else None,
-                samples=files.samples.read_bytes() if result.recorded else None,
-                attempts=files.attempts.read_bytes()
-                if files.attempts and result.recorded
-                else None,
-                trace=stored(drawn) if work.with_trace else None,
-                trace_sha256=drawn.sha256,
-                trace_requests=len(drawn),
-                started=started,
-                seconds=time.monotonic() - began,
-                load_average=load_average,
-            )
-
-    def _played(self, trial: Trial, replayed: Trace, files: RunFiles) -> RunResult:
-        try:
-            return self._world.run(trial, replayed, files)
-        except BaseException as error:
-            # Whatever is repeated, the policy breaks the law again.
-            fault = policy_fault(error)
-            if fault is None:
-                raise
-            raise WorldError(f"{trial.run_id}: {fault}") from error
-
-
-def attempt(world: str, work: Work) -> Outcome | Failure:
-    """Run a trial in a process that was started for it."""
-    try:
-        return _replayer(world).run(work)
-    except WorldError as error:
-        return Failure(words=str(error), ours=False)
-    except (OSError, MemoryError) as error:
-        # A full disk, most of all: no fault of the code that a trace would explain.
-        words = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return Failure(words=f"{work.trial.run_id}: {words}", ours=False)
-    except Exception:
-        # It travels as words, for not every exception can; `expect` raises it there.
-        words = f"{work.trial.run_id}: {traceback.format_exc()}"
-        return Failure(words=words, ours=True)
-
-
-def expect(found: Outcome | Failure) -> Outcome:
-    """Return an outcome.
-
-    :raises TrialFailed: if the trial raised.
-    :raises WorldError: if no trial can run there.
-    """
-    if isinstance(found, Outcome):
-        return found
-    raise TrialFailed(found.words) if found.ours else WorldError(found.words)
-
-
 def trial_key(trial: Trial, world: str, code: str) -> str:
     """Return the hash of everything that the rows of a trial depend on.
 
-    Not of how the point is called or which others there are, nor of the other arms, nor
-    of what is only decided when the rows are there: repetition and analysis.
+    It does not depend on the name of the point, on other points and arms, on the number
+    of retries, or on the analysis.
     """
     limits = trial.experiment.limits.model_dump(mode="json")
-    for name in ("retries", "speed_band", "cost_band"):
-        del limits[name]
+    del limits["retries"]
     depends_on = {
         "trace": _drawn_from(trial.experiment, trial.block),
         "arm": trial.arm.name,
@@ -199,6 +141,7 @@ def trial_key(trial: Trial, world: str, code: str) -> str:
         "costs": machine_us(trial.experiment),
         "world": world,
         "block": trial.block,
+        "session": trial.session,
         "code": code,
         "python": platform.python_version(),
     }
@@ -218,8 +161,8 @@ def _told(trial: Trial, world: str) -> dict[str, Any]:
     if world == "model":
         settings = trial.arm.model.settings(trial.experiment.model)
         return {**settings.model_dump(mode="json"), "own": trial.arm.model.own}
-    # In episodes a broker has met others before, and its neighbours are alive.
-    told: dict[str, Any] = {"episodes": True} if trial.experiment.episodes else {}
+    # The processes of a session have served other rounds before.
+    told: dict[str, Any] = {"shared": trial.experiment.sessions is not None}
     if world == "live":
         told["live"] = trial.experiment.live.model_dump(mode="json")
     return told
@@ -254,12 +197,6 @@ def _drawn_from(experiment: Experiment, block: int) -> dict[str, Any]:
 
 def _hash(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-@functools.cache
-def _replayer(world: str) -> Replayer:
-    """Return this process's replayer: the next trial may be of the same trace."""
-    return Replayer(make_world(world, lambda: None))
 
 
 def on_its_machine(trial: Trial, drawn: Trace) -> tuple[Trial, Trace]:

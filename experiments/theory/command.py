@@ -114,7 +114,7 @@ def _default_worlds(experiment: Experiment, console: Console) -> list[str]:
     if any(entry.service is None for entry in traffic):
         return ["model"]
     virtual = make_world("virtual", lambda: None)
-    runs = experiment.experiment.blocks * len(experiment.arms)
+    runs = experiment.blocks * len(experiment.arms)
     seconds = runs * sum(virtual.estimate_s(point.experiment) for point in found)
     if seconds <= _PATIENCE_S:
         return ["model", "virtual"]

@@ -62,7 +62,7 @@ def replay(world: World, point: Point) -> Iterator[tuple[str, TrialMeasures]]:
         files = RunFiles(
             requests=Path(scratch) / "requests", samples=Path(scratch) / "samples"
         )
-        for block in range(experiment.experiment.blocks):
+        for block in range(experiment.blocks):
             trace = generate(experiment, block)
             for order, arm in enumerate(experiment.arms):
                 trial = Trial(experiment=experiment, block=block, arm=arm, order=order)

@@ -1,4 +1,4 @@
-"""What a world is that can play episodes: sessions in which all arms are alive."""
+"""The protocol of a world with sessions: the processes of several arms at once."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The machine that an episode met: nothing in it is a broker's doing.
+    """The conditions of an episode, none of which depends on the broker's answers.
 
-    ``probes_ns`` are times of a fixed loop on the brokers' CPU. From the end of the
-    warm-up on, ``slowest_ns`` is what it took at its slowest, for some milliseconds,
-    and ``away_ns`` for how long the generator was without its CPU, at the worst.
+    ``late_p99_ns`` is the p99 of the generator's lateness. ``away_ns`` is the longest
+    time that the generator was without its CPU after the warm-up. ``loop_us`` is the
+    mean time of the reference loop on the brokers' CPU.
     """
 
-    probes_ns: tuple[int, ...]
-    slowest_ns: int = 0
+    late_p99_ns: int = 0
     away_ns: int = 0
+    loop_us: float | None = None
 
 
 class Session(Protocol):
@@ -47,7 +47,7 @@ class Session(Protocol):
         """Play an episode to an arm that is new, without a record."""
 
     def play(self, trial: Trial, replayed: Trace) -> Conditions:
-        """Play an episode; return the machine that it met."""
+        """Play an episode; return its conditions."""
 
     def finish(self) -> Iterator[Episode]:
         """End the session; yield every episode, in the order in which they ran."""

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from experiments.load.lateness import late, lateness
 from experiments.load.replaying import NETWORK_EXCEPTION, Seen
 from experiments.load.trace import Trace
 from experiments.processes.children import UNKNOWN_CPU_TIME, CpuTime
 from experiments.records import broker_rows, recording
 from experiments.records.broker_rows import BrokerRecord
-from experiments.records.cost_ratio import cost_ratio, drifted
+from experiments.records.cost_ratio import cost_ratio
 from experiments.records.recording import NEVER, Results
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
@@ -61,17 +62,8 @@ def record_run(
     joined = join(world, trial, replayed, seen, broker, end)
     recording.write(joined.requests, out.requests)
     recording.write(joined.samples, out.samples)
-    limits = trial.experiment.limits
-    faults = [
-        joined.result.reason,
-        drifted(trial.experiment, trial.arm.name, joined.result.cost_ratio),
-        recording.late(joined.result.lateness_ns["p99"], limits.lateness_p99_ms),
-        recording.disturbed(
-            end.broker_cpu.waited_s,
-            trial.experiment.workload.duration_s,
-            limits.broker_wait_share,
-        ),
-    ]
+    limit_ms = trial.experiment.limits.lateness_p99_ms
+    faults = [joined.result.reason, late(joined.result.lateness_ns["p99"], limit_ms)]
     reasons = [fault for fault in faults if fault]
     return replace(joined.result, valid=not reasons, reason="; ".join(reasons))
 
@@ -115,9 +107,15 @@ def join(
         reason="; ".join(reasons),
         trace_sha256=end.trace_sha256,
         counts=recording.counts(requests, int((offered_ns != NEVER).sum())),
-        lateness_ns=recording.lateness(offered_ns, intended_ns),
+        lateness_ns=lateness(offered_ns, intended_ns),
         lateness_by_class_ns=recording.lateness_by_class(
             offered_ns, intended_ns, replayed.column("class")
+        ),
+        late_requests=recording.late_requests(
+            offered_ns,
+            intended_ns,
+            replayed.column("class"),
+            trial.experiment.limits.lateness_p99_ms,
         ),
         violations=recorded.violations,
         accounts=recorded.accounts,

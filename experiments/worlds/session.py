@@ -1,8 +1,9 @@
-"""A session of episodes: all arms' brokers alive at once, pinned alike.
+"""A session of processes: the brokers of its arms, alive at once and pinned alike.
 
-One broker at a time has load; the others are idle. What an episode leaves of the
-brokers' CPU times a fixed loop there. Nothing is joined or written while a session goes
-on: the process that does so would share a CPU with what is measured.
+One broker at a time has load; the others are idle. A reference loop is timed in the
+idle time of the brokers' CPU. Nothing is joined or written during a session, because
+that would take CPU time from the processes under measurement. A run with a broker of
+its own is a session of one arm and one episode (`run_alone`).
 """
 
 from __future__ import annotations
@@ -12,33 +13,39 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
+
+import pyarrow as pa
 
 from experiments.design.config import Arm, Experiment
 from experiments.load import trace
 from experiments.load.arrivals import SECOND_NS
 from experiments.load.episodes import READY, Order, SessionJob, targets_line
 from experiments.load.generator import Target
+from experiments.load.lateness import late
+from experiments.load.replaying import Seen
 from experiments.load.trace import Trace
-from experiments.processes.children import Child, CpuTime
+from experiments.processes.children import Child, CpuTime, RunFailed
 from experiments.processes.pinning import Pinning
 from experiments.processes.scratch import scratch
 from experiments.processes.speed_probe import SpeedProbe
+from experiments.records import recording
 from experiments.records.broker_rows import BrokerRecord, SessionRecord
 from experiments.records.environment import now
 from experiments.records.machine import Watch
-from experiments.worlds import generating
 from experiments.worlds.episodes import Conditions, Episode
 from experiments.worlds.joining import LoadEnd, join
-from experiments.worlds.world import Trial
+from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # The first episodes meet a cold interpreter and create files.
 _REHEARSALS: Final = 3
 _STARTED_TIMEOUT_S: Final = 60.0
+# Beyond the length of an episode: encoding, reading answers, writing rows.
+_GRACE_S: Final = 40.0
 _FOREVER_NS: Final = 1 << 62
 
 
@@ -73,9 +80,9 @@ class Host(Protocol):
 
 
 class Hosts(Protocol):
-    """How the brokers of a world come about.
+    """Starts the brokers of a world.
 
-    An arm that is new is played for ``rehearsal_s`` at least without a record.
+    A new broker is rehearsed for at least ``rehearsal_s``, without a record.
     """
 
     rehearsal_s: float
@@ -96,7 +103,7 @@ class _Played:
     trial: Trial
     replayed: Trace
     end: LoadEnd
-    probes_ns: tuple[int, ...]
+    loop_us: float
     machine: dict[str, float]
     observed: Path
     started: str
@@ -113,12 +120,14 @@ class Session:
         self,
         world: str,
         experiment: Experiment,
+        arms: Sequence[Arm],
         hosts: Hosts,
         pinning: Pinning,
         tick: Callable[[], None],
     ) -> None:
         self._world = world
         self._experiment = experiment
+        self._arms = arms
         self._hosts = hosts
         self._pinning = pinning
         self._tick = tick
@@ -144,8 +153,7 @@ class Session:
         self._stack.enter_context(self._pinning.beside_generator())
         directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
-        arms = self._experiment.all_arms()
-        for arm in arms:
+        for arm in self._arms:
             at = self._of(arm.name)
             at.mkdir()
             host = self._hosts.start(self._experiment, arm, at)
@@ -183,7 +191,7 @@ class Session:
             self._order(trial, replayed, None)
 
     def play(self, trial: Trial, replayed: Trace) -> Conditions:
-        """Play an episode; return the machine that it met."""
+        """Play an episode; return its conditions."""
         broker = self._alive[trial.arm.name]
         observed = self._at / f"{trial.run_id}.arrow"
         # Before the machine is watched: it is no part of an episode.
@@ -193,23 +201,19 @@ class Session:
         cpu = broker.cpu_time()
         summary = self._order(trial, replayed, observed)
         used = broker.cpu_time() - cpu
-        loop, machine = watch.end(summary["origin_ns"] + _warmup_ns(trial))
+        loop, machine = watch.end()
         met = Conditions(
-            probes_ns=(loop.mean_ns,),
-            slowest_ns=loop.slowest_ns,
+            late_p99_ns=summary.pop("late_p99_ns"),
             away_ns=summary.pop("away_ns"),
+            loop_us=loop.mean_ns / 1000,
         )
         self._played.append(
             _Played(
                 trial=trial,
                 replayed=replayed,
                 end=LoadEnd(**summary, broker_cpu=used),
-                probes_ns=met.probes_ns,
-                machine={
-                    **machine,
-                    "away_s": met.away_ns / 1e9,
-                    "slowest_loop_s": loop.slowest_ns / 1e9,
-                },
+                loop_us=loop.mean_ns / 1000,
+                machine={**machine, "away_s": met.away_ns / 1e9},
                 observed=observed,
                 started=started,
                 seconds=time.monotonic() - began,
@@ -229,7 +233,7 @@ class Session:
             out=None if out is None else str(out),
         )
         self._load.tell(order.line())
-        patience_s = generating.patience_s(trial)
+        patience_s = span_s + _GRACE_S
         summary: dict[str, Any] = json.loads(
             self._load.line(patience_s, *self._everyone())
         )
@@ -255,7 +259,7 @@ class Session:
             if arm in records:
                 until_ns = _FOREVER_NS if last else following_ns[arm][0]
                 broker = _record(records[arm], played.replayed, end.origin_ns, until_ns)
-            seen = generating.read(played.observed)
+            seen = _read(played.observed)
             joined = join(self._world, played.trial, played.replayed, seen, broker, end)
             yield Episode(
                 trial=played.trial,
@@ -263,7 +267,7 @@ class Session:
                 samples=joined.samples,
                 result=replace(
                     joined.result,
-                    probes_ns=played.probes_ns,
+                    loop_us=played.loop_us,
                     machine=played.machine,
                     # Of the whole session, and so told once.
                     broker_phases_ms=ended[arm].phases_ms if last else {},
@@ -304,3 +308,36 @@ def _record(
 def _warmup_ns(trial: Trial) -> int:
     """Return from when on of an episode its requests are analysed."""
     return round(trial.experiment.workload.warmup_s * SECOND_NS)
+
+
+def _read(path: Path) -> Seen:
+    """Read the generator's observations of an episode into arrays."""
+    with pa.OSFile(str(path), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def run_alone(
+    session: Session, trial: Trial, replayed: Trace, out: RunFiles, *, rehearsed: bool
+) -> RunResult:
+    """Play one episode in a session of its own, and write its rows.
+
+    A run that went wrong is a result with a reason.
+
+    :raises WorldError: if the next run would go wrong in the same way.
+    """
+    try:
+        with session:
+            if rehearsed:
+                session.rehearse(trial, replayed)
+            session.play(trial, replayed)
+            (episode,) = session.finish()
+    except RunFailed as failure:
+        return RunResult.without_rows(str(failure), replayed)
+    recording.write(episode.requests, out.requests)
+    recording.write(episode.samples, out.samples)
+    result = episode.result
+    p99_ns = result.lateness_ns["p99"]
+    fault = late(p99_ns, trial.experiment.limits.lateness_p99_ms)
+    reason = "; ".join(filter(None, (result.reason, fault)))
+    return replace(result, valid=not reason, reason=reason)

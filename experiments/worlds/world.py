@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from experiments.design.config import Arm, Experiment
+from experiments.design.worlds import WORLDS
 from experiments.load.trace import Trace
 from experiments.records.recording import RunLabels
 
@@ -53,11 +54,17 @@ class Trial:
         """Return what the names of all attempts at this trial begin with."""
         return f"{self.prefix}b{self.block:03d}-{self.arm.name}-t"
 
+    @property
+    def session(self) -> int:
+        """Return the session that the run belongs to."""
+        return self.experiment.session_of(self.block)
+
     def labels(self, world: str) -> RunLabels:
         """Return what every row of this run says about it."""
         return RunLabels(
             run_id=self.run_id,
             block=self.block,
+            session=self.session,
             arm=self.arm.name,
             scheduler=self.arm.scheduler,
             world=world,
@@ -84,11 +91,13 @@ class RunResult:
     the machine was. ``violations`` counts broken laws (``planes.laws``); None if the
     broker did not come to say. ``accounts`` says what CPU the broker's process used,
     and what of it was billed to requests and to housekeeping. ``broker_phases_ms`` are
-    means that a broker without rows gives of its own phases, by API. ``probes_ns`` are
-    the times of a fixed loop on the broker's CPU meanwhile (`processes.idle_probe`),
-    ``machine`` is what else the kernel tells of the machine (`records.machine`).
-    ``cost_ratio`` is what requests cost over what they did when the machine was
-    calibrated (`records.cost_ratio`), if it was.
+    means that a broker without rows gives of its own phases, by API. ``late_requests``
+    counts, by class, the requests sent later than ``limits.lateness_p99_ms``.
+    ``loop_us`` is the mean time of the reference loop on the broker's CPU
+    (`processes.idle_probe`), ``machine`` holds the kernel's accounts of the machine
+    (`records.machine`). ``cost_ratio`` is the measured over the calibrated cost of the
+    answered requests (`records.cost_ratio`). The last three are recorded only: no run
+    is discarded by them.
     """
 
     valid: bool
@@ -104,7 +113,8 @@ class RunResult:
     broker_cpu_wait_s: float | None = None
     cost_ratio: float | None = None
     broker_phases_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    probes_ns: tuple[int, ...] = ()
+    late_requests: Mapping[str, int] = field(default_factory=dict)
+    loop_us: float | None = None
     machine: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -113,6 +123,12 @@ class RunResult:
         return cls(
             valid=False, reason=reason, recorded=False, trace_sha256=trace.sha256
         )
+
+
+def is_computed(world: str) -> bool:
+    """Return whether runs of a world are the same rows on any machine."""
+    entry = WORLDS.get(world)
+    return entry is not None and entry.computed
 
 
 class WorldError(Exception):

@@ -264,9 +264,10 @@ class Manifest:
         None where it was recorded before long runs were held against a band.
         """
         if self.episodes is not None:
-            return self.episodes.speed_band
-        band: float | None = self.config.get("limits", {}).get("speed_band")
-        return band
+            band = self.episodes.speed_band
+            return band if math.isfinite(band) else None
+        found: float | None = self.config.get("limits", {}).get("speed_band")
+        return found
 
     @property
     def cost_band(self) -> float:

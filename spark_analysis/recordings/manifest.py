@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -194,6 +195,8 @@ def _session_rounds(raw: Raw) -> int:
 
 
 def _episodes(raw: Raw) -> Episodes | None:
+    if raw["config"].get("sessions") is not None:
+        return _planned(raw["sessions"])
     found = raw["config"].get("episodes")
     if found is None:
         return None
@@ -207,6 +210,20 @@ def _episodes(raw: Raw) -> Episodes | None:
         speed_band=found["speed_band"],
         looks=tuple(_typed(Look, **look) for look in raw["looks"]),
         slowest_band=found.get("slowest_band"),
+    )
+
+
+def _planned(sessions: Raw) -> Episodes:
+    """Return the rounds of planned sessions, of which no rule ends any."""
+    return _typed(
+        Episodes,
+        primary=sessions["primary"],
+        quantile=exact_quantile(sessions["quantile"]),
+        precision=0.0,
+        rounds_min=sessions["planned"] * sessions["rounds"],
+        minutes=math.inf,
+        speed_band=math.inf,
+        looks=(),
     )
 
 
@@ -301,7 +318,7 @@ def _run(raw: Raw, session_rounds: int) -> Run:
             name: late["p99"]
             for name, late in (raw.get("lateness_by_class_ns") or {}).items()
         },
-        probes_ns=tuple(raw.get("probes_ns") or ()),
+        probes_ns=_loop_ns(raw),
         machine=raw.get("machine") or {},
         attempts=raw.get("attempts"),
         accounts=raw.get("accounts") or {},
@@ -310,6 +327,13 @@ def _run(raw: Raw, session_rounds: int) -> Run:
         late_requests=raw.get("late_requests") or {},
         loop_us=raw.get("loop_us"),
     )
+
+
+def _loop_ns(raw: Raw) -> tuple[int, ...]:
+    """Return the time of the reference loop, if one was timed."""
+    if raw.get("loop_us") is not None:
+        return (round(raw["loop_us"] * 1000),)
+    return tuple(raw.get("probes_ns") or ())
 
 
 def _billed_share(accounts: Mapping[str, int]) -> float | None:

@@ -42,27 +42,18 @@ def test_plan_counts_cells_and_minutes() -> None:
     assert found.output.count("block ") == 12
 
 
-def test_plan_of_episodes_says_when_they_end() -> None:
+def test_plan_of_sessions_states_the_configured_metric() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART)
     said = " ".join(found.output.split())
-    assert "at most 200 rounds x 8 arms = 1600 runs in the live world, about " in said
-    assert "the p99 ratio of control is known to a factor 1.15 under every arm" in said
-    assert "after 3 minutes at the latest; 80 rounds at least" in said
-    computed = doorkeeper("experiment", "plan", QUICKSTART, "--world", "virtual")
-    assert "minutes at the latest" not in " ".join(computed.output.split())
-
-
-def test_apache_kafka_plays_rounds_for_as_long_as_we_do() -> None:
-    arms = ("--world", "kafka", "--schedulers", "fifo,planes")
-    found = doorkeeper("experiment", "plan", QUICKSTART, *arms)
-    assert found.exit_code == 0, found.output
-    said = " ".join(found.output.split())
-    assert "after 3 minutes at the latest; 80 rounds at least" in said
+    assert (
+        "14 sessions x 6 rounds x 8 arms = 672 runs in the live world, about " in said
+    )
+    assert "configured metric: p99 of control" in said
 
 
 def test_plan_of_chosen_schedulers_has_only_their_arms() -> None:
     found = doorkeeper("experiment", "plan", QUICKSTART, "--schedulers", "fifo,wfq")
-    assert "at most 200 rounds x 3 arms = 600 runs" in found.output
+    assert "14 sessions x 6 rounds x 3 arms = 252 runs" in found.output
     assert "priority" not in found.output
 
 
@@ -88,7 +79,8 @@ def test_a_broker_key_of_a_level_is_checked_and_its_point_named(tmp_path: Path) 
 
 def test_an_unknown_key_ends_with_status_2_and_its_path(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
-    broken.write_text(QUICKSTART.read_text().replace("blocks = 200", "bloks = 200"))
+    text = (CONFIGS / "bursts.toml").read_text()
+    broken.write_text(text.replace("blocks = 12", "bloks = 12"))
     for command in ("validate", "plan", "run"):
         found = doorkeeper("experiment", command, broken)
         assert found.exit_code == 2

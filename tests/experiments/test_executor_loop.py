@@ -16,7 +16,7 @@ from experiments.design.points import points
 from experiments.running import runner
 from experiments.running.executors.spark import Spark, stream
 from experiments.running.trials import Failure, Outcome, TrialFailed, Work
-from experiments.worlds.world import RunResult, WorldError
+from experiments.worlds.world import RunResult, Trial, WorldError
 from tests.experiments.small_sweep import built, config_file
 
 
@@ -31,18 +31,22 @@ class Twice:
         if not self.waiting:
             return None
         work = self.waiting.popleft()
-        self.handed.append(work.trial.run_id)
+        self.handed.append(work.trials[0].run_id)
         return work
+
+    def started(self, trial: Trial) -> None:
+        assert trial.run_id == self.handed[-1]
 
     def take(self, outcome: Outcome) -> None:
         if outcome.trial.attempt == 0:
             again = replace(outcome.trial, attempt=1)
-            self.waiting.appendleft(Work(trial=again, with_trace=False))
+            self.waiting.appendleft(Work(rounds=((again,),)))
 
 
-def outcome_of(work: Work) -> Outcome:
-    return Outcome(
-        trial=work.trial,
+def outcomes_of(work: Work) -> tuple[Outcome, ...]:
+    (trial,) = work.trials
+    outcome = Outcome(
+        trial=trial,
         result=RunResult(valid=True),
         requests=None,
         samples=None,
@@ -53,15 +57,16 @@ def outcome_of(work: Work) -> Outcome:
         seconds=0.0,
         load_average=0.0,
     )
+    return (outcome,)
 
 
 @pytest.mark.parametrize("room", [1, 2, 5])
 def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
     trials = list(runner.plan(points(built())))[:4]
-    todo = Twice(deque(Work(trial=trial, with_trace=False) for trial in trials))
+    todo = Twice(deque(Work(rounds=((trial,),)) for trial in trials))
     with ThreadPoolExecutor(room) as threads:
-        for outcome in stream(
-            lambda work: threads.submit(outcome_of, work), todo, lambda: room
+        for (outcome,) in stream(
+            lambda work: threads.submit(outcomes_of, work), todo, lambda: room
         ):
             todo.take(outcome)
     expected = {f"{trial.stem}{attempt}" for trial in trials for attempt in (0, 1)}
@@ -73,7 +78,7 @@ def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
 
 def test_a_world_that_cannot_run_is_told_from_a_cell_that_raises() -> None:
     with ThreadPoolExecutor(1) as threads:
-        todo = Twice(deque([Work(trial=first_trial(), with_trace=False)]))
+        todo = Twice(deque([Work(rounds=((first_trial(),),))]))
         failure = Failure(words="no broker", ours=False)
         with pytest.raises(WorldError, match="no broker"):
             next(stream(lambda _: threads.submit(lambda: failure), todo, lambda: 1))
@@ -89,7 +94,7 @@ def test_a_cluster_that_cannot_be_reached_is_said_so() -> None:
             "An error occurred while calling o1.it.\n: java.io.IOException: no route\n"
         )
 
-    todo = Twice(deque([Work(trial=first_trial(), with_trace=False)]))
+    todo = Twice(deque([Work(rounds=((first_trial(),),))]))
     with pytest.raises(
         TrialFailed, match=r"^no session: java\.io\.IOException: no route$"
     ):

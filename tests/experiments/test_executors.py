@@ -23,7 +23,8 @@ from experiments.running.executor import Executor
 from experiments.running.executors.local import Local
 from experiments.running.executors.sequential import Sequential
 from experiments.running.executors.spark import attempt_there
-from experiments.running.trials import Failure, Outcome, TrialFailed, Work, attempt
+from experiments.running.playing import attempt
+from experiments.running.trials import Failure, Outcome, TrialFailed, Work
 from experiments.worlds.model.world import Model
 from experiments.worlds.virtual.world import Virtual
 from experiments.worlds.world import World
@@ -98,7 +99,7 @@ class Cut:
         self._executor = executor
         self._outcomes = outcomes
 
-    def outcomes(self, todo: Any) -> Iterator[Outcome]:
+    def outcomes(self, todo: Any) -> Iterator[tuple[Outcome, ...]]:
         with contextlib.closing(self._executor.outcomes(todo)) as outcomes:
             for _ in range(self._outcomes):
                 yield next(outcomes)
@@ -233,7 +234,7 @@ def test_stopped_by_a_signal_it_leaves_no_process_and_can_be_resumed(
 
 def test_a_worker_with_other_code_refuses() -> None:
     trial = next(runner.plan(points(built())))
-    work = Work(trial=trial, with_trace=False)
+    work = Work(rounds=((trial,),))
     refused = attempt_there("another hash", "model", work)
     assert isinstance(refused, Failure)
     assert "would run other code" in refused.words

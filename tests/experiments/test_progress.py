@@ -9,9 +9,9 @@ from rich.console import Console
 from experiments.design.config import Experiment, parse
 from experiments.running.progress import ProgressBar
 from experiments.worlds.world import RunResult, Trial
-from tests.experiments.test_episodes import content
+from tests.experiments.test_sessions import content
 
-UNSTEADY = "machine unsteady: a fixed loop took 1.8 times as long"
+LATE = "discarded: generator late: p99 9.00 ms > 1 ms (arm wfq)"
 
 
 def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
@@ -35,20 +35,21 @@ def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
 
 def test_a_run_that_does_not_count_has_a_line() -> None:
     data = content()
-    del data["episodes"]
+    del data["sessions"]
+    data["experiment"]["blocks"] = 6
     found = watched(parse(data), [["generator late: p99 9 ms", ""]])
     assert found[0].startswith("block 1/6, ")
     assert found[1:] == ["b000-fifo-t0 does not count: generator late: p99 9 ms"]
 
 
-def test_episodes_that_do_not_count_have_a_line_for_a_session() -> None:
+def test_runs_that_do_not_count_have_a_line_for_a_session() -> None:
     """Sessions are of two rounds here."""
-    reasons = [[UNSTEADY, UNSTEADY, ""], [UNSTEADY, "broker died", ""], [UNSTEADY]]
+    reasons = [[LATE, LATE, ""], [LATE, "broker died", ""], [LATE]]
     found = watched(parse(content()), reasons)
     assert [line.partition(", ")[0] for line in found] == [
-        "round 1/6",
-        "episodes that do not count: 3 (machine unsteady)",
-        "episodes that do not count: 1 (broker died)",
-        "round 3/6",
-        "episodes that do not count: 1 (machine unsteady)",
+        "session 1/3",
+        "runs that do not count: 3 (discarded: generator late)",
+        "runs that do not count: 1 (broker died)",
+        "session 2/3",
+        "runs that do not count: 1 (discarded: generator late)",
     ]

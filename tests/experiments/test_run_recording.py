@@ -16,13 +16,19 @@ from broker.observation.recording.recording import (
     open_recorder,
 )
 from experiments.load import trace
+from experiments.load.lateness import late, lateness
 from experiments.load.trace import Trace
 from experiments.records import broker_rows, recording
 from experiments.records.recording import NEVER, STAMPS, Results, RunLabels
 
 MS = 1_000_000
 LABELS = RunLabels(
-    run_id="b000-fifo-t0", block=0, arm="fifo", scheduler="fifo", world="live"
+    run_id="b000-fifo-t0",
+    block=0,
+    session=0,
+    arm="fifo",
+    scheduler="fifo",
+    world="live",
 )
 
 
@@ -134,15 +140,15 @@ def test_rows_have_the_published_schema_and_null_for_never(tmp_path: Path) -> No
 
 def test_lateness_is_the_nearest_rank_of_offered_minus_intended() -> None:
     late_ns = np.arange(1, 201) * 10
-    found = recording.lateness(1000 + late_ns, np.full(200, 1000))
+    found = lateness(1000 + late_ns, np.full(200, 1000))
     assert found == {"p50": 1000, "p99": 1980, "max": 2000}
-    assert recording.late(1_000_001, 1.0) == "generator late: p99 1.00 ms > 1 ms"
-    assert recording.late(1_000_000, 1.0) == ""
+    assert late(1_000_001, 1.0) == "generator late: p99 1.00 ms > 1 ms"
+    assert late(1_000_000, 1.0) == ""
 
 
 def test_lateness_agrees_with_numpys_inverted_cdf() -> None:
     offered = np.random.default_rng(1).integers(0, 10**9, 997)
-    found = recording.lateness(offered, np.zeros(997, np.int64))
+    found = lateness(offered, np.zeros(997, np.int64))
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         assert found[name] == np.quantile(offered, share, method="inverted_cdf")
 

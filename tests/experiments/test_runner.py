@@ -186,7 +186,7 @@ def test_a_directory_in_use_is_refused_without_resume(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", range(12))
 @pytest.mark.parametrize("half_written", [False, True])
-def test_killed_in_any_run_it_goes_on_without_repeating_a_done_trial(
+def test_killed_in_any_run_it_goes_on_without_repeating_a_done_block(
     tmp_path: Path, when: int, half_written: bool
 ) -> None:
     calls = iter(range(99))
@@ -204,7 +204,7 @@ def test_killed_in_any_run_it_goes_on_without_repeating_a_done_trial(
     assert manifest(tmp_path)["finished"] is None
     second = FakeWorld()
     assert run(tmp_path, second, resume=True) == []
-    assert [*first.ran[:when], *second.ran] == [
+    assert [*first.ran[: when // 4 * 4], *second.ran] == [
         trial.run_id for trial in runner.plan(points(experiment()))
     ]
     found = manifest(tmp_path)
@@ -286,32 +286,53 @@ def late(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
     """Be late in the first attempt at each wfq trial, and never get priority done."""
     result = good(trial, trace, out)
     if trial.arm.name == "wfq" and trial.attempt == 0:
-        return replace(result, valid=False, reason="generator late: p99 3.00 ms > 1 ms")
+        late_ns = {"p50": 1, "p99": 3_000_000, "max": 3_000_000}
+        return replace(
+            result, valid=False, reason="generator late", lateness_ns=late_ns
+        )
     if trial.arm.name == "priority":
         return RunResult(valid=False, reason="broker ended with 3", recorded=False)
     return result
 
 
-def test_a_late_run_is_kept_marked_and_repeated(tmp_path: Path) -> None:
+def test_a_round_with_a_late_run_is_kept_discarded_and_replayed(tmp_path: Path) -> None:
     missing = run(tmp_path, FakeWorld(late))
     runs = manifest(tmp_path)["runs"]
-    wfq = [each for each in runs if each["arm"] == "wfq" and each["block"] == 1]
+    of_block = [each for each in runs if each["block"] == 1]
+    wfq = [each for each in of_block if each["arm"] == "wfq"]
     assert [(each["run_id"], each["valid"]) for each in wfq] == [
         ("b001-wfq-t0", False),
         ("b001-wfq-t1", True),
     ]
-    assert wfq[0]["reason"] == "generator late: p99 3.00 ms > 1 ms"
+    why = "discarded: generator late: p99 3.00 ms > 1 ms (arm wfq)"
+    # The runs before it go with it, and all arms are replayed.
+    assert {each["reason"] for each in of_block if not each["valid"]} <= {
+        why,
+        "broker ended with 3",
+    }
+    assert wfq[0]["reason"] == why
     assert (tmp_path / wfq[0]["requests"]).exists()
+    assert sorted(each["arm"] for each in of_block if each["valid"]) == [
+        "fifo",
+        "fifo-again",
+        "wfq",
+    ]
     assert {each.arm for each in missing} == {"priority"}
 
 
-def test_a_run_without_rows_is_repeated_up_to_its_retries(tmp_path: Path) -> None:
-    missing = run(tmp_path, FakeWorld(late))
+def test_a_run_without_rows_is_repeated_alone_up_to_its_retries(tmp_path: Path) -> None:
+    def broken(trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
+        if trial.arm.name == "priority":
+            return RunResult(valid=False, reason="broker ended with 3", recorded=False)
+        return good(trial, trace, out)
+
+    missing = run(tmp_path, FakeWorld(broken))
     assert missing[0].reason == "broker ended with 3"
-    runs = manifest(tmp_path)["runs"]
-    tries = [each for each in runs if each["arm"] == "priority" and each["block"] == 0]
+    runs = [each for each in manifest(tmp_path)["runs"] if each["block"] == 0]
+    tries = [each for each in runs if each["arm"] == "priority"]
     assert [each["attempt"] for each in tries] == [0, 1]
     assert [each["requests"] for each in tries] == [None, None]
+    assert len(runs) == 3 + 2
 
 
 def test_a_world_in_which_nothing_can_run_ends_the_experiment_at_once(
@@ -332,7 +353,9 @@ def test_a_failed_cell_is_not_done_and_is_tried_again_on_resume(tmp_path: Path) 
     run(tmp_path, FakeWorld(late))
     again = FakeWorld()
     assert run(tmp_path, again, resume=True) == []
-    assert sorted(again.ran) == [f"b00{block}-priority-t2" for block in range(3)]
+    assert {it.partition("-t")[0] for it in again.ran} == {
+        f"b00{block}-priority" for block in range(3)
+    }
 
 
 @pytest.mark.parametrize(

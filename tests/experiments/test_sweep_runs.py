@@ -31,9 +31,9 @@ class Counting:
         self._executor = Sequential(Model(lambda: None))
 
     def outcomes(self, todo: Any) -> Any:
-        for outcome in self._executor.outcomes(todo):
-            self.ran.append(outcome.trial.run_id)
-            yield outcome
+        for outcomes in self._executor.outcomes(todo):
+            self.ran += [outcome.trial.run_id for outcome in outcomes]
+            yield outcomes
 
 
 def run(directory: Path, built: Content) -> tuple[list[str], Any]:

@@ -47,6 +47,10 @@ blocks = 1
 baseline = "fifo"
 again = false
 
+# What is tested is what is recorded, not this machine.
+[limits]
+lateness_p99_ms = 1e6
+
 [workload]
 duration_s = 0.6
 
@@ -290,8 +294,8 @@ def test_more_connections_than_the_queue_holds_are_all_served(tmp_path: Path) ->
     assert result.valid, result.reason
     assert result.counts["ok"] == result.counts["sent"]
     # How fast the CPU was meanwhile, and who had it.
-    (loop_ns,) = result.probes_ns
-    assert loop_ns > 5_000
+    assert result.loop_us is not None
+    assert result.loop_us > 5
     assert set(result.machine) >= {"watched_s", "load_average"}
 
 

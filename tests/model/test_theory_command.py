@@ -104,15 +104,16 @@ def test_a_recording_gives_the_table_that_running_it_gives(config, tmp_path):
     assert "is a recording of little, not of other" in result.output
 
 
-ROUNDS = """
-[episodes]
-session_rounds = 2
-rounds_min = 3
+SESSIONS = """
+[sessions]
+count = 2
+rounds = 2
+primary = "produce"
 """
 
 
 def test_rounds_of_a_session_share_a_file_and_are_told_apart(config, tmp_path):
-    config.write_text(CONFIG + ROUNDS)
+    config.write_text(CONFIG.replace("blocks = 3\n", "") + SESSIONS)
     directory = tmp_path / "recorded"
     recorded = run("experiment", "run", config, "--out", directory)
     assert recorded.exit_code == 0, recorded.output

@@ -135,6 +135,7 @@ def written(
         labels = RunLabels(
             run_id=run["run_id"],
             block=run["block"],
+            session=run["block"],
             arm=run["arm"],
             scheduler=run["scheduler"],
             world=world,

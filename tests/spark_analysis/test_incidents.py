@@ -121,6 +121,7 @@ def test_what_never_comes_back_is_infinite(
         labels = RunLabels(
             run_id=run["run_id"],
             block=run["block"],
+            session=run["block"],
             arm=run["arm"],
             scheduler=run["scheduler"],
             world="virtual",

@@ -22,14 +22,8 @@ from multiprocessing.connection import Connection, wait
 
 from experiments.processes.child import die_with
 from experiments.running.executor import Todo
-from experiments.running.trials import (
-    Failure,
-    Outcome,
-    TrialFailed,
-    Work,
-    attempt,
-    expect,
-)
+from experiments.running.playing import attempt
+from experiments.running.trials import Answer, Outcome, TrialFailed, Work, expect
 
 # Besides the one that it runs, each process has one trial waiting.
 _UNDER_WAY = 2
@@ -45,7 +39,7 @@ class Local:
         self._workers = workers or len(os.sched_getaffinity(0))
         self.lanes: int | None = self._workers
 
-    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
+    def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
         """Run trials, see `Executor`."""
         workers: list[_Worker] = []
         try:
@@ -78,6 +72,7 @@ class Local:
             if starts or least is None:
                 least = _Worker(self._world)
                 workers.append(least)
+            todo.started(work.trials[0])
             least.send(work)
 
 
@@ -102,10 +97,10 @@ class _Worker:
             self.pipe.send(work)
         self.under_way += 1
 
-    def receive(self) -> Outcome | Failure:
+    def receive(self) -> Answer:
         """Take its next answer."""
         with _its_death_told():
-            answer: Outcome | Failure = self.pipe.recv()
+            answer: Answer = self.pipe.recv()
         self.under_way -= 1
         return answer
 

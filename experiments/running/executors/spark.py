@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from experiments.records.environment import code_sha256
 from experiments.running.executor import Todo
+from experiments.running.playing import attempt
 from experiments.running.trials import (
+    Answer,
     Failure,
     Outcome,
     TrialFailed,
     Work,
-    attempt,
     expect,
 )
 
@@ -53,7 +54,7 @@ class Spark:
         self._world = world
         self._connect = connect
 
-    def outcomes(self, todo: Todo) -> Generator[Outcome, None, None]:
+    def outcomes(self, todo: Todo) -> Generator[tuple[Outcome, ...], None, None]:
         """Run trials, see `Executor`."""
         with contextlib.ExitStack() as stack:
             try:
@@ -77,15 +78,16 @@ class Spark:
 
 
 def stream(
-    submit: Callable[[Work], Future[Outcome | Failure]],
+    submit: Callable[[Work], Future[Answer]],
     todo: Todo,
     room: Callable[[], int],
-) -> Generator[Outcome, None, None]:
+) -> Generator[tuple[Outcome, ...], None, None]:
     """Keep up to ``room()`` trials under way, and yield outcomes as they come."""
-    running: set[Future[Outcome | Failure]] = set()
+    running: set[Future[Answer]] = set()
     while True:
         free = room() - len(running)
         while free > 0 and (work := todo.next()) is not None:
+            todo.started(work.trials[0])
             running.add(submit(work))
             free -= 1
         if not running:
@@ -95,7 +97,7 @@ def stream(
             yield expect(future.result())
 
 
-def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:
+def attempt_there(code: str, world: str, work: Work) -> Answer:
     """Run a trial on a worker, if it has the code whose hash is ``code``."""
     found = code_sha256()
     if found == code:
@@ -106,14 +108,16 @@ def attempt_there(code: str, world: str, work: Work) -> Outcome | Failure:
     return Failure(words=words, ours=True)
 
 
-def _job(context: SparkContext, world: str, work: Work) -> Outcome | Failure:
+def _job(context: SparkContext, world: str, work: Work) -> Answer:
     """Have Spark run one trial, and wait for it."""
     code = code_sha256()
     try:
         one = context.parallelize([work], 1)
         return one.map(lambda each: attempt_there(code, world, each)).collect()[0]
     except Exception as error:
-        raise TrialFailed(f"{work.trial.run_id}: Spark says: {_said(error)}") from error
+        raise TrialFailed(
+            f"{work.trials[0].run_id}: Spark says: {_said(error)}"
+        ) from error
 
 
 def _said(error: Exception) -> str:

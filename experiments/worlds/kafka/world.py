@@ -8,30 +8,19 @@ side is recorded as ever.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from experiments.design.config import Experiment
-from experiments.load.generator import REHEARSED
+from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.processes import scratch
-from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
-from experiments.processes.speed_probe import SpeedProbe
-from experiments.records.machine import Watch
-from experiments.worlds import generating
-from experiments.worlds.joining import LoadEnd, record_run
 from experiments.worlds.kafka.hosts import KafkaHosts
 from experiments.worlds.kafka.nodes import Mode
 from experiments.worlds.kafka.zookeeper_mode import ZooKeeperMode
-from experiments.worlds.session import Session
+from experiments.worlds.session import Session, run_alone
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
-# Before a run that has its broker to itself.
-_REHEARSALS: Final = 3
 # Both starts and stops, and the tool that reads JMX.
 _OVERHEAD_S: Final = 20.0
 # Encoding, and what the probe takes; a session's start is another matter.
@@ -57,56 +46,27 @@ class Kafka:
         """Say which Kafka runs, and where."""
         return {
             "kafka": self._mode.version,
-            "rehearsals": _REHEARSALS,
             "rehearsal_s": self._hosts.rehearsal_s,
             **self._pinning.environment(),
             **scratch.environment(),
         }
 
     def estimate_s(self, experiment: Experiment) -> float:
-        """Add starts and rehearsals to the load's length, or what is between two."""
+        """Add starts and rehearsals to the load's length, or the time between two."""
         length_s = experiment.workload.duration_s
-        if experiment.episodes is not None:
+        if experiment.sessions is not None:
             return length_s + _BESIDE_EPISODE_S
-        return (1 + _REHEARSALS) * length_s + _OVERHEAD_S
+        return length_s + max(length_s, self._hosts.rehearsal_s) + _OVERHEAD_S
 
     def session(self, experiment: Experiment) -> Session:
-        """Return a session of episodes: all arms' brokers at once, not started yet."""
-        return Session(self.name, experiment, self._hosts, self._pinning, self._tick)
+        """Return a session of all arms, not started yet."""
+        return self._session(experiment, experiment.all_arms())
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start Kafka, rehearse and replay the trace, write the rows."""
-        with scratch.scratch(f"kafka-{trial.run_id}-") as at:
-            try:
-                return self._run(trial, trace, out, Path(at))
-            except RunFailed as failure:
-                return RunResult.without_rows(str(failure), trace)
+        session = self._session(trial.experiment, (trial.arm,))
+        return run_alone(session, trial, trace, out, rehearsed=True)
 
-    def _run(self, trial: Trial, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
-        with (
-            SpeedProbe(self._pinning, at, self._tick) as probe,
-            self._hosts.start(trial.experiment, trial.arm, at) as host,
-            generating.start(trial, replayed, at, self._pinning, self._tick) as load,
-        ):
-            load.tell(replace(host.target(), rehearsals=_REHEARSALS).line())
-            # The set-up, and what is replayed without a record: the JVM compiles.
-            patience_s = generating.patience_s(trial, _REHEARSALS)
-            said = load.line(patience_s, *host.processes)
-            if said != REHEARSED:
-                raise load.failure(f"said {said!r} instead of {REHEARSED!r}")
-            before = host.cpu_time()
-            watch = Watch(probe, self._pinning.broker, host.processes)
-            patience_s = generating.patience_s(trial)
-            summary = json.loads(load.line(patience_s, *host.processes))
-            used = host.cpu_time() - before
-            loop, machine = watch.end()
-            ended = host.stop()
-        end = LoadEnd(**summary, broker_cpu=used, fault=ended.fault)
-        seen = generating.observations(at)
-        result = record_run(self.name, trial, replayed, out, seen, None, end)
-        return replace(
-            result,
-            broker_phases_ms=ended.phases_ms,
-            probes_ns=(loop.mean_ns,),
-            machine=machine,
-        )
+    def _session(self, experiment: Experiment, arms: Sequence[Arm]) -> Session:
+        hosts = self._hosts
+        return Session(self.name, experiment, arms, hosts, self._pinning, self._tick)

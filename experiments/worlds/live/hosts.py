@@ -33,9 +33,8 @@ class LiveHosts:
     @contextlib.contextmanager
     def start(self, experiment: Experiment, arm: Arm, at: Path) -> Iterator[Host]:
         """Start an arm's broker; it does not listen yet."""
-        started = brokers.start(
-            experiment, arm, at, self._pinning, self._tick, RARE_SAMPLES
-        )
+        samples = {} if experiment.sessions is None else RARE_SAMPLES
+        started = brokers.start(experiment, arm, at, self._pinning, self._tick, samples)
         with started as broker:
             yield _Host(experiment=experiment, arm=arm, at=at, broker=broker)
 

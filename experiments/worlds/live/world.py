@@ -12,26 +12,22 @@ that ends before it listens stops the experiment: its configuration will not do.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.cluster.recorded import record_played
-from experiments.design.config import Experiment
+from experiments.design.config import Arm, Experiment
 from experiments.load.trace import Trace
 from experiments.processes import scratch
 from experiments.processes.children import RunFailed
 from experiments.processes.pinning import Pinning
 from experiments.processes.speed_probe import SpeedProbe
 from experiments.records.machine import Watch
-from experiments.worlds import generating
-from experiments.worlds.joining import LoadEnd, record_run
-from experiments.worlds.live import brokers
 from experiments.worlds.live.cluster import ClusterRun
 from experiments.worlds.live.hosts import LiveHosts
-from experiments.worlds.session import Session
+from experiments.worlds.session import Session, run_alone
 from experiments.worlds.world import RunFiles, RunResult, Trial
 
 # Starting both processes, setting up, joining and writing the rows.
@@ -40,7 +36,6 @@ _OVERHEAD_S = 0.8
 _CLUSTER_OVERHEAD_S = 12.0
 # Probing, encoding, and an episode's part of the start and end of its session.
 _BESIDE_EPISODE_S = 0.15
-_STOP_TIMEOUT_S = 10.0
 
 
 def make(tick: Callable[[], None]) -> Live:
@@ -63,26 +58,29 @@ class Live:
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Add to the load's length what a run costs beside it."""
-        beside_s = _OVERHEAD_S if experiment.episodes is None else _BESIDE_EPISODE_S
+        beside_s = _OVERHEAD_S if experiment.sessions is None else _BESIDE_EPISODE_S
         if experiment.cluster is not None:
             beside_s = _CLUSTER_OVERHEAD_S
         return experiment.workload.duration_s + beside_s
 
     def session(self, experiment: Experiment) -> Session:
-        """Return a session of episodes: all arms' brokers at once, not started yet."""
-        hosts = LiveHosts(self._pinning, self._tick)
-        return Session(self.name, experiment, hosts, self._pinning, self._tick)
+        """Return a session of all arms, not started yet."""
+        return self._session(experiment, experiment.all_arms())
 
     def run(self, trial: Trial, trace: Trace, out: RunFiles) -> RunResult:
         """Start a broker, replay the trace to it, stop it, write the joined rows."""
-        prefix = f"doorkeeper-{trial.run_id}-"
-        with scratch.scratch(prefix) as at:
+        if trial.experiment.cluster is None:
+            session = self._session(trial.experiment, (trial.arm,))
+            return run_alone(session, trial, trace, out, rehearsed=False)
+        with scratch.scratch(f"doorkeeper-{trial.run_id}-") as at:
             try:
-                if trial.experiment.cluster is not None:
-                    return self._run_cluster(trial, trace, out, Path(at))
-                return self._run(trial, trace, out, Path(at))
+                return self._run_cluster(trial, trace, out, Path(at))
             except RunFailed as failure:
                 return RunResult.without_rows(str(failure), trace)
+
+    def _session(self, experiment: Experiment, arms: Sequence[Arm]) -> Session:
+        hosts = LiveHosts(self._pinning, self._tick)
+        return Session(self.name, experiment, arms, hosts, self._pinning, self._tick)
 
     def _run_cluster(
         self, trial: Trial, replayed: Trace, out: RunFiles, at: Path
@@ -98,28 +96,6 @@ class Live:
             result,
             valid=not reasons,
             reason="; ".join(reasons),
-            probes_ns=(loop.mean_ns,),
+            loop_us=loop.mean_ns / 1000,
             machine=machine,
         )
-
-    def _run(self, trial: Trial, replayed: Trace, out: RunFiles, at: Path) -> RunResult:
-        generator = generating.start(trial, replayed, at, self._pinning, self._tick)
-        broker_process = brokers.start(
-            trial.experiment, trial.arm, at, self._pinning, self._tick
-        )
-        probe = SpeedProbe(self._pinning, at, self._tick)
-        with probe, broker_process as broker, generator as load:
-            target = brokers.target(trial.experiment, trial.arm, broker)
-            load.tell(target.line())
-            watch = Watch(probe, self._pinning.broker, (broker,))
-            before = broker.cpu_time()
-            summary = json.loads(load.line(generating.patience_s(trial), broker))
-            after = broker.cpu_time()
-            loop, machine = watch.end()
-            fault = broker.stop(_STOP_TIMEOUT_S)
-        end = LoadEnd(**summary, broker_cpu=after - before, fault=fault)
-        seen = generating.observations(at)
-        result = record_run(
-            self.name, trial, replayed, out, seen, brokers.recording(at), end
-        )
-        return replace(result, probes_ns=(loop.mean_ns,), machine=machine)

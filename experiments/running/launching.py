@@ -1,0 +1,108 @@
+"""From a config file to a finished experiment: checks, the executor, and the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from experiments.design import config
+from experiments.design.config import Experiment
+from experiments.design.config_errors import ExperimentError
+from experiments.design.points import Point, points
+from experiments.design.worlds import WORLDS
+from experiments.load.size import refuse_oversize
+from experiments.records.environment import memory_bytes
+from experiments.running.executor import Executor
+from experiments.running.progress import Watcher
+from experiments.running.runner import run
+from experiments.running.units import Missing
+from experiments.running.worlds import make_world
+from experiments.worlds.world import World
+
+# Opens the Spark session in which trials are to run; its type is Spark's own.
+Connect = Callable[[], AbstractContextManager[Any]]
+
+
+def load(
+    path: Path, schedulers: str | None = None, world: str | None = None
+) -> Experiment:
+    """Read a config, apply the command line's choices, and check all of it.
+
+    :raises ExperimentError: naming the first key that is not as expected.
+    """
+    experiment = config.load(path)
+    if schedulers is not None:
+        names = [name.strip() for name in schedulers.split(",")]
+        experiment = experiment.with_schedulers(names)
+    if world is not None:
+        experiment = experiment.with_world(world)
+    for point in points(experiment):
+        _check_broker_keys(point)
+        refuse_oversize(point.experiment, memory_bytes())
+    return experiment
+
+
+def run_experiment(
+    experiment: Experiment,
+    directory: Path,
+    watcher: Watcher,
+    *,
+    resume: bool,
+    executor: str | None = None,
+    workers: int | None = None,
+    connect: Connect | None = None,
+) -> list[Missing]:
+    """Run an experiment; return the trials that have no run that counts.
+
+    ``executor`` is ``sequential``, ``local`` or ``spark``, by default ``local`` where
+    the world allows it; ``connect`` is needed for ``spark``.
+
+    :raises ExperimentError: if the world does not allow the executor.
+    """
+    world = make_world(experiment.experiment.world, watcher.tick)
+    chosen = executor_for(world, executor, workers, connect)
+    return run(experiment, directory, world, chosen, watcher, resume=resume)
+
+
+def executor_for(
+    world: World,
+    name: str | None = None,
+    workers: int | None = None,
+    connect: Connect | None = None,
+) -> Executor:
+    """Make the executor; no other is imported.
+
+    :raises ExperimentError: if the world does not allow it.
+    """
+    computed = WORLDS[world.name].computed
+    name = name or ("local" if computed else "sequential")
+    if name == "sequential":
+        from experiments.running.executors.sequential import Sequential
+
+        return Sequential(world)
+    if not computed:
+        allowed = [it for it, entry in WORLDS.items() if entry.computed]
+        raise ExperimentError(
+            f"--executor {name}",
+            f"runs of the {world.name} world measure the machine, so they cannot share "
+            "it; this is for --world " + " and ".join(allowed),
+        )
+    if name == "spark":
+        from experiments.running.executors.spark import Spark
+
+        assert connect is not None
+        return Spark(world.name, connect)
+    from experiments.running.executors.local import Local
+
+    return Local(world.name, workers)
+
+
+def _check_broker_keys(point: Point) -> None:
+    try:
+        config.check_broker_keys(point.experiment)
+    except ExperimentError as error:
+        if point.number is None:
+            raise
+        raise ExperimentError(f"sweep, point {point.name!r}", str(error)) from error
