@@ -104,15 +104,52 @@ def validate(config: Path) -> None:
 @CONFIG
 @_SCHEDULERS
 @_WORLD
-def plan(config: Path, schedulers: str | None, world: str | None) -> None:
-    """Print the trials, the runs and the minutes of an experiment."""
+@click.option(
+    "--pilot",
+    type=DIRECTORY,
+    metavar="RUN_DIR",
+    help="A recording whose sessions say how many are needed.",
+)
+@click.option(
+    "--precision",
+    metavar="10%",
+    default="10%",
+    show_default=True,
+    help="The wanted half-width of the ratio of the configured metric.",
+)
+def plan(
+    config: Path,
+    schedulers: str | None,
+    world: str | None,
+    pilot: Path | None,
+    precision: str,
+) -> None:
+    """Print the trials, the runs and the minutes; with a pilot, the sessions."""
     from doorkeeper.at_work import experiments as at_work
     from experiments.design.config_errors import ExperimentError
     from experiments.running import launching
 
     with refusing(ExperimentError):
         chosen = launching.load(config, schedulers, world)
+        if pilot is not None:
+            at_work.advise(chosen, pilot, _share(precision), console())
+            return
     at_work.describe(chosen, console())
+
+
+def _share(text: str) -> float:
+    """Return the number that a percentage means.
+
+    :raises click.BadParameter: if it is none above 0.
+    """
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 10:
+        words = f"found {text!r}, expected a percentage such as 10%"
+        raise click.BadParameter(words, param_hint="--precision")
+    return share
 
 
 def _cluster(master: str) -> Callable[[], AbstractContextManager[Any]]:

@@ -60,6 +60,7 @@ LAYERS = {
         ("running.worlds",),
         ("running", "theory"),
         ("running.executors", "bench"),
+        ("running.launching",),
     ),
     "spark_analysis": (
         ("statistics",),

@@ -13,6 +13,7 @@ from experiments.design.config import Experiment
 from experiments.design.points import factors, points
 from experiments.running import launching
 from experiments.running.launching import Connect
+from experiments.running.pilot import sessions_needed
 from experiments.running.progress import ProgressBar
 from experiments.running.runner import plan
 from experiments.running.units import Missing
@@ -84,6 +85,33 @@ def describe(experiment: Experiment, console: Console) -> None:
         metric = f"configured metric: p{quantile * 100:g} of {primary}"
         console.print(metric, highlight=False)
     console.print(f"{size(experiment)}, {_lasting(trials, world)}", highlight=False)
+
+
+def advise(
+    experiment: Experiment, pilot: Path, precision: float, console: Console
+) -> None:
+    """Print the number of sessions that each arm needs, by a pilot.
+
+    :raises ExperimentError: if the pilot cannot be used.
+    """
+    found = sessions_needed(pilot, precision, experiment.analysis.alpha)
+    primary, quantile = experiment.primary
+    table = Table(
+        caption=f"p{quantile * 100:g} of {primary}, ratio to "
+        f"{experiment.experiment.baseline}, {precision:.3g} to either side"
+    )
+    for column in ("arm", "pilot sessions", "sd of log ratio", "sessions needed"):
+        table.add_column(column, justify="right")
+    for needed in found:
+        table.add_row(
+            needed.arm,
+            str(needed.pilot_sessions),
+            f"{needed.deviation:.3f}",
+            str(needed.sessions),
+        )
+    console.print(table)
+    count = max(it.sessions for it in found)
+    console.print(f"[sessions] count = {count}", markup=False, highlight=False)
 
 
 def size(experiment: Experiment) -> str:

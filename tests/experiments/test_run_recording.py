@@ -109,6 +109,7 @@ def test_rows_have_the_published_schema_and_null_for_never(tmp_path: Path) -> No
     assert read.schema.names == [
         "run_id",
         "block",
+        "session",
         "arm",
         "scheduler",
         "world",
@@ -240,6 +241,7 @@ def test_samples_count_from_the_origin_and_begin_with_it(tmp_path: Path) -> None
     assert row == {
         "run_id": "b000-fifo-t0",
         "block": 0,
+        "session": 0,
         "arm": "fifo",
         "scheduler": "fifo",
         "world": "live",
