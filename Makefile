@@ -8,6 +8,8 @@ OUT ?= runs/quickstart
 QUICKSTART := experiments/configs/quickstart.toml
 WITNESS := experiments/configs/witness.toml
 WITNESSES := runs/witness
+AA := experiments/configs/aa.toml
+AAS := runs/aa
 # The experiments of docs/results.md that are computed: those with a report, and those
 # that theory judges.
 REPORTED := ablation frontier planes inheritance
@@ -25,7 +27,7 @@ SEED ?= 1
 COUNT ?= 60
 SECONDS ?= 60
 
-.PHONY: setup compare compare-kafka witness incident results validate-statistics test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
+.PHONY: setup compare aa compare-kafka witness incident results validate-statistics test test-slow search test-kafka kafka-tools check bench bench-before fuzz mutants soak bad-days neighbours paper clean
 
 setup: $(STAMP)
 
@@ -40,6 +42,12 @@ compare: $(STAMP)
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world virtual --out $(OUT)/virtual --resume
 	$(BIN)/doorkeeper experiment run $(QUICKSTART) --world live --out $(OUT)/live --resume || test $$? -eq 1
 	$(BIN)/doorkeeper analyze $(OUT)
+
+# Eight processes of one baseline for ten minutes: the rate of false verdicts.
+aa: $(STAMP)
+	$(BIN)/doorkeeper experiment run $(AA) --out $(AAS) --resume || test $$? -eq 1
+	$(BIN)/doorkeeper analyze $(AAS)
+	$(BIN)/python -m spark_analysis.false_verdicts $(AAS)/report/results.json
 
 # And what Apache Kafka makes of it, with one plane and with two: some eight minutes more.
 compare-kafka: $(STAMP) $(KAFKA_JARS)
