@@ -75,7 +75,6 @@ set = { "queued.max.requests" = 20 }
 
 [limits]
 lateness_p99_ms = 10000.0
-speed_band = 1000.0
 """
 
 
