@@ -28,6 +28,7 @@ OUTCOMES: Final = ("ok", "error", "timeout", "unfinished")
 _LABELS: Final = {
     "run_id": "string",
     "block": "bigint",
+    "session": "int",
     "arm": "string",
     "scheduler": "string",
     "world": "string",

@@ -54,7 +54,9 @@ def read_requests(spark: SparkSession, manifest: Manifest) -> DataFrame:
     frame = _read(spark, REQUESTS, compared_files(manifest, "requests"))
     latency = f"{STAMPS[-1]} - {STAMPS[0]}"
     lost = "double('Infinity')"
-    return frame.join(_runs(spark, manifest), "run_id").selectExpr(
+    # The session is the manifest's: rows of older recordings have none.
+    rows = frame.drop("session")
+    return rows.join(_runs(spark, manifest), "run_id").selectExpr(
         "run_id",
         "point_index",
         "block",

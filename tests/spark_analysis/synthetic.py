@@ -202,6 +202,7 @@ def write_run(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
         {
             "run_id": [run["run_id"]] * count,
             "block": [run["block"]] * count,
+            "session": [run.get("session", run["block"])] * count,
             "arm": [run["arm"]] * count,
             "scheduler": [run["scheduler"]] * count,
             "world": ["live"] * count,
@@ -233,6 +234,7 @@ def write_samples(directory: Path, run: Mapping[str, Any], rows: Rows) -> None:
             "world": ["live"] * count,
             "plane": ["data"] * count,
             "block": [run["block"]] * count,
+            "session": [run.get("session", run["block"])] * count,
             "t_ns": ticks,
             "queued": queued,
             "waiting": waiting,
