@@ -60,8 +60,8 @@ _ROUNDS: Final = 6
 _LOAD_S: Final = 1.5
 # The first guess of a cost that no config states.
 _GUESS_US: Final = 200.0
-# Neither late requests nor a CPU that others had change the CPU time of requests.
-_UNDISTURBED: Final = {"lateness_p99_ms": 1e6, "broker_wait_share": 1e6}
+# A late request uses the same CPU time.
+_UNDISTURBED: Final = {"lateness_p99_ms": 1e6}
 
 
 @dataclass(slots=True)
@@ -147,11 +147,8 @@ def calibrate(
     rounds = 1
     if _has_sessions(alone, world):
         rounds = max(_ROUNDS, math.ceil(_LOAD_S / alone.workload.duration_s))
-    header = alone.experiment.model_copy(
-        update={"blocks": (settling + sessions) * rounds}
-    )
-    alone = alone.model_copy(update={"experiment": header})
-    watcher.planned(header.blocks, world.estimate_s(in_rates(alone)), 1)
+    alone = _repeated(alone, settling + sessions, rounds)
+    watcher.planned(alone.blocks, world.estimate_s(in_rates(alone)), 1)
     stated_us = nominal_us(in_rates(alone))
     found: list[dict[str, float]] = []
     reads_us: list[float] = []
@@ -213,7 +210,16 @@ def _stated(alone: Experiment, world: World, *, billed: bool) -> dict[str, Cost]
 
 
 def _has_sessions(experiment: Experiment, world: World) -> bool:
-    return experiment.episodes is not None and not WORLDS[world.name].computed
+    return experiment.sessions is not None and not WORLDS[world.name].computed
+
+
+def _repeated(alone: Experiment, count: int, rounds: int) -> Experiment:
+    """Return the experiment with ``count`` sessions of ``rounds`` rounds."""
+    if alone.sessions is None:
+        header = alone.experiment.model_copy(update={"blocks": count * rounds})
+        return alone.model_copy(update={"experiment": header})
+    planned = alone.sessions.model_copy(update={"count": count, "rounds": rounds})
+    return alone.model_copy(update={"sessions": planned})
 
 
 def _session(

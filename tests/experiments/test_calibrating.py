@@ -35,7 +35,11 @@ BILLED_US = {"control": 150.0, "bulk": 800.0}
 PRIOR_US = 40.0
 REST_US = 50.0
 SETTLING = 2
-SESSIONS_OF_CONTENT = {**CONTENT, "episodes": {"session_rounds": 2, "rounds_min": 2}}
+SESSIONS_OF_CONTENT = {
+    **CONTENT,
+    "experiment": {k: v for k, v in CONTENT["experiment"].items() if k != "blocks"},
+    "sessions": {"count": 2, "rounds": 2, "primary": "control"},
+}
 INCIDENT = Path("experiments/configs/kafka-4453.toml")
 
 
@@ -82,7 +86,7 @@ class Broker:
         if self.fails:
             raise RunFailed("broker ended with status 9")
         self.sessions[-1].append((trial, replayed))
-        return Conditions(probes_ns=(1_000_000,))
+        return Conditions()
 
     def finish(self) -> Iterator[Episode]:
         for trial, replayed in self.sessions[-1]:
