@@ -7,8 +7,7 @@ nothing) the order statistics of the sign test.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
@@ -64,34 +63,3 @@ def log_ratio_interval(log_ratios: FloatArray, confidence: float) -> Estimate:
     if np.all(np.isfinite(log_ratios)):
         return mean_interval(log_ratios, confidence)
     return median_interval(log_ratios, confidence)
-
-
-def share_residuals(
-    runs: Sequence[FloatArray], value: float, side: Literal["left", "right"] = "right"
-) -> FloatArray:
-    """Return how many more values up to ``value`` each run has than its part of all.
-
-    Runs are ascending; ``left`` counts the values below it. The sum is 0.
-    """
-    sizes = np.array([len(run) for run in runs], dtype=np.float64)
-    counts = np.array([np.searchsorted(run, value, side) for run in runs])
-    residuals: FloatArray = counts - counts.sum() / sizes.sum() * sizes
-    return residuals
-
-
-def share_error(
-    runs: Sequence[FloatArray], value: float, side: Literal["left", "right"] = "right"
-) -> float:
-    """Return the standard error over runs of the share of all values up to ``value``.
-
-    At least two ascending runs; a ratio estimate, for they may differ in length.
-    """
-    count = len(runs)
-    residuals = share_residuals(runs, value, side)
-    squares = float(residuals @ residuals)
-    return math.sqrt(count / (count - 1) * squares) / sum(map(len, runs))
-
-
-def value_at(pooled: FloatArray, share: float) -> float:
-    """Return the value at an estimated share, forgiving its last few bits."""
-    return float(pooled[max(1, math.ceil(len(pooled) * share - 1e-9)) - 1])
