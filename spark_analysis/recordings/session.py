@@ -18,7 +18,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -27,12 +27,10 @@ from spark_analysis.recordings.contract import DamagedFile
 from spark_analysis.recordings.java import java_home
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
 CONNECT: Final = "sc://"
-_PACKAGE: Final = Path(__file__).parents[1]
 _LACKING: Final = re.compile(
     "No space left on device|File too large|Disk quota exceeded|OutOfMemoryError"
 )
@@ -71,7 +69,7 @@ class SparkFailed(Exception):
 
 @contextlib.contextmanager
 def spark_session(
-    master: str = LOCAL, packages: Sequence[Path] = (_PACKAGE,), *, rows: int = 0
+    master: str = LOCAL, packages: Sequence[Path] = (), *, rows: int = 0
 ) -> Iterator[SparkSession]:
     """Start a session, and stop it at the end; there is one in a process at a time.
 
@@ -113,18 +111,6 @@ def spark_session(
             raise
         finally:
             session.stop()
-
-
-def apply_to_groups(
-    frame: DataFrame,
-    keys: list[str],
-    function: Callable[[pa.Table], pa.Table],
-    schema: str,
-) -> DataFrame:
-    """Call ``function`` once per group, each group one Arrow table in no order."""
-    with _old_pandas_preferred():
-        # Spark inspects what it is given: a partial object would confuse it.
-        return frame.groupBy(*keys).applyInArrow(lambda table: function(table), schema)
 
 
 def settings(master: str, rows: int = 0) -> dict[str, str]:

@@ -112,5 +112,5 @@ def test_the_whole_analysis_runs_on_a_machine_without_java(tmp_path: Path) -> No
     assert answer.returncode == 0, answer.stderr
     # Java's and Spark's chatter is kept back.
     assert answer.stderr == ""
-    assert "With 2 complete blocks no data could give a p below 0.50" in answer.stdout
+    assert "2 complete sessions cannot give a p below 0.50" in answer.stdout
     assert (tmp_path / "run" / "report" / "index.html").is_file()

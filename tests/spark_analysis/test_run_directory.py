@@ -1,21 +1,32 @@
-"""Run directories by path and by URI."""
+"""Run directories by path and by URI, and analyses away from this process."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.recordings.java import java_home
 from spark_analysis.recordings.manifest import load_manifest
 from spark_analysis.recordings.run_directory import (
     local_directory,
     recordings_at,
     recordings_here,
 )
+from spark_analysis.recordings.session import settings
+from tests.experiments.spark_cluster import cluster
 from tests.spark_analysis import synthetic
 
 if TYPE_CHECKING:
@@ -82,3 +93,114 @@ def test_spark_reads_the_manifests_of_worlds(
 def test_a_uri_without_a_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="there is no such file; is this a run"):
         recordings_at(spark, f"file:{tmp_path}")
+
+
+def analyzed(run: str, out: Path, *options: str, env: dict[str, str]) -> bytes:
+    """Run the command in another directory; return results.json."""
+    done = subprocess.run(
+        [sys.executable, "-m", "doorkeeper", "analyze", run, "--out", out, *options],
+        check=False,
+        capture_output=True,
+        env=env | {"PYTHONPATH": str(ROOT)},
+        cwd=out.parent,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return (out / "results.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def expected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    out = tmp_path_factory.mktemp("expected") / "report"
+    return analyzed(str(run), out, env=dict(os.environ))
+
+
+@pytest.mark.spark
+def test_a_cluster_with_another_home_gives_the_same_bytes(
+    run: Path, expected: bytes, tmp_path: Path
+) -> None:
+    """Its workers have no package of ours, and no Python at all."""
+    home = tmp_path / "home"
+    home.mkdir()
+    there = {
+        **os.environ,
+        "HOME": str(home),
+        "PYSPARK_PYTHON": "/nonexistent/python",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_HOME": str(java_home(os.environ)),
+    }
+    here = there | {
+        "HOME": os.environ.get("HOME", "/"),
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.executor.memory=512m pyspark-shell",
+    }
+    del here["JAVA_HOME"]
+    with cluster(tmp_path, 2, there) as master:
+        found = analyzed(
+            f"file:{run}".replace("%", "%25"),
+            tmp_path / "report",
+            "--master",
+            master,
+            env=here,
+        )
+    assert found == expected
+
+
+@pytest.fixture
+def connect_server(tmp_path: Path) -> Iterator[str]:
+    """Start Spark Connect, in a directory of its own; give its URL."""
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
+    home = Path(pyspark.__file__).parent
+    if not list(home.glob("jars/spark-connect_*.jar")):
+        pytest.skip("this pyspark has no spark-connect jar")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path / "server.log"
+    confs = {
+        "spark.master": "local[2]",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.sql.shuffle.partitions": 4,
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": settings("local[2]")[
+            "spark.driver.extraJavaOptions"
+        ],
+    }
+    options = [it for k, v in confs.items() for it in ("--conf", f"{k}={v}")]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [
+                home / "bin" / "spark-submit",
+                *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+                *options,
+                "spark-internal",
+            ],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "JAVA_HOME": str(java_home(os.environ)),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": "/nonexistent/python",
+            },
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        end = time.monotonic() + START_S
+        while not re.search("Spark Connect server started", log.read_text()):
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.mark.spark
+def test_spark_connect_gives_the_same_bytes(
+    run: Path, expected: bytes, connect_server: str, tmp_path: Path
+) -> None:
+    env = {name: it for name, it in os.environ.items() if name != "JAVA_HOME"}
+    found = analyzed(str(run), tmp_path / "report", "--master", connect_server, env=env)
+    assert found == expected
